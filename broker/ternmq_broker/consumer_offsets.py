@@ -42,10 +42,13 @@ class OffsetTable:
 
     Attributes:
         versions: Those of the offsets; they have a file of their own.
+        is_awaited: A slave lost its offsets and has not heard its master's: that a group has none
+            says nothing.
     """
 
     def __init__(self, version: DataVersion, versions: OffsetVersions | None = None) -> None:
         self.versions = OffsetVersions() if versions is None else versions
+        self.is_awaited = False
         self._version = version
         self._offsets: dict[str, dict[int, QueueOffset]] = {}
         self._extras: dict[str, Any] = {}

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.found_tables import config_folder
 from ternmq_broker.hosts import own_host
 from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
@@ -19,9 +20,10 @@ from ternmq_broker.replication.lives.starting import Decision, Start
 from ternmq_broker.replication.lives.state import SAVE_JOB, ReplicationState
 from ternmq_broker.replication.metadata import take_over_offsets
 from ternmq_broker.replication.slave.finding import Finder
-from ternmq_broker.tables import Tables, load_tables
+from ternmq_broker.table_formats import REPLICATION
+from ternmq_broker.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
-from ternmq_model.errors import ClosedError
+from ternmq_model.errors import ClosedError, StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.environment import Environment
@@ -178,9 +180,13 @@ class Life(Lifecycle):
             config,
             self._files,
             blocking,
-            # A slave's tables are its master's, whose log goes on beyond its own.
-            end_of=None if is_slave else store.next_offset,
-            was_clean=store.report.was_clean and not was_slave,
+            StoreView(
+                store.session.notes.tables,
+                store.queues,
+                store.next_offset,
+                was_clean=store.report.was_clean and not was_slave,
+            ),
+            is_slave=is_slave,
             now_ms=env.clock.wall_ms(),
             wake=self._wake,
         )
@@ -194,6 +200,7 @@ class Life(Lifecycle):
             return
         self._member = member
         stack.push_async_callback(tables.save)
+        await self._note_tables(tables, store)
         await self._take_over(member, tables, store)
         registrar = self._registrar(tables)
         parts = self._parts = Parts(
@@ -309,6 +316,18 @@ class Life(Lifecycle):
             decided.reason,
         )
         return decided
+
+    async def _note_tables(self, tables: Tables, store: MessageStore) -> None:
+        """Note which tables there are, so that a start misses one that is gone."""
+        path = config_folder(self._config.data) / REPLICATION.name
+        try:
+            names = await tables.begin()
+            if await self._env.blocking.run(self._files.exists, path):
+                names = [*names, path.name]
+            await self._env.blocking.run(store.session.note_tables, tuple(names))
+        except (StoreError, OSError) as error:
+            # It serves on a full disk, too. The next start notes them.
+            logger.warning("tables not noted reason=%s", error)
 
     async def _take_over(self, member: Member, tables: Tables, store: MessageStore) -> None:
         """Take what was committed at slaves while their master was away."""

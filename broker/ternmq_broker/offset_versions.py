@@ -8,7 +8,6 @@ from typing import Any, Final, Self
 
 from ternmq_broker.loose_json import as_int, as_object
 
-FILE_NAME: Final = "offsetVersions.json"
 VERSION_MAX: Final = (1 << 62) - 1
 TOKENS_PER_MS: Final = 1 << 20
 _SEPARATOR: Final = "@"

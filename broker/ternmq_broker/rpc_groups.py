@@ -258,6 +258,10 @@ class GroupService:
         group, topic = check_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
         kept = services.offsets.query(group, topic, request.queue_id)
+        if kept is None and services.offsets.is_awaited:
+            # An answer would let the group begin at the end of the queue.
+            remark = "this slave lost its offsets, and has not heard its master's"
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
         version = services.offsets.version(group, topic, request.queue_id)
         return groups.QueryOffsetReply(offset=offset, version=version, is_kept=kept is not None)

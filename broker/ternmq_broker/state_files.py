@@ -1,35 +1,27 @@
-"""The broker's tables on disk: read once, and saved when they changed."""
+"""The files that keep the broker's tables: each is replaced when its table has changed."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_broker.loose_json import write_json
 from ternmq_model.errors import StoreError
+from ternmq_model.json_checksum import add_checksum
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.whole_calls import run_whole
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.state_file import read_generations, replace_file
-
-T = TypeVar("T")
+from ternmq_store.disk.state_file import replace_file
 
 logger = logging.getLogger(__name__)
 
 
-def read_table(files: FileSystem, path: Path, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
-    """Return the table that the newest readable generation of `path` holds; None without a file.
-
-    Raises:
-        StoreError: There is one, and no generation of it can be read.
-    """
-    return read_generations(files, path, lambda data: parse(parse_json(data.decode())))
-
-
 class StateFile:
     """One table and the file that keeps it. Owned by the broker's loop; `step` is its one writer.
+
+    What somebody waited for is in both generations of the file, so that either can be taken.
 
     Args:
         path: Its folder exists.
@@ -59,6 +51,11 @@ class StateFile:
         self._saved: object = None
         self._waiting: list[asyncio.Future[None]] = []
         self._is_failing = False
+
+    @property
+    def name(self) -> str:
+        """The file's."""
+        return self._path.name
 
     @property
     def is_saved(self) -> bool:
@@ -91,7 +88,7 @@ class StateFile:
         waiting, self._waiting = self._waiting, []
         error: StoreError | None = None
         if not self.is_saved:
-            error = await self._save()
+            error = await self._save(in_both=bool(waiting))
         for future in waiting:
             if future.done():
                 continue
@@ -102,13 +99,12 @@ class StateFile:
                 future.exception()  # one that nobody awaits any more is no bug
         return error
 
-    async def _save(self) -> StoreError | None:
+    async def _save(self, *, in_both: bool) -> StoreError | None:
         saving = self._changes()
-        data = write_json(self._to_dict()).encode()
+        data = add_checksum(write_json(self._to_dict()))
         outcome: list[OSError | None] = []
-        await run_whole(
-            self._blocking.run, partial(replace_file, self._files, self._path, data), outcome.append
-        )
+        write = partial(replace_file, self._files, self._path, data, in_both=in_both)
+        await run_whole(self._blocking.run, write, outcome.append)
         for error in filter(None, outcome):
             if not self._is_failing:
                 self._is_failing = True

@@ -1,21 +1,32 @@
 """The broker's tables together with the files that keep them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_filters import FilterTable
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.delay_offsets import DelayOffsets
+from ternmq_broker.found_tables import check_refusals, config_folder, settle
 from ternmq_broker.groups import GroupTable
-from ternmq_broker.offset_versions import FILE_NAME as VERSIONS_FILE
 from ternmq_broker.offset_versions import OffsetVersions
-from ternmq_broker.state_files import StateFile, read_table
+from ternmq_broker.replication.lives.found_topics import put_found_topics
+from ternmq_broker.state_files import StateFile
+from ternmq_broker.table_formats import (
+    DELAYS,
+    FILTERS,
+    GROUPS,
+    OFFSETS,
+    TIMER,
+    TOPICS,
+    TRANSACTIONS,
+    VERSIONS,
+    FoundTables,
+    find_tables,
+)
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.topics import TopicTable
-from ternmq_broker.transactions.progress import FILE_NAME as TRANSACTIONS_FILE
 from ternmq_broker.transactions.progress import GROUP as TRANSACTIONS_GROUP
 from ternmq_broker.transactions.progress import ScanOffset
 from ternmq_model.data_version import DataVersion
@@ -27,15 +38,12 @@ from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_runtime.whole_calls import run_whole
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.state_file import read_generations, replace_file
-
-T = TypeVar("T")
+from ternmq_store.disk.state_file import replace_file
 
 TOPICS_JOB: Final = "save-topics"
 GROUPS_JOB: Final = "save-groups"
 OFFSETS_JOB: Final = "save-offsets"
 VERSIONS_JOB: Final = "save-offset-versions"
-TIMER_FILE: Final = "timercheck"
 DELAYS_JOB: Final = "save-delay-offsets"
 FILTERS_JOB: Final = "save-filters"
 TRANSACTIONS_JOB: Final = "save-transactions"
@@ -67,6 +75,7 @@ class Tables:
         filters: FilterTable,
         scan_offset: ScanOffset,
         *,
+        unsaved: frozenset[str],
         wake: Callable[[str], None],
     ) -> None:
         folder = config_folder(config.data)
@@ -78,8 +87,9 @@ class Tables:
         self.scan_offset = scan_offset
         self.timer = TimerCheckpoint()
         """How far timed messages are delivered, as last kept."""
-        self._timer_path = folder / TIMER_FILE
+        self._timer_path = folder / TIMER.name
         self._disk = (files, blocking)
+        self._unsaved = unsaved
         self._offsets_interval_s = config.offsets_interval_ms / 1000
 
         def state_file(
@@ -88,38 +98,38 @@ class Tables:
             changes: Callable[[], object],
             to_dict: Callable[[], dict[str, Any]],
         ) -> StateFile:
-            return StateFile(
+            file = StateFile(
                 *(folder / name, files, blocking),
                 changes=changes,
                 to_dict=to_dict,
                 wake=lambda: wake(job),
             )
+            if name not in unsaved:
+                file.mark_saved()
+            return file
 
         versions = offsets.versions
         self.topics_file = state_file(
-            "topics.json", TOPICS_JOB, lambda: topics.version, topics.to_dict
+            TOPICS.name, TOPICS_JOB, lambda: topics.version, topics.to_dict
         )
         self.groups_file = state_file(
-            "subscriptionGroup.json", GROUPS_JOB, lambda: groups.version, groups.to_dict
+            GROUPS.name, GROUPS_JOB, lambda: groups.version, groups.to_dict
         )
         self.offsets_file = state_file(
-            "consumerOffset.json", OFFSETS_JOB, lambda: offsets.changes, offsets.to_dict
+            OFFSETS.name, OFFSETS_JOB, lambda: offsets.changes, offsets.to_dict
         )
         self.versions_file = state_file(
-            VERSIONS_FILE, VERSIONS_JOB, lambda: versions.changes, versions.to_dict
+            VERSIONS.name, VERSIONS_JOB, lambda: versions.changes, versions.to_dict
         )
         self.delays_file = state_file(
-            "delayOffset.json", DELAYS_JOB, lambda: delays.changes, delays.to_dict
+            DELAYS.name, DELAYS_JOB, lambda: delays.changes, delays.to_dict
         )
         self.filters_file = state_file(
-            "consumerFilter.json", FILTERS_JOB, lambda: filters.changes, filters.to_dict
+            FILTERS.name, FILTERS_JOB, lambda: filters.changes, filters.to_dict
         )
         self.transactions_file = state_file(
-            TRANSACTIONS_FILE, TRANSACTIONS_JOB, lambda: scan_offset.offset, scan_offset.to_dict
+            TRANSACTIONS.name, TRANSACTIONS_JOB, lambda: scan_offset.offset, scan_offset.to_dict
         )
-        for file in self._files():
-            if file is not self.topics_file:
-                file.mark_saved()
 
     def _files(self) -> tuple[StateFile, ...]:
         return (
@@ -182,6 +192,19 @@ class Tables:
             raise StoreError(f"{self._timer_path} not saved: {outcome[0]}") from outcome[0]
         self.timer = checkpoint
 
+    async def begin(self) -> Sequence[str]:
+        """Write the tables that have no file with a checksum; return the names of all files.
+
+        Raises:
+            StoreError: The disk refused; the jobs try again.
+        """
+        if self._unsaved - {TOPICS.name}:
+            await self.save()
+        if TIMER.name in self._unsaved:
+            await self.save_timer(self.timer)
+        self._unsaved = frozenset[str]()
+        return [*(file.name for file in self._files()), TIMER.name]
+
     async def save(self) -> None:
         """Save what changed since the jobs ended.
 
@@ -193,51 +216,68 @@ class Tables:
             raise StoreError("; ".join(map(str, errors)))
 
 
-def config_folder(data: Path) -> Path:
-    """Return where the tables lie, beside the store's folders."""
-    return data / "config"
+class StoreView(NamedTuple):
+    """What loading tables asks of the open store."""
+
+    noted: Sequence[str]
+    """Names of the tables' files that the store's notes name."""
+
+    queues: Callable[[], Iterable[tuple[str, int]]]
+    """Returns topic and id of every queue."""
+
+    end_of: Callable[[str, int], QueueOffset]
+    """Returns the end of a topic's queue."""
+
+    was_clean: bool = True
+    """The store was closed in order; otherwise its log may have lost its end."""
 
 
 async def load_tables(
     config: BrokerConfig,
     files: FileSystem,
     blocking: Blocking,
+    store: StoreView,
     *,
-    end_of: Callable[[str, int], QueueOffset] | None,
-    was_clean: bool = True,
+    is_slave: bool = False,
     now_ms: int,
     wake: Callable[[str], None],
 ) -> Tables:
-    """Return the tables that lie in the data directory; empty ones where there are none.
+    """Return the tables that lie in the data directory; empty ones where there never were any.
 
-    A crash may have left offsets of a topic that was deleted: what points beyond its queue's end,
-    which `end_of` tells, or into a topic that does not exist, is left out. Without `end_of` all
-    stay. When the store was not closed in order (`was_clean`) its log may have lost its end, so
-    what points beyond a queue's end goes there.
+    Of a table whose main file is not right the generation before is taken; topics that it lacks
+    are those of which the store has queues.
+
+    A crash may have left offsets of a topic that was deleted: what points beyond its queue's end or
+    into a topic that does not exist is left out. After an unclean stop what points beyond a queue's
+    end goes there. A slave's tables are its master's, whose log goes on beyond its own: all offsets
+    stay.
+
+    Args:
+        config: How the broker serves.
+        files: The file system; used in the blocking pool only.
+        blocking: That pool.
+        store: What the store knows.
+        is_slave: A master tells most tables soon: none of those stops the start.
+        now_ms: Wall clock.
+        wake: Makes a job of the tables run soon.
 
     Raises:
-        StoreError: A file is there and cannot be read.
+        StoreError: Of some tables that were there no generation is right. Names them all.
         OSError: The disk failed.
     """
-    folder = config_folder(config.data)
-    await blocking.run(files.make_folder, folder)
-
-    async def load(name: str, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
-        return await blocking.run(read_table, files, folder / name, parse)
-
+    await blocking.run(files.make_folder, config_folder(config.data))
+    find = partial(find_tables, files, config.data, noted=store.noted, now_ms=now_ms)
+    found = await blocking.run(find)
+    check_refusals(config.data, found, is_slave=is_slave)
+    # The last one, of replication, is settled by its owner, which loads it before the store.
+    await blocking.run(partial(settle, files, config.data, found[:-1], is_slave=is_slave))
     version = DataVersion(now_ms)
-    topics = await load("topics.json", partial(TopicTable.from_dict, now_ms=now_ms))
-    groups = await load("subscriptionGroup.json", partial(GroupTable.from_dict, now_ms=now_ms))
-    offsets = await load("consumerOffset.json", partial(OffsetTable.from_dict, now_ms=now_ms))
-    versions = await load(VERSIONS_FILE, OffsetVersions.from_dict)
-    delays = await load("delayOffset.json", partial(DelayOffsets.from_dict, now_ms=now_ms))
-    filters = await load("consumerFilter.json", FilterTable.from_dict)
-    scan_offset = await load(TRANSACTIONS_FILE, ScanOffset.from_dict)
-    if topics is None:
-        topics = TopicTable(version)
-    if offsets is None:
-        offsets = OffsetTable(version)
-    offsets.versions = versions or OffsetVersions()
+    topics = found.topics.table or TopicTable(version)
+    offsets = found.offsets.table or OffsetTable(version)
+    offsets.versions = found.versions.table or OffsetVersions()
+    offsets.is_awaited = bool(found.offsets.refusal)
+    if not is_slave and found.topics.taken is not found.topics.main:
+        put_found_topics(topics, store.queues(), now_ms=now_ms)
     topics.set_template(
         queues=config.default_topic_queues, is_allowed=config.auto_create_topics, now_ms=now_ms
     )
@@ -248,21 +288,31 @@ async def load_tables(
         files,
         blocking,
         topics,
-        groups or GroupTable(version),
+        found.groups.table or GroupTable(version),
         offsets,
-        delays or DelayOffsets(version),
-        filters or FilterTable(),
-        scan_offset or ScanOffset(PhysicalOffset(0)),
+        found.delays.table or DelayOffsets(version),
+        found.filters.table or FilterTable(),
+        found.transactions.table or ScanOffset(PhysicalOffset(0)),
+        unsaved=_unsaved(found),
         wake=wake,
     )
-    timer = await blocking.run(read_generations, files, folder / TIMER_FILE, TimerCheckpoint.decode)
-    tables.timer = timer or tables.timer
-    if end_of is None:
+    tables.timer = found.timer.table or tables.timer
+    if is_slave:
         return tables
-    ends = end_of
+    ends = store.end_of
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
     offsets.keep_up_to(
         lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id),
-        was_clean=was_clean,
+        was_clean=store.was_clean,
     )
     return tables
+
+
+def _unsaved(found: FoundTables) -> frozenset[str]:
+    """Return the names of the tables whose main file is to be written, changed or not.
+
+    A slave's table that is lost is not among them: it is kept when the master has told it. Topics
+    are always: settings may have changed their template.
+    """
+    unsaved = (each.format.name for each in found if not (each.is_current or each.refusal))
+    return frozenset((TOPICS.name, *unsaved))

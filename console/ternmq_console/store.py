@@ -23,7 +23,7 @@ from ternmq_console.store_rows import (
     text_line,
     unit_rows,
 )
-from ternmq_console.store_state import check_tables, known_topics, unreadable_tables
+from ternmq_console.store_state import check_tables, known_topics, look_at_tables, refusals
 from ternmq_console.store_verdict import next_start
 from ternmq_model.offsets import UNIT_BYTES
 from ternmq_store.config import StoreConfig
@@ -139,7 +139,8 @@ def check(folder: Path, *, as_json: bool) -> None:
     with errors_as_exits():
         audit = StoreAudit(files, folder, known_topics=known_topics(files, folder))
         areas: set[str] = set()
-        tables = audit.counted(check_tables(files, folder))
+        found = look_at_tables(files, folder, audit.notes.tables)
+        tables = audit.counted(check_tables(files, folder, found))
         rehearsal: Rehearsal | None = None
         for finding in chain(audit.findings(), tables):
             if finding.is_problem:
@@ -157,7 +158,7 @@ def check(folder: Path, *, as_json: bool) -> None:
             rehearsal=rehearsal,
             bad=audit.bad,
             areas=areas,
-            unreadable=unreadable_tables(files, folder),
+            refusals=refusals(folder, found),
         )
         _print_summary(audit, said, is_sound=not areas, as_json=as_json)
     if areas:

@@ -1,14 +1,17 @@
-"""`ternmq store repair`: what can be mended without the risk of losing a message."""
+"""`ternmq store repair`: what can be mended without a loss, and what an operator must decide."""
 
 import logging
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
+from ternmq_broker import accepted_tables
+from ternmq_broker.table_formats import FoundTables
 from ternmq_console.exits import errors_as_exits
-from ternmq_console.store_state import known_topics
+from ternmq_console.store_state import known_topics, look_at_tables, refusals
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
@@ -18,48 +21,80 @@ from ternmq_store.inspection.log_inspection import find_log_files
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse
 from ternmq_store.inspection.repair import (
     KeptQueue,
-    RepairStep,
     carry_out,
     choose_queues,
     lost_numbers,
     plan_repair,
     queue_paths,
 )
+from ternmq_store.log.log_notes import load_notes
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--queues", is_flag=True, help="Build the consume queues anew, sound or not.")
 @click.option("--index", is_flag=True, help="Build the index anew, sound or not.")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option(
+    "--accept-tables",
+    is_flag=True,
+    help="Let tables in config/ count as they are, without which the broker does not start.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def repair(folder: Path, *, queues: bool, index: bool, dry_run: bool, yes: bool) -> None:
+def repair(
+    folder: Path, *, queues: bool, index: bool, accept_tables: bool, dry_run: bool, yes: bool
+) -> None:
     """Remove from the data directory DIR what is damaged and can be built anew.
 
     That is consume queues in which something is wrong, and the index, which the next start builds
     from the log, and leftovers of an interrupted use. A queue is kept, and that is said, where the
     numbers of its messages could be given again. The log itself is never changed. DIR must have
     been closed: start the broker once after a crash. Nothing is removed before you said yes.
+
+    With --accept-tables nothing else is done than that: what no generation of a table can prove
+    counts as it is, or is lost where it cannot be read.
     """
     files = RealFileSystem()
     with errors_as_exits():
+        if accept_tables and (queues or index):
+            raise UsageError("--accept-tables goes alone: repair queues and index afterwards")
         find_log_files(files, folder)
-        if dry_run:
-            _plan(files, folder, queues=queues, index=index)
-            return
-        lock = files.lock(lock_path(folder))
+        lock = None if dry_run else files.lock(lock_path(folder))
         try:
-            steps = _plan(files, folder, queues=queues, index=index)
-            if steps:
+            if accept_tables:
+                todo = _plan_tables(files, folder)
+            else:
+                todo = _plan(files, folder, queues=queues, index=index)
+            if todo is not None and not dry_run:
                 _confirm(is_given=yes)
-                carry_out(files, folder, steps)
+                todo()
                 click.echo("done")
         finally:
-            lock.release()
+            if lock is not None:
+                lock.release()
 
 
-def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Sequence[RepairStep]:
-    """Check the store and say what would be removed.
+def _plan_tables(files: FileSystem, root: Path) -> Callable[[], None] | None:
+    """Say which tables would count as they are; return what does it."""
+    plan = accepted_tables.plan_acceptance(_tables(files, root))
+    for each in plan:
+        click.echo(each.text)
+    if not plan:
+        click.echo("nothing to accept")
+        return None
+    return partial(accepted_tables.carry_out, files, root, plan)
+
+
+def _tables(files: FileSystem, root: Path) -> FoundTables:
+    return look_at_tables(files, root, load_notes(files, root, _ignore).tables)
+
+
+def _ignore(reason: str) -> None:
+    """Leave it to `ternmq store check` to tell of notes that cannot be read."""
+
+
+def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callable[[], None] | None:
+    """Check the store and say what would be removed; return what removes it.
 
     Raises:
         StoreError: It was not closed, so that nobody knows yet where its log ends.
@@ -80,7 +115,9 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Sequen
         click.echo("nothing to remove")
     if "log" in areas:
         click.echo("the log has problems, which are left as they are: see `ternmq store check`")
-    return steps
+    for sentence in refusals(root, _tables(files, root)):
+        click.echo(sentence)
+    return partial(carry_out, files, root, steps) if steps else None
 
 
 def _choose(
@@ -118,6 +155,6 @@ def _confirm(*, is_given: bool) -> None:
     if is_given:
         return
     if not sys.stdin.isatty():
-        raise UsageError("nothing was removed: say --yes, or run it in a terminal")
-    if not click.confirm("Remove these files?"):
-        raise UsageError("nothing was removed")
+        raise UsageError("nothing was changed: say --yes, or run it in a terminal")
+    if not click.confirm("Go on?"):
+        raise UsageError("nothing was changed")

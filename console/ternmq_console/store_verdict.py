@@ -21,7 +21,7 @@ def next_start(
     rehearsal: Rehearsal | None,
     bad: Sequence[BadPlace],
     areas: Collection[str],
-    unreadable: Sequence[Path],
+    refusals: Sequence[str],
 ) -> Sequence[str]:
     """Return a sentence for each thing that the next start does.
 
@@ -31,14 +31,14 @@ def next_start(
         rehearsal: What opening it did, in memory; None when somebody uses it.
         bad: Where the log is bad.
         areas: What problems there are, as `Finding.area` names them.
-        unreadable: Tables of which no generation can be read.
+        refusals: What it does about tables without a right generation.
     """
     if state is LogState.IN_USE or rehearsal is None:
         return (
             "Somebody uses the store: what was written during the check may look unfinished here;"
             " check again, or a copy. What a start would do is not known.",
         )
-    said = [f"The broker does not start: {path} cannot be read." for path in unreadable]
+    said = [*refusals]
     if rehearsal.refusal:
         return [*said, f"The store is refused, and stays as it is: {rehearsal.refusal}."]
     if rehearsal.report is None:

@@ -9,11 +9,13 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from ternmq_consumer.consumed_offsets import Told
+from ternmq_model.json_checksum import add_checksum, verify_checksum
 from ternmq_model.names import GROUP_BYTES_MAX
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -70,17 +72,18 @@ def encode_offsets(offsets: dict[MessageQueue, Noted]) -> bytes:
         }
         for queue, noted in sorted(offsets.items())
     ]
-    return json.dumps({"format": _FORMAT, "offsets": rows}, indent=1).encode()
+    return add_checksum(json.dumps({"format": _FORMAT, "offsets": rows}, indent=1))
 
 
 def decode_offsets(data: bytes) -> dict[MessageQueue, Noted]:
     """Return what an offsets file says. Pure.
 
     Raises:
-        ValueError: It is none, or one of a later format.
+        ValueError: It is none, one of a later format, or its checksum differs.
         LookupError: It lacks something.
         TypeError: Something in it is not what it should be.
     """
+    verify_checksum(data)
     content: Any = json.loads(data)
     if content["format"] != _FORMAT:
         raise ValueError(f"format {content['format']} is not known")
@@ -145,6 +148,8 @@ class LocalOffsets:
         """What the file holds."""
         self._owned: set[MessageQueue] = set()
         self._is_dirty = False
+        self._is_moved = False
+        """The generation before would not do: it lacks a queue, or is ahead of a restart."""
         self._writing = asyncio.Lock()
 
     async def query(self, queue: MessageQueue) -> Told | None:
@@ -179,6 +184,7 @@ class LocalOffsets:
         """Note that the queue goes on at `offset`, even if that is lower than before."""
         if queue in self._owned:
             self._put(queue, offset)
+            self._is_moved = True
 
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> bool:
         """Return False: nobody else knows of these offsets, and resets are of the group's."""
@@ -203,12 +209,14 @@ class LocalOffsets:
         async with self._writing:
             if not self._is_dirty:
                 return True
-            self._is_dirty = False
+            in_both = self._is_moved or not self._begun.issuperset(self._kept)
+            self._is_dirty = self._is_moved = False
             writing = dict(self._kept)
+            write = partial(replace_durably, in_both=in_both)
             try:
-                await self._blocking.run(replace_durably, self._path, encode_offsets(writing))
+                await self._blocking.run(write, self._path, encode_offsets(writing))
             except OSError as error:
-                self._is_dirty = True
+                self._is_dirty, self._is_moved = True, in_both
                 logger.warning("local offsets not written file=%s error=%s", self._path, error)
                 return False
             self._begun = frozenset(writing)

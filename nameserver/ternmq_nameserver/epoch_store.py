@@ -99,4 +99,4 @@ def _load(path: Path) -> EpochTable:
 
 
 def _save(path: Path, data: bytes) -> None:
-    replace_durably(path, data)
+    replace_durably(path, data, in_both=True)  # somebody is told that it is kept

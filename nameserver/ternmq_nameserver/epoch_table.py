@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from ternmq_model.errors import refusal
+from ternmq_model.json_checksum import add_checksum, verify_checksum
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import EPOCH_MAX
 
@@ -56,15 +57,16 @@ class EpochTable:
         for (cluster, name), epoch in self:
             clusters.setdefault(cluster, {})[name] = epoch
         content = {"version": FORMAT_VERSION, "epochs": clusters}
-        return json.dumps(content, ensure_ascii=False, indent="\t").encode() + b"\n"
+        return add_checksum(json.dumps(content, ensure_ascii=False, indent="\t"))
 
 
 def epoch_table_from_json(data: bytes) -> EpochTable:
     """Return the table that a `brokerEpochs.json` holds.
 
     Raises:
-        ValueError: It is no such file, or one of a later version.
+        ValueError: It is no such file, one of a later version, or its checksum differs.
     """
+    verify_checksum(data)
     content = _object("file", json.loads(data))
     version = content.get("version")
     if version != FORMAT_VERSION:

@@ -129,4 +129,4 @@ def _load(path: Path) -> KvTable:
 
 
 def _save(path: Path, data: bytes) -> None:
-    replace_durably(path, data)
+    replace_durably(path, data, in_both=True)  # somebody is told that it is kept

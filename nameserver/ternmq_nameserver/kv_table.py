@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from ternmq_model.errors import IllegalName, refusal
+from ternmq_model.json_checksum import add_checksum, verify_checksum
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, is_order_conf
@@ -84,17 +85,17 @@ class KvTable:
     def to_json(self) -> bytes:
         """Return the content of `kvConfig.json`."""
         table = {name: self.values(name) for name in sorted(self._namespaces)}
-        text = json.dumps({"configTable": table}, ensure_ascii=False, indent="\t")
-        return text.encode() + b"\n"
+        return add_checksum(json.dumps({"configTable": table}, ensure_ascii=False, indent="\t"))
 
 
 def kv_table_from_json(data: bytes) -> KvTable:
     """Return the table that a `kvConfig.json` holds, ours or RocketMQ's.
 
     Raises:
-        ValueError: It is no such file, or a setting of it fits no message: it has a lone half of
-            a surrogate pair, or is too large.
+        ValueError: It is no such file, its checksum differs, or a setting of it fits no message:
+            it has a lone half of a surrogate pair, or is too large.
     """
+    verify_checksum(data)
     table = _object("configTable", _object("file", json.loads(data)).get("configTable", {}))
     namespaces: dict[str, dict[str, str]] = {}
     for namespace, values in table.items():

@@ -21,8 +21,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-def replace_durably(path: Path, data: bytes, *, keep_previous: bool = True) -> None:
-    """Make `data` the content of the file at `path`.
+def replace_durably(path: Path, data: bytes, *, in_both: bool = False) -> None:
+    """Make `data` the content of the file at `path`; the generation before is `<name>.bak`.
 
     When this returns, a reader finds `data` even after a loss of power; when it is interrupted at
     any moment, `read_newest` finds either `data` or what was there before. One writer at a time.
@@ -30,21 +30,25 @@ def replace_durably(path: Path, data: bytes, *, keep_previous: bool = True) -> N
     Args:
         path: In a directory that exists.
         data: All of the file.
-        keep_previous: Keep the generation before as `<name>.bak`.
+        in_both: Make it the generation before as well, so that either can be taken.
 
     Raises:
         OSError: The disk refused. What was there before can still be read.
     """
+    for _ in range(1 + in_both):
+        _replace(path, data)
+
+
+def _replace(path: Path, data: bytes) -> None:
     new = _beside(path, ".tmp")
     try:
         with new.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if keep_previous:
-            # Between the two renames there is no main file; a reader takes the previous one.
-            with suppress(FileNotFoundError):
-                path.replace(_beside(path, ".bak"))
+        # Between the two renames there is no main file; a reader takes the previous one.
+        with suppress(FileNotFoundError):
+            path.replace(_beside(path, ".bak"))
         new.replace(path)
     except OSError:
         with suppress(OSError):
@@ -105,7 +109,7 @@ def read_newest(path: Path, parse: Callable[[bytes], T]) -> T | None:
             continue
         if candidate != path:
             reason = reasons[0] if reasons else f"{path}: not there"
-            logger.warning("previous generation taken file=%s reason=%s", candidate, reason)
+            logger.error("previous generation taken file=%s reason=%s", candidate, reason)
         return value
     if reasons:
         raise StoreError("unreadable state file: " + "; ".join(reasons))

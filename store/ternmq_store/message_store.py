@@ -103,6 +103,7 @@ class MessageStore:
         """What is counted; whoever drives the store takes the samples."""
         self.reads = Reads(opened, self.statistics, config, files, root, clock)
         """What is read of the store: all of it but this object's own few short cuts."""
+        self.session = opened.session  # what is noted of the directory
         self.feed = LogFeed(files, opened.log, opened.session, self.reads)
         """What gives out the log's bytes to replicas."""
         self.searches = KeySearches(opened, self.reads)

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.loose_json import parse_json
 from ternmq_broker.server import Broker
+from ternmq_broker.table_formats import parse_table
 from ternmq_model.errors import PermissionRefused
 from ternmq_model.names import is_read_forbidden
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -25,7 +25,7 @@ FILES: Final = ("topics.json", "subscriptionGroup.json", "consumerOffset.json")
 
 
 def read(root: Path, name: str) -> dict[str, Any]:
-    return parse_json((root / "config" / name).read_text(encoding="utf-8"))
+    return parse_table((root / "config" / name).read_bytes())
 
 
 async def queue_ends(client: Client, wanted: Counter[tuple[str, int]]) -> Counter[tuple[str, int]]:

@@ -13,7 +13,7 @@ from ternmq_broker.replication.metadata import (
     MetadataServices,
 )
 from ternmq_broker.replication.metadata.applying import TableServices
-from ternmq_broker.tables import Tables, load_tables
+from ternmq_broker.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset
 from ternmq_remoting.environment import Environment
@@ -68,6 +68,10 @@ class Member:
         self.told += 1
 
 
+def _far_end(topic: str, queue_id: int) -> QueueOffset:
+    return QueueOffset(1 << 60)
+
+
 async def member(
     network: MemoryNetwork, host: str, files: MemoryFileSystem | None = None
 ) -> Member:
@@ -84,7 +88,7 @@ async def member(
         replace(CONFIG, auto_create_topics=host == "m"),
         files,
         env.blocking,
-        end_of=lambda _topic, _queue: QueueOffset(1 << 60),
+        StoreView((), store.queues, _far_end),
         now_ms=env.clock.wall_ms(),
         wake=lambda _: None,
     )

@@ -1,15 +1,19 @@
 """How far timed messages are delivered: `config/timercheck`, as RocketMQ lays it out. Pure.
 
     read time 8 | log position 8 | first queue offset 8 | next queue offset 8
-    state version 8 | version's time 8 | version's counter 8 | zeros to 4096
+    state version 8 | version's time 8 | version's counter 8 | "crc:" 4 | CRC-32 4 | zeros to 4096
 
-Integers are big-endian. Source: RocketMQ `TimerCheckpoint`.
+Integers are big-endian. The checksum, of the 56 bytes before it, is ours alone. RocketMQ ignores
+it, and leaves the one that is there when it writes the numbers. Source: RocketMQ `TimerCheckpoint`.
 """
 
 import struct
+import zlib
 from typing import Final, NamedTuple, Self
 
 _FIELDS: Final = struct.Struct(">7q")
+_CHECKSUM: Final = struct.Struct(">4sI")
+_MARK: Final = b"crc:"
 _FILE_BYTES: Final = 4096
 
 
@@ -32,7 +36,8 @@ class TimerCheckpoint(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the file."""
-        return _FIELDS.pack(*self).ljust(_FILE_BYTES, b"\0")
+        data = _FIELDS.pack(*self)
+        return (data + _CHECKSUM.pack(_MARK, zlib.crc32(data))).ljust(_FILE_BYTES, b"\0")
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -61,3 +66,23 @@ class TimerCheckpoint(NamedTuple):
     def known_end(self) -> int:
         """Behind the last message of which `read_ms` says something."""
         return self.first_offset if self.timer_log_position else self.next_offset
+
+
+def verify_timer_checksum(data: bytes) -> bool:
+    """Tell whether a timer checkpoint has a checksum.
+
+    Raises:
+        ValueError: The checksum is of other numbers.
+    """
+    behind = data[_FIELDS.size :][: _CHECKSUM.size].ljust(_CHECKSUM.size, b"\0")
+    mark, checksum = _CHECKSUM.unpack(behind)
+    if mark != _MARK:
+        return False
+    if checksum != zlib.crc32(data[: _FIELDS.size]):
+        raise ValueError("the checksum differs")
+    return True
+
+
+def strip_timer_checksum(data: bytes) -> bytes:
+    """Return a timer checkpoint with the same numbers and no checksum."""
+    return data[: _FIELDS.size].ljust(_FILE_BYTES, b"\0")

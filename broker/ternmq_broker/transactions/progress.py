@@ -9,7 +9,6 @@ from typing import Any, Final, Self
 from ternmq_broker.loose_json import as_int
 from ternmq_model.offsets import PhysicalOffset
 
-FILE_NAME: Final = "transactions.json"
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 """Under whose name progress in the half and op topics is kept, as RocketMQ does."""
 

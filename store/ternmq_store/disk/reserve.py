@@ -56,7 +56,9 @@ def keep_reserve(files: FileSystem, root: Path) -> None:
     logger.warning("disk full: no space is kept for the next start root=%s", root)
 
 
-def replace_file_from_reserve(files: FileSystem, root: Path, path: Path, data: bytes) -> None:
+def replace_file_from_reserve(
+    files: FileSystem, root: Path, path: Path, data: bytes, *, in_both: bool = False
+) -> None:
     """Do what `replace_file` does, on a full disk with the reserve, and keep what is left of it.
 
     Args:
@@ -64,17 +66,18 @@ def replace_file_from_reserve(files: FileSystem, root: Path, path: Path, data: b
         root: The data directory. Nobody else gives up its reserve, or keeps it, meanwhile.
         path: In a folder that exists.
         data: All of the file.
+        in_both: Make it the generation before as well.
 
     Raises:
         OSError: The disk refused; what was there can still be read.
     """
     try:
-        replace_file(files, path, data)
+        replace_file(files, path, data, in_both=in_both)
     except OSError as error:
         if not is_full(error):
             raise
         give_up_reserve(files, root)
         try:
-            replace_file(files, path, data)
+            replace_file(files, path, data, in_both=in_both)
         finally:
             keep_reserve(files, root)

@@ -22,7 +22,14 @@ logger = logging.getLogger(__name__)
 STATE_FILE_BYTES_MAX: Final = 1 << 30
 
 
-def replace_file(files: FileSystem, path: Path, data: bytes, *, keep_previous: bool = True) -> None:
+def replace_file(
+    files: FileSystem,
+    path: Path,
+    data: bytes,
+    *,
+    keep_previous: bool = True,
+    in_both: bool = False,
+) -> None:
     """Make `data` the content of `path`, durably. One writer at a time.
 
     Interrupted at any moment it leaves the new generation or the one before.
@@ -32,10 +39,16 @@ def replace_file(files: FileSystem, path: Path, data: bytes, *, keep_previous: b
         path: In a folder that exists.
         data: All of the file.
         keep_previous: Keep the generation before as `<name>.bak`.
+        in_both: Make `data` the generation before as well, so that either can be taken.
 
     Raises:
         OSError: The disk refused; what was there can still be read.
     """
+    for _ in range(1 + in_both):
+        _replace(files, path, data, keep_previous=keep_previous)
+
+
+def _replace(files: FileSystem, path: Path, data: bytes, *, keep_previous: bool) -> None:
     new = _beside(path, ".tmp")
     file = files.open(new, create=True)
     try:

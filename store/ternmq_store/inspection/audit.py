@@ -147,7 +147,10 @@ class StoreAudit:
         yield from self._told
         yield from check_row(self._log_files)
         queues = find_queues(self._files, self._root)
-        dropped = load_deletions(self._files, deletions_path(self._root))
+        lost: list[str] = []
+        path = deletions_path(self._root)
+        dropped = load_deletions(self._files, path, lost.append)
+        yield from (problem("notes", path, None, reason) for reason in lost)
         beside = QueueAudit(
             self._files, self._root, queues, dropped, self._known_topics, log_start=self.start
         )

@@ -19,6 +19,7 @@ _AREAS: Final[Mapping[str, str]] = {
     "commitlog": "log",
     "checkpoint": "checkpoint",
     "ternmq.store": "notes",
+    "ternmq.deletions": "notes",
 }
 
 

@@ -77,6 +77,10 @@ class LogNotes:
     cut_to: PhysicalOffset | None = None
     """What the log has behind this is not to be in it: the next opening cuts it there."""
 
+    tables: Sequence[str] = ()
+    """Names of the files of tables that there are in `config/`. A version that knows nothing of
+    them does not keep the line."""
+
 
 class Abort(NamedTuple):
     """What the file `abort` says."""
@@ -136,6 +140,7 @@ def encode_notes(notes: LogNotes) -> bytes:
         *(f"queue {q.queue_id} {q.first} {q.end} {q.topic}" for q in notes.queues),
         *(["wrong queues"] if notes.queues_wrong else []),
         *([] if notes.cut_to is None else [f"cut {notes.cut_to}"]),
+        *([f"tables {' '.join(notes.tables)}"] if notes.tables else []),
         *(f"index {_one_line(line)}" for line in notes.index),
     ]
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -176,6 +181,7 @@ def decode_notes(data: bytes) -> LogNotes:
         tuple(facts.get("index", ())),
         "queues" in facts.get("wrong", ()),
         _offset(facts["cut"][0]) if "cut" in facts else None,
+        tuple(facts["tables"][0].split()) if "tables" in facts else (),
     )
 
 

@@ -31,7 +31,7 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.disk.state_file import previous_path
-from ternmq_store.log.log_notes import LogNotes, save_notes
+from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
 from ternmq_store.log.prepare import PrepareTask
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.cut_tail import keep_copy, look_at_tail
@@ -177,11 +177,13 @@ def start_over(
     cut = cut_log(root, config, flush_mode, files, clock, start)
     lock = files.lock(lock_path(root))
     try:
+        tables = load_notes(files, root, _ignore).tables
         _remove_all(files, root)
         path = commit_log_folder(root) / file_name(at)
         zero_bytes = min(_FIRST_ZERO_BYTES, file_bytes)
         PrepareTask(files, next_file_path(root), path, file_bytes, zero_bytes).run()
-        save_notes(files, root, LogNotes(_BEGUN, False, at, at, file_bytes, queues_at=at))
+        notes = LogNotes(_BEGUN, False, at, at, file_bytes, queues_at=at, tables=tables)
+        save_notes(files, root, notes)
     except OSError as error:
         raise StoreError(f"no log can be begun at {at} in {root}: {error}") from error
     finally:
@@ -195,11 +197,11 @@ def _remove_all(files: FileSystem, root: Path) -> None:
         for path in _below(files, top):
             files.remove(path)
     folders = (commit_log_folder(root), index_folder(root))
-    notes = notes_path(root)
+    deletions, notes = deletions_path(root), notes_path(root)
     for path in (
         *(folder / name for folder in folders for name in files.files(folder)),
-        *(next_file_path(root), checkpoint_path(root), deletions_path(root)),
-        *(notes, previous_path(notes)),
+        *(next_file_path(root), checkpoint_path(root)),
+        *(deletions, previous_path(deletions), notes, previous_path(notes)),
     ):
         if files.exists(path):
             files.remove(path)

@@ -1,29 +1,65 @@
 """Which topics were deleted, and up to where: a side file, so that no scan brings them back.
 
 The log keeps a deleted topic's records until their file goes. One line for each topic: the physical
-offset before which its records count no more, a space, its name. RocketMQ ignores the file.
+offset before which its records count no more, a space, its name. The last line is a checksum, which
+versions before it pass over. RocketMQ ignores the file.
 """
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
-from ternmq_model.errors import IllegalName
+from ternmq_model.errors import IllegalName, StoreError
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import deletions_path
 from ternmq_store.disk.shortage import check_full
-from ternmq_store.disk.state_file import read_whole, replace_file
+from ternmq_store.disk.state_file import read_generations, replace_file
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.log.commit_log import CommitLog
 
+_CHECKSUM: Final = b"crc32 "
 
-def load_deletions(files: FileSystem, path: Path) -> dict[str, PhysicalOffset]:
-    """Return for each deleted topic before which offset its records count no more."""
-    if not files.exists(path):
+
+def load_deletions(
+    files: FileSystem, path: Path, tell: Callable[[str], None]
+) -> dict[str, PhysicalOffset]:
+    """Return for each deleted topic before which offset its records count no more.
+
+    When no generation is right, none is: a topic that comes back is better than a message that a
+    wrong offset hides.
+
+    Args:
+        files: The file system.
+        path: The file.
+        tell: Gets the reason why a file that is there does not count.
+    """
+    try:
+        return read_generations(files, path, decode_deletions) or {}
+    except StoreError as error:
+        tell(str(error))
         return {}
-    text = read_whole(files, path).decode("ascii", "replace")
-    return dict(_parse(line) for line in text.splitlines() if _is_sound(line))
+
+
+def encode_deletions(deletions: Mapping[str, PhysicalOffset]) -> bytes:
+    """Return the file's bytes: a topic a line, in the end a checksum of the lines before it."""
+    text = "".join(f"{at} {topic}\n" for topic, at in deletions.items()).encode()
+    return text + _CHECKSUM + f"{zlib.crc32(text):08x}\n".encode()
+
+
+def decode_deletions(data: bytes) -> dict[str, PhysicalOffset]:
+    """Return what the file says. One of a version before the checksum has none.
+
+    Raises:
+        ValueError: The checksum is of other lines.
+    """
+    text, separator, checksum = data.rpartition(_CHECKSUM)
+    if separator and checksum.strip() != f"{zlib.crc32(text):08x}".encode():
+        raise ValueError("the checksum differs")
+    lines = (text if separator else data).decode("ascii", "replace").splitlines()
+    return dict(_parse(line) for line in lines if _is_sound(line))
 
 
 def _parse(line: str) -> tuple[str, PhysicalOffset]:
@@ -46,8 +82,7 @@ def save_deletions(files: FileSystem, path: Path, deletions: Mapping[str, Physic
     Raises:
         OSError: One of the two is there.
     """
-    text = "".join(f"{at} {topic}\n" for topic, at in deletions.items())
-    replace_file(files, path, text.encode(), keep_previous=False)
+    replace_file(files, path, encode_deletions(deletions), in_both=True)
 
 
 def note_deletion(

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -137,7 +138,7 @@ class _Opening:
         self._root = root
         self._config = config
         self._findings: list[Finding] = []
-        self._session = Session(files, root, self._notes_are_lost)
+        self._session = Session(files, root, partial(self._are_lost, notes_path(root)))
         found = find_files(files, commit_log_folder(root))
         noted_bytes = self._session.notes.log_file_bytes
         self._plan = plan_log(
@@ -244,8 +245,8 @@ class _Opening:
             *(finding.what.value, *finding[1:]),
         )
 
-    def _notes_are_lost(self, reason: str) -> None:
-        self._tell(Finding(What.REPORTED, notes_path(self._root), 0, 0, reason))
+    def _are_lost(self, path: Path, reason: str) -> None:
+        self._tell(Finding(What.REPORTED, path, 0, 0, reason))
 
     def _load(self, plan: LogPlan) -> None:
         files, root = self._files, self._root
@@ -266,7 +267,8 @@ class _Opening:
         )
         self._dispatcher = Dispatcher(log, self._queues)
         self._dispatcher.bit_maps = no_bit_maps if config.consume_queue_ext_enabled else None
-        self._dispatcher.dropped = load_deletions(files, deletions_path(root))
+        path = deletions_path(root)
+        self._dispatcher.dropped = load_deletions(files, path, partial(self._are_lost, path))
         self._dispatcher.check_at = self._session.check_at
         self._dispatcher.quarantine = self._session.quarantine
         end = PhysicalOffset(log.files.last.end if log.files.files else 0)

@@ -291,6 +291,18 @@ class Session:
             )
         )
 
+    def note_tables(self, names: Sequence[str]) -> None:
+        """Note which tables there are from now on, durably; nothing when that is noted.
+
+        Args:
+            names: Of their files. None of them has a blank.
+
+        Raises:
+            OSError: It is not noted.
+        """
+        if names != self.notes.tables:
+            self._save(replace(self.notes, tables=names))
+
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write the checkpoint, durably.
 

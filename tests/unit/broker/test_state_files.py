@@ -1,13 +1,14 @@
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ternmq_broker.state_files import StateFile, read_table
+from ternmq_broker.state_files import StateFile
+from ternmq_broker.table_formats import parse_table
 from ternmq_model.errors import StoreError
-from ternmq_store.disk.state_file import replace_file
+from ternmq_model.json_checksum import verify_checksum
+from ternmq_store.disk.state_file import previous_path, read_whole
 from tests.support.files import MemoryFileSystem
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
@@ -20,23 +21,11 @@ def files_with_folder() -> MemoryFileSystem:
     return files
 
 
-def same(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    return value
-
-
-def test_newest_generation_is_read() -> None:
-    files = files_with_folder()
-    assert read_table(files, PATH, same) is None
-    replace_file(files, PATH, b'{"a":1}')
-    replace_file(files, PATH, b'{"a":2}')
-    assert read_table(files, PATH, same) == {"a": 2}
-
-
-def test_malformed_table_is_refused_by_name() -> None:
-    files = files_with_folder()
-    files.open(PATH, create=True).write(0, b"{")
-    with pytest.raises(StoreError, match=r"table\.json"):
-        read_table(files, PATH, same)
+def content(files: MemoryFileSystem) -> dict[str, Any]:
+    """Return what the file holds, without its checksum."""
+    data = read_whole(files, PATH)
+    assert verify_checksum(data)
+    return parse_table(data)
 
 
 class Table:
@@ -73,7 +62,24 @@ def test_waiters_are_released_when_the_table_is_saved() -> None:
         await first
         await second
         assert table.file.is_saved
-        assert read_table(files, PATH, same) == {"value": 1}
+        assert content(files) == {"value": 1}
+
+    run_in_virtual_time(main())
+
+
+def test_table_that_is_waited_for_is_in_both_generations() -> None:
+    async def main() -> None:
+        files = files_with_folder()
+        table = Table(files)
+        for table.value in (1, 2):
+            waiting = table.file.saved()
+            assert waiting is not None
+            await table.file.step()
+            await waiting
+            assert read_whole(files, previous_path(PATH)) == read_whole(files, PATH)
+        table.value = 3
+        await table.file.step()
+        assert parse_table(read_whole(files, previous_path(PATH))) == {"value": 2}
 
     run_in_virtual_time(main())
 
@@ -93,7 +99,7 @@ def test_change_during_a_save_is_saved_by_the_next() -> None:
         assert not table.file.is_saved
         await table.file.step()
         await waiting
-        assert read_table(files, PATH, same) == {"value": 2}
+        assert content(files) == {"value": 2}
 
     run_in_virtual_time(main())
 

@@ -1,8 +1,12 @@
+import json
 from pathlib import Path
 
 import pytest
 
-from ternmq_console.store_state import check_tables, known_topics, unreadable_tables
+from ternmq_broker.replication.lives.kept import Kept
+from ternmq_broker.table_formats import FoundTables
+from ternmq_console.store_state import check_tables, known_topics, look_at_tables, refusals
+from ternmq_model.json_checksum import add_checksum
 from tests.support.files import MemoryFileSystem
 
 ROOT = Path("/broker")
@@ -24,9 +28,15 @@ def files_with(**tables: bytes) -> MemoryFileSystem:
     return files
 
 
-def faults(files: MemoryFileSystem) -> list[tuple[Path | None, str]]:
-    """Return file and reason of each problem."""
-    return [(finding.file, finding.text) for finding in check_tables(files, ROOT)]
+def found_in(files: MemoryFileSystem, *noted: str) -> FoundTables:
+    """Return the tables that are there, when the store's notes name some."""
+    return look_at_tables(files, ROOT, noted)
+
+
+def faults(files: MemoryFileSystem, *noted: str) -> list[tuple[Path | None, str]]:
+    """Return file and reason of each finding."""
+    found = found_in(files, *noted)
+    return [(finding.file, finding.text) for finding in check_tables(files, ROOT, found)]
 
 
 def test_topics_are_known_while_their_table_can_be_read() -> None:
@@ -38,15 +48,19 @@ def test_topics_are_known_while_their_table_can_be_read() -> None:
 def test_sound_tables_have_no_fault() -> None:
     files = files_with(topics=TOPICS, delayOffset=b'{"offsetTable":{"3":8}}', foreign=b"{}")
     assert faults(files) == []
-    assert unreadable_tables(files, ROOT) == []
+    assert refusals(ROOT, found_in(files)) == []
 
 
 @pytest.mark.parametrize(
     ("before", "rest"),
     [
         ({}, "there is no generation before it"),
-        ({"topics_bak": b"no"}, "the generation before cannot be read either"),
-        ({"topics_bak": TOPICS}, "the next start takes the generation before, topics.json.bak"),
+        ({"topics_bak": b"no"}, "value expected at character 0, found 'no'"),
+        (
+            {"topics_bak": TOPICS},
+            "the next start takes the generation before, topics.json.bak: topics made since are"
+            " found by their queues",
+        ),
     ],
 )
 def test_broken_table_is_told_with_what_the_next_start_takes(
@@ -57,16 +71,46 @@ def test_broken_table_is_told_with_what_the_next_start_takes(
     assert path == CONFIG / "topics.json"
     assert text.startswith("cannot be read: ")
     assert text.endswith(rest)
-    expected = [] if before.get("topics_bak") == TOPICS else [CONFIG / "topics.json"]
-    assert unreadable_tables(files, ROOT) == expected
+    said = refusals(ROOT, found_in(files))
+    if before.get("topics_bak") == TOPICS:
+        assert not said
+    else:
+        assert said[0].startswith("The broker does not start: /broker/config/topics.json cannot")
+        assert said[1].endswith("`ternmq store repair /broker --accept-tables`.")
 
 
 def test_table_of_which_only_the_generation_before_is_left_is_told() -> None:
     files = files_with(topics_bak=TOPICS)
-    assert faults(files) == [
+    ((path, text),) = faults(files)
+    assert path == CONFIG / "topics.json"
+    assert text.startswith("is not there; the next start takes the generation before, topics.json")
+    assert refusals(ROOT, found_in(files)) == []
+
+
+def test_gone_table_is_told_when_the_notes_name_it() -> None:
+    files = files_with(topics=add_checksum(TOPICS.decode()))
+    assert faults(files, "topics.json") == []
+    noted = ("topics.json", "consumerOffset.json", "timercheck")
+    assert faults(files, *noted) == [
+        (CONFIG / name, "is not there; there is no generation before it") for name in noted[1:]
+    ]
+    offsets, timer, _ = refusals(ROOT, found_in(files, *noted))
+    assert "consumerOffset.json" in offsets
+    assert "timercheck" in timer
+
+
+def test_slave_takes_lost_tables_from_its_master() -> None:
+    kept = json.dumps(Kept(is_master=False).to_dict())
+    files = files_with(replication=kept.encode())
+    (sentence,) = refusals(ROOT, found_in(files, "topics.json"))
+    assert sentence.startswith("The slave takes a table from its master: ")
+
+
+def test_table_rewritten_by_somebody_else_is_noted() -> None:
+    files = files_with(topics=TOPICS)
+    assert faults(files, "topics.json") == [
         (
             CONFIG / "topics.json",
-            "is not there; the next start takes the generation before, topics.json.bak",
+            "has no checksum: somebody else wrote it since; the next start takes it as it is",
         )
     ]
-    assert unreadable_tables(files, ROOT) == []

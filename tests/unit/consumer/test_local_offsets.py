@@ -92,6 +92,21 @@ def test_committed_offsets_survive_reopening_the_file(tmp_path: Path) -> None:
     assert kept(again, SECOND) is None
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_flipped_digit_of_a_local_offset_passes_over_no_message(
+    tmp_path: Path, *, is_restarted: bool
+) -> None:
+    path = tmp_path / "f" / "offsets.json"
+    offsets = opened(path)
+    offsets.begin(FIRST, QueueOffset(222), None)
+    assert committed(offsets)
+    if is_restarted:
+        offsets.restart(FIRST, QueueOffset(111))
+        assert committed(offsets)
+    path.write_bytes(path.read_bytes().replace(b'"offset": ', b'"offset": 9'))
+    assert kept(opened(path), FIRST) == (111 if is_restarted else 222)
+
+
 def test_offsets_file_records_the_epoch_of_an_offset(tmp_path: Path) -> None:
     path = tmp_path / "f" / "offsets.json"
     offsets = opened(path, epoch=1)

@@ -123,6 +123,19 @@ def test_crash_at_any_step_leaves_at_least_the_acknowledged_epochs(
     run_in_virtual_time(main())
 
 
+def test_flipped_digit_of_an_epoch_gives_way_to_the_other_generation(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+
+    async def main() -> None:
+        async with store_at(path) as store:
+            await store.accept("c", "a", 1_002_000)
+        path.write_bytes(path.read_bytes().replace(b"1002000", b"1003000"))
+        async with store_at(path) as store:
+            assert store.highest("c", "a") == 1_002_000
+
+    run_in_virtual_time(main())
+
+
 def test_unreadable_file_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(b"{")

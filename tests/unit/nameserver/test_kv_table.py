@@ -3,6 +3,7 @@ import json
 import pytest
 
 from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError
+from ternmq_model.json_checksum import CHECKSUM_MEMBER
 from ternmq_model.route import ORDER_NAMESPACE
 from ternmq_nameserver import kv_table as kv
 from ternmq_nameserver.kv_table import KvTable, kv_table_from_json
@@ -30,11 +31,20 @@ def test_change_leaves_the_previous_table_as_it_was() -> None:
 def test_file_has_rocketmqs_shape_and_reads_back() -> None:
     table = KvTable().with_setting("ORDER_TOPIC_CONFIG", "t", "a:8;b:8").with_setting("n", "ä", "")
     data = table.to_json()
-    assert json.loads(data) == {
-        "configTable": {"ORDER_TOPIC_CONFIG": {"t": "a:8;b:8"}, "n": {"ä": ""}}
-    }
+    content = json.loads(data)
+    assert content.pop(CHECKSUM_MEMBER)
+    assert content == {"configTable": {"ORDER_TOPIC_CONFIG": {"t": "a:8;b:8"}, "n": {"ä": ""}}}
     assert kv_table_from_json(data).to_json() == data
     assert len(kv_table_from_json(b"{}")) == 0
+
+
+def test_flipped_digit_of_a_setting_is_an_error_where_there_is_a_checksum() -> None:
+    data = KvTable().with_setting("ORDER_TOPIC_CONFIG", "t", "a:8").to_json()
+    flipped = data.replace(b"a:8", b"a:9")
+    with pytest.raises(ValueError, match="checksum"):
+        kv_table_from_json(flipped)
+    rewritten = json.dumps(json.loads(flipped)).encode()  # as RocketMQ does
+    assert kv_table_from_json(rewritten).get("ORDER_TOPIC_CONFIG", "t") == "a:9"
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,13 @@ def test_written_file_is_read_and_its_previous_generation_kept(tmp_path: Path) -
     assert (tmp_path / "topics.json.bak").read_bytes() == b"2"
 
 
-def test_file_without_previous_generation_stands_alone(tmp_path: Path) -> None:
-    path = tmp_path / "marker"
-    replace_durably(path, b"1", keep_previous=False)
-    replace_durably(path, b"2", keep_previous=False)
-    assert names(tmp_path) == ["marker"]
+def test_file_that_is_written_in_both_generations_can_lose_either(tmp_path: Path) -> None:
+    path = tmp_path / "topics.json"
+    replace_durably(path, b"1")
+    replace_durably(path, b"2", in_both=True)
+    path.write_bytes(b"x")
+    assert read_newest(path, int) == 2
+    assert names(tmp_path) == ["topics.json", "topics.json.bak"]
 
 
 def test_missing_file_reads_as_none(tmp_path: Path) -> None:

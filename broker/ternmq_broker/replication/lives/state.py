@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from ternmq_broker.found_tables import FoundTable, config_folder, find_table, settle
 from ternmq_broker.loose_json import write_json
 from ternmq_broker.replication.epochs import Epochs, begin, cut_to
-from ternmq_broker.replication.lives.kept import Kept, LogCut, kept_from_dict
-from ternmq_broker.state_files import read_table
-from ternmq_broker.tables import config_folder
+from ternmq_broker.replication.lives.kept import Kept, LogCut
+from ternmq_broker.table_formats import REPLICATION
 from ternmq_model.errors import StoreError
+from ternmq_model.json_checksum import add_checksum
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
 from ternmq_remoting.environment import Blocking
@@ -22,7 +23,6 @@ from ternmq_runtime.whole_calls import run_whole
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.reserve import replace_file_from_reserve
 
-FILE_NAME: Final = "replication.json"
 SAVE_JOB: Final = "save-replication"
 
 logger = logging.getLogger(__name__)
@@ -41,15 +41,25 @@ class ReplicationState:
         files: Used in the blocking pool only.
         blocking: That pool.
         kept: What the file holds.
+        is_current: The file needs no new one: it has a checksum, or there is nothing to keep.
     """
 
-    def __init__(self, root: Path, files: FileSystem, blocking: Blocking, kept: Kept) -> None:
+    def __init__(
+        self,
+        root: Path,
+        files: FileSystem,
+        blocking: Blocking,
+        kept: Kept,
+        *,
+        is_current: bool = True,
+    ) -> None:
         self._root = root
-        self._path = config_folder(root) / FILE_NAME
+        self._path = config_folder(root) / REPLICATION.name
         self._files = files
         self._blocking = blocking
         self._kept: Kept = kept
         self._saved: Kept = kept
+        self._is_current = is_current
         self._writing = asyncio.Lock()
         self._is_failing = False
 
@@ -58,12 +68,19 @@ class ReplicationState:
         """Return what lies below `root`; that of a new member where there is nothing.
 
         Raises:
-            StoreError: There is a file, and neither it nor the generation before can be read: what
+            StoreError: There is a file, and neither it nor the generation before is right: what
                 was promised to other members is unknown.
         """
-        path = config_folder(root) / FILE_NAME
-        kept = await blocking.run(read_table, files, path, kept_from_dict)
-        return cls(root, files, blocking, kept or Kept())
+
+        def find() -> FoundTable[Kept]:
+            folder = config_folder(root)
+            found = find_table(files, folder, REPLICATION, was_there=False, now_ms=0)
+            settle(files, root, [found])
+            return found
+
+        found = await blocking.run(find)
+        is_current = found.is_current or found.is_absent
+        return cls(root, files, blocking, found.table or Kept(), is_current=is_current)
 
     @property
     def kept(self) -> Kept:
@@ -88,7 +105,7 @@ class ReplicationState:
     @property
     def is_saved(self) -> bool:
         """The file holds all of it."""
-        return self._kept is self._saved
+        return self._is_current and self._kept is self._saved
 
     @property
     def members(self) -> Sequence[BrokerMember]:
@@ -230,7 +247,7 @@ class ReplicationState:
         Raises:
             StoreError: The disk refused; what was kept before counts.
         """
-        await self._change(lambda kept: replace(kept, confirmed=offset))
+        await self._change(lambda kept: replace(kept, confirmed=offset), in_both=False)
 
     async def decide_cut(self, cut: LogCut) -> None:
         """Have the log cut before it is opened again. Durable when it returns.
@@ -266,10 +283,10 @@ class ReplicationState:
 
     async def save(self) -> bool:
         """Keep what was heard: a step of a job, and the last act of a life."""
-        if self._kept is self._saved:
+        if self.is_saved:
             return False
         try:
-            await self._change(lambda kept: kept)
+            await self._change(lambda kept: kept, in_both=False)
         except StoreError as error:
             if not self._is_failing:
                 logger.error("replication state not kept error=%s", error)
@@ -278,19 +295,22 @@ class ReplicationState:
         self._is_failing = False
         return False
 
-    async def _change(self, change: _Change) -> None:
+    async def _change(self, change: _Change, *, in_both: bool = True) -> None:
+        """Keep a change; in both generations, unless the one before may be taken instead."""
         async with self._writing:
             wanted = change(self._kept)
-            if wanted == self._saved:
+            if wanted == self._saved and self._is_current:
                 self._kept = self._saved = wanted
                 return
-            data = write_json(wanted.to_dict()).encode()
+            data = add_checksum(write_json(wanted.to_dict()))
             outcome: list[OSError | None] = []
-            await run_whole(self._blocking.run, partial(self._write, data), outcome.append)
+            write = partial(self._write, data, in_both=in_both)
+            await run_whole(self._blocking.run, write, outcome.append)
             if outcome[0] is not None:
                 raise StoreError(f"{self._path} not saved: {outcome[0]}") from outcome[0]
             heard = self._kept  # while the disk was at work
             self._saved = wanted
+            self._is_current = True
             self._kept = replace(
                 wanted,
                 highest_epoch=max(wanted.highest_epoch, heard.highest_epoch),
@@ -299,6 +319,6 @@ class ReplicationState:
             if self._kept == wanted:
                 self._kept = wanted
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, *, in_both: bool) -> None:
         self._files.make_folder(self._path.parent)
-        replace_file_from_reserve(self._files, self._root, self._path, data)
+        replace_file_from_reserve(self._files, self._root, self._path, data, in_both=in_both)

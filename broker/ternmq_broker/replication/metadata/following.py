@@ -85,6 +85,7 @@ class MetadataFollower:
             return False
         if not self._not_taken:
             self._followed_at_ms = self._services.env.clock.monotonic_ms()
+            self._services.tables.tables.offsets.is_awaited = False
         self._note(self._not_taken)
         return False
 

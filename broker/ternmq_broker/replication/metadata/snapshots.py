@@ -81,7 +81,7 @@ class Snapshots:
             ),
             TRANSACTIONS: (self._transactions_token, self._transactions),
             TIMER: (
-                lambda: str(zlib.crc32(tables.timer.encode())),
+                lambda: ".".join(map(str, tables.timer)),
                 lambda: _now({"checkpoint": list(tables.timer)}),
             ),
         }

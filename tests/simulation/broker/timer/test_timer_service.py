@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker import tables
+from ternmq_broker.table_formats import TIMER
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_model.errors import BrokerBusy, MessageRefused, RefusedError, StoreFull
 from ternmq_model.stored_message import StoredMessage
@@ -330,7 +331,7 @@ def test_unwritable_checkpoint_delays_no_message_for_long(
     replace_file = state_file.replace_file
 
     def failing(*args: Any, **fields: Any) -> None:
-        if is_broken and args[1].name == tables.TIMER_FILE:
+        if is_broken and args[1].name == TIMER.name:
             raise OSError(28, "no space")
         replace_file(*args, **fields)
 

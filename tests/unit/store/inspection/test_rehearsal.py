@@ -158,7 +158,7 @@ def verdict(files: MemoryFileSystem, rehearsal: Rehearsal) -> str:
             rehearsal=rehearsal,
             bad=audit.bad,
             areas=areas,
-            unreadable=(),
+            refusals=(),
         )
     )
 
@@ -232,22 +232,22 @@ def test_store_in_use_is_not_rehearsed() -> None:
         rehearsal=None,
         bad=(),
         areas=(),
-        unreadable=(),
+        refusals=(),
     )
     assert "not known" in sentence
 
 
-def test_unreadable_table_keeps_the_broker_from_starting() -> None:
+def test_refused_table_is_said_before_the_log() -> None:
     files = filled(is_clean=True)
     audit = StoreAudit(files, ROOT)
+    refusals = ["The broker does not start: topics.json is not there.", "Accept it."]
     said = next_start(
         state=audit.state,
         last_use=audit.last_use,
         rehearsal=rehearse(files, ROOT, CONFIG),
         bad=(),
         areas={"state"},
-        unreadable=[ROOT / "config" / "topics.json"],
+        refusals=refusals,
     )
-    assert (
-        said[0] == f"The broker does not start: {ROOT / 'config' / 'topics.json'} cannot be read."
-    )
+    assert said[:2] == refusals
+    assert len(said) > 2

@@ -49,6 +49,8 @@ NOTES = st.builds(
     ).map(tuple),
     st.lists(WORDS.filter(bool)).map(tuple),
     st.booleans(),
+    st.none() | OFFSETS,
+    st.lists(st.sampled_from(("topics.json", "timercheck"))).map(tuple),
 )
 OPEN = LogNotes("token", is_open=True, flushed=PhysicalOffset(7))
 

@@ -6,7 +6,8 @@ import pytest
 
 from ternmq_broker.replication.epochs import Epoch
 from ternmq_broker.replication.lives.kept import Kept, LogCut
-from ternmq_broker.replication.lives.state import FILE_NAME, ReplicationState
+from ternmq_broker.replication.lives.state import ReplicationState
+from ternmq_broker.table_formats import REPLICATION
 from ternmq_model.address import Address
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
@@ -193,7 +194,7 @@ def test_unreadable_state_is_an_error_and_not_a_new_member() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         files.make_folder(FOLDER)
-        file = files.open(FOLDER / FILE_NAME, create=True)
+        file = files.open(FOLDER / REPLICATION.name, create=True)
         file.resize(1)
         file.write(0, b"{")
         with pytest.raises(StoreError, match=r"replication\.json"):

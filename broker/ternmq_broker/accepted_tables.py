@@ -1,0 +1,77 @@
+"""Tables that an operator lets count as they are, although no generation is right.
+
+What is accepted is written without a checksum, as RocketMQ would, so that the next start takes it
+and gives it one. Every function here blocks; the caller holds the directory's lock.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ternmq_broker.found_tables import FoundTable, bad_path, config_folder
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.state_file import read_whole, replace_file
+from ternmq_store.log.log_notes import load_notes, save_notes
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What is done about one table."""
+
+    text: str
+    """What then counts."""
+
+    found: FoundTable[Any]
+    source: Path | None
+    """The file whose table counts; None = none does, as if there never was one."""
+
+
+def plan_acceptance(found: Iterable[FoundTable[Any]]) -> Sequence[Acceptance]:
+    """Return what is to be done about tables that refuse a start, and no others. Pure."""
+    plan: list[Acceptance] = []
+    for each in found:
+        if not each.refusal:
+            continue
+        candidates = (each.main, *filter(None, [each.previous]))
+        legible = next((one for one in candidates if one.table is not None), None)
+        if legible is None:
+            text = f"go on without {each.format.name}: {each.refusal}"
+            plan.append(Acceptance(text, each, None))
+        else:
+            text = f"take {legible.path} as it is, although it {legible.fault}"
+            plan.append(Acceptance(text, each, legible.path))
+    return plan
+
+
+def carry_out(files: FileSystem, root: Path, plan: Iterable[Acceptance]) -> None:
+    """Do what is planned, durably. The files as they were are kept as `<name>.bad`.
+
+    Raises:
+        OSError: Part of it may be done; planning and doing it again goes on.
+    """
+    absent: list[str] = []
+    for each in plan:
+        main, wanted = each.found.main, each.found.format
+        if each.source is None:
+            for one in (main, each.found.previous):
+                if one is not None and one.is_there:
+                    files.rename(one.path, bad_path(one.path))
+            absent.append(wanted.name)
+            continue
+        data = read_whole(files, each.source)
+        if each.source == main.path:
+            # A copy: until the file is replaced its table lies nowhere else.
+            replace_file(files, bad_path(main.path), data, keep_previous=False)
+        elif main.is_there:
+            files.rename(main.path, bad_path(main.path))
+        replace_file(files, main.path, wanted.strip(data), keep_previous=False)
+    files.sync_folder(config_folder(root))
+    notes = load_notes(files, root, _ignore)
+    kept = tuple(name for name in notes.tables if name not in absent)
+    if kept != notes.tables:
+        save_notes(files, root, replace(notes, tables=kept))
+
+
+def _ignore(reason: str) -> None:
+    """Leave it to the opening to tell of notes that cannot be read."""

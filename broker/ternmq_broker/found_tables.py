@@ -1,0 +1,217 @@
+"""Which generation of a table a start takes, and why a start is refused.
+
+A table has two files, `<name>` and `<name>.bak`, the generation before. Each is right on its own:
+its checksum says so, or it has none because RocketMQ or a version before there were checksums
+wrote it. The store's notes tell which tables there were. Every function here blocks.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from ternmq_model.errors import StoreError
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.state_file import previous_path, read_whole
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_MISSING: Final = "is not there"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFormat(Generic[T]):
+    """How the files of one table are read. Pure."""
+
+    name: str
+    """Of the file in `config/`."""
+
+    older: str
+    """What the generation before means to users."""
+
+    absent: str
+    """What no generation at all means to users."""
+
+    is_replicated: bool
+    """A master tells it to its slaves."""
+
+    verify: Callable[[bytes], bool]
+    """Tells whether a file has a checksum. Raises ValueError when that is of other bytes."""
+
+    strip: Callable[[bytes], bytes]
+    """Returns a file that holds the same table without a checksum."""
+
+    parse: Callable[[bytes, int], T]
+    """Returns the table; the second argument is the wall clock in ms. Raises ValueError,
+    LookupError or TypeError for what is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation(Generic[T]):
+    """What lies in one of a table's two files."""
+
+    path: Path
+    fault: str
+    """Why it is not taken; empty when it is right."""
+
+    has_checksum: bool = False
+    table: T | None = None
+    """None: it is no table. With a wrong checksum it may be one all the same."""
+
+    @property
+    def is_there(self) -> bool:
+        """There is a file."""
+        return self.fault != _MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable(Generic[T]):
+    """One table as a start finds it."""
+
+    format: TableFormat[T]
+    main: Generation[T]
+    previous: Generation[T] | None
+    """Looked at only when the main file is not right."""
+
+    was_there: bool
+    """The store's notes name the table."""
+
+    @property
+    def taken(self) -> Generation[T] | None:
+        """The generation that a start takes."""
+        return next((each for each in (self.main, self.previous) if each and not each.fault), None)
+
+    @property
+    def table(self) -> T | None:
+        """The table that a start takes; None without one."""
+        return None if self.taken is None else self.taken.table
+
+    @property
+    def is_current(self) -> bool:
+        """The main file is taken and has a checksum."""
+        return not self.main.fault and self.main.has_checksum
+
+    @property
+    def is_absent(self) -> bool:
+        """There is no file of the table."""
+        return not (self.main.is_there or (self.previous and self.previous.is_there))
+
+    @property
+    def refusal(self) -> str:
+        """Why no start can go on with the table; empty when one can."""
+        if self.taken is not None or (self.is_absent and not self.was_there):
+            return ""
+        faults = [f"{each.path} {each.fault}" for each in (self.main, self.previous) if each]
+        return f"{' and '.join(faults)} (at stake: {self.format.absent})"
+
+
+def find_table(
+    files: FileSystem, folder: Path, wanted: TableFormat[T], *, was_there: bool, now_ms: int
+) -> FoundTable[T]:
+    """Return what there is of a table; nothing is changed.
+
+    Args:
+        files: The file system.
+        folder: `config/`.
+        wanted: The table.
+        was_there: The store's notes name it.
+        now_ms: Wall clock, for a table that has no version yet.
+    """
+    path = folder / wanted.name
+    main = _generation(files, path, wanted, now_ms)
+    previous = _generation(files, previous_path(path), wanted, now_ms) if main.fault else None
+    return FoundTable(wanted, main, previous, was_there)
+
+
+def _generation(
+    files: FileSystem, path: Path, wanted: TableFormat[T], now_ms: int
+) -> Generation[T]:
+    if not files.exists(path):
+        return Generation(path, _MISSING)
+    try:
+        data = read_whole(files, path)
+        table = wanted.parse(data, now_ms)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        return Generation(path, f"cannot be read: {type(error).__name__}: {error}")
+    try:
+        return Generation(path, "", wanted.verify(data), table)
+    except ValueError as error:
+        return Generation(path, f"cannot be believed: {error}", table=table)
+
+
+def accept_command(root: Path) -> str:
+    """Return the command that has the tables below `root` count as they are."""
+    return f"ternmq store repair {root} --accept-tables"
+
+
+def check_refusals(
+    root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bool = False
+) -> Sequence[str]:
+    """Return what a start without them loses, of tables that a slave's master tells anyway.
+
+    Args:
+        root: The data directory.
+        found: All tables that were looked for.
+        is_slave: A master tells its tables.
+
+    Raises:
+        StoreError: There are other tables of which no generation is right; names them all, and the
+            command that goes on.
+    """
+    refused = [each for each in found if each.refusal]
+    fatal = [each.refusal for each in refused if not (is_slave and each.format.is_replicated)]
+    if fatal:
+        raise StoreError(
+            f"no start without these tables: {'; '.join(fatal)}. Put them back from a backup or, to"
+            f" go on with what is there: {accept_command(root)}"
+        )
+    return [each.refusal for each in refused]
+
+
+def settle(
+    files: FileSystem, root: Path, found: Sequence[FoundTable[Any]], *, is_slave: bool = False
+) -> None:
+    """Go on with the tables that were found, and log what is not as it was written.
+
+    A main file that is not taken is renamed to `<name>.bad`: it must not become the generation
+    before.
+
+    Args:
+        files: The file system.
+        root: The data directory.
+        found: All tables that were looked for.
+        is_slave: A master tells its tables.
+
+    Raises:
+        StoreError: As `check_refusals`; nothing was changed.
+        OSError: The disk failed.
+    """
+    for refusal in check_refusals(root, found, is_slave=is_slave):
+        logger.error("table lost, the master's is awaited: %s", refusal)
+    for each in found:
+        main, taken = each.main, each.taken
+        if taken is not None and taken is not main:
+            logger.error(
+                "older generation taken file=%s reason=%r consequence=%r",
+                *(taken.path, f"{main.path} {main.fault}", each.format.older),
+            )
+        if taken is not None and not taken.has_checksum:
+            logger.info(
+                "table without a checksum taken, from RocketMQ or an older version file=%s",
+                taken.path,
+            )
+        if main.fault and main.is_there:
+            files.rename(main.path, bad_path(main.path))
+
+
+def bad_path(path: Path) -> Path:
+    """Return where a table's file is put that is not right."""
+    return path.with_name(path.name + ".bad")
+
+
+def config_folder(data: Path) -> Path:
+    """Return where the tables lie, beside the store's folders."""
+    return data / "config"

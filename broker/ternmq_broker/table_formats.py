@@ -1,0 +1,171 @@
+"""The tables in `config/`: how each is read, and what users lose without it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ternmq_broker.consumer_filters import FilterTable
+from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.delay_offsets import DelayOffsets
+from ternmq_broker.found_tables import FoundTable, TableFormat, config_folder, find_table
+from ternmq_broker.groups import GroupTable
+from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_broker.offset_versions import OffsetVersions
+from ternmq_broker.replication.lives.kept import Kept, kept_from_dict
+from ternmq_broker.timer.checkpoint import (
+    TimerCheckpoint,
+    strip_timer_checksum,
+    verify_timer_checksum,
+)
+from ternmq_broker.topics import TopicTable
+from ternmq_broker.transactions.progress import ScanOffset
+from ternmq_model.json_checksum import CHECKSUM_MEMBER, verify_checksum
+from ternmq_store.disk.filesystem import FileSystem
+
+T = TypeVar("T")
+
+
+def parse_table(data: bytes) -> dict[str, Any]:
+    """Return what a JSON table holds, without its checksum, which is not looked at.
+
+    Raises:
+        ValueError: It is no such table.
+    """
+    content = parse_json(data.decode())
+    content.pop(CHECKSUM_MEMBER, None)
+    return content
+
+
+def _json_table(
+    name: str,
+    parse: Callable[[Mapping[str, Any], int], T],
+    *,
+    older: str,
+    absent: str,
+    is_replicated: bool = True,
+) -> TableFormat[T]:
+    def parse_file(data: bytes, now_ms: int) -> T:
+        return parse(parse_table(data), now_ms)
+
+    return TableFormat(
+        *(name, older, absent, is_replicated, verify_checksum),
+        lambda data: write_json(parse_table(data)).encode(),
+        parse_file,
+    )
+
+
+TOPICS: Final = _json_table(
+    "topics.json",
+    lambda content, now_ms: TopicTable.from_dict(content, now_ms=now_ms),
+    older="topics made since are found by their queues",
+    absent="settings of topics, and topics without a queue on the disk",
+)
+GROUPS: Final = _json_table(
+    "subscriptionGroup.json",
+    lambda content, now_ms: GroupTable.from_dict(content, now_ms=now_ms),
+    older="groups that were first seen since are made anew",
+    absent="settings of groups",
+)
+OFFSETS: Final = _json_table(
+    "consumerOffset.json",
+    lambda content, now_ms: OffsetTable.from_dict(content, now_ms=now_ms),
+    older="groups consume again what they committed since",
+    absent="how far every group is: each begins as a new group does, most at the end of a queue",
+)
+VERSIONS: Final = _json_table(
+    "offsetVersions.json",
+    lambda content, _: OffsetVersions.from_dict(content),
+    older="versions that members know are taken from them",
+    absent="which resets there were: a member that was away may commit what it had before",
+)
+DELAYS: Final = _json_table(
+    "delayOffset.json",
+    lambda content, now_ms: DelayOffsets.from_dict(content, now_ms=now_ms),
+    older="delayed messages delivered since come again",
+    absent="which delayed messages were delivered: those that are kept come again",
+)
+FILTERS: Final = _json_table(
+    "consumerFilter.json",
+    lambda content, _: FilterTable.from_dict(content),
+    older="filters told since are told again by their consumers",
+    absent="filters, which consumers tell again",
+)
+TRANSACTIONS: Final = _json_table(
+    "transactions.json",
+    lambda content, _: ScanOffset.from_dict(content),
+    older="the start reads more of the log",
+    absent="from where a start reads the log for transactions: it reads more of it",
+)
+TIMER: Final = TableFormat(
+    "timercheck",
+    "timed messages delivered since come again",
+    "which timed messages were delivered: those that are kept come again",
+    True,
+    verify_timer_checksum,
+    strip_timer_checksum,
+    lambda data, _: TimerCheckpoint.decode(data),
+)
+REPLICATION: Final = _json_table(
+    "replication.json",
+    lambda content, _: kept_from_dict(content),
+    older="what it heard of other members since, it hears again",
+    absent="its part among the members of its name: one that had slaves begins with an empty"
+    " data directory instead",
+    is_replicated=False,
+)
+
+
+class FoundTables(NamedTuple):
+    """Every table of a data directory as a start finds it."""
+
+    topics: FoundTable[TopicTable]
+    groups: FoundTable[GroupTable]
+    offsets: FoundTable[OffsetTable]
+    versions: FoundTable[OffsetVersions]
+    delays: FoundTable[DelayOffsets]
+    filters: FoundTable[FilterTable]
+    transactions: FoundTable[ScanOffset]
+    timer: FoundTable[TimerCheckpoint]
+    replication: FoundTable[Kept]
+
+
+def find_tables(files: FileSystem, root: Path, *, noted: Sequence[str], now_ms: int) -> FoundTables:
+    """Return every table of a data directory; nothing is changed. Blocks.
+
+    Args:
+        files: The file system.
+        root: The data directory.
+        noted: Names of the tables' files that the store's notes name.
+        now_ms: Wall clock, for tables that have no version yet.
+    """
+
+    def find(wanted: TableFormat[T]) -> FoundTable[T]:
+        was_there = wanted.name in noted
+        return find_table(files, folder, wanted, was_there=was_there, now_ms=now_ms)
+
+    folder = config_folder(root)
+    topics, groups, offsets, delays, filters = (
+        find(TOPICS),
+        find(GROUPS),
+        find(OFFSETS),
+        find(DELAYS),
+        find(FILTERS),
+    )
+    shared = (topics, groups, offsets, delays, filters)
+    taken = [each.taken for each in shared if each.taken is not None]
+    # RocketMQ writes the timer's checkpoint through a map, and leaves the checksum behind it.
+    is_foreign = any(not each.has_checksum for each in taken)
+    timer = replace(TIMER, verify=_has_none) if is_foreign else TIMER
+    return FoundTables(
+        *(topics, groups, offsets),
+        find(VERSIONS),
+        *(delays, filters),
+        find(TRANSACTIONS),
+        find(timer),
+        find(REPLICATION),
+    )
+
+
+def _has_none(_: bytes) -> bool:
+    return False
