@@ -68,7 +68,7 @@ def test_repair_without_confirmation_removes_nothing(root: Path) -> None:
     before = contents(root)
     done = repair(root, "--queues", "--index")
     assert done.exit_code == 2
-    assert "nothing was removed" in done.stderr
+    assert "nothing was done" in done.stderr
     done = repair(root, "--queues", "--index", "--dry-run")
     assert done.exit_code == 0
     assert "27 consume queues" in done.stdout
