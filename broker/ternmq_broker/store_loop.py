@@ -118,7 +118,7 @@ class StoreLoop:
         self._note_confirmed()
         if store.safe_offset < store.max_physical:
             self._wake(COMMIT_JOB if store.commits.offset < store.max_physical else FLUSH_JOB)
-        if store.needs_probe:
+        if store.probes is not None and store.probes.is_due:
             self._wake(PROBE_JOB)
 
     def _note_confirmed(self) -> None:
@@ -155,7 +155,8 @@ class StoreLoop:
 
         One step of a job, which is woken by appends.
         """
-        task = self._store.probe_due()
+        probes = self._store.probes
+        task = None if probes is None or self._store.failure is not None else probes.take()
         if task is not None:
             await self._run(task.run, lambda _: None)  # the store has kept what failed
             self._confirmations.look()

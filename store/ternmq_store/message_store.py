@@ -33,8 +33,9 @@ from ternmq_store.durability import Durability
 from ternmq_store.files_ahead import FilesAhead
 from ternmq_store.hints import BitMaps, hint_of
 from ternmq_store.log.commits import Commits
-from ternmq_store.log.flush import CheckpointTask, FlushTask, ProbeTask
+from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
+from ternmq_store.log.probes import Probes
 from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reader import ReadResult
 from ternmq_store.reading.reads import Reads
@@ -100,7 +101,6 @@ class MessageStore:
             self._confirm_limit = max(opened.serve_to, opened.dispatcher.offset)
             opened.dispatcher.doubts = True
         self._is_checkpoint_late = False
-        self._probed = opened.log.end
         self._is_checksummed = config.record_checksum
         self.statistics = StoreStatistics()
         """What is counted; whoever drives the store takes the samples."""
@@ -115,6 +115,8 @@ class MessageStore:
         """Store time of the newest record; no later one has an earlier time."""
         self.commits = Commits(opened.log, config, files.fail, lambda: self.failure is not None)
         """What is appended and not yet in the log's files."""
+        self.probes = Probes(files, root, opened.log) if flush_mode is FlushMode.ASYNC else None
+        """What tries the disk where answers do not wait for it; its outcome is `failure`."""
         now_ms = clock.monotonic_ms()
         self._disk = Durability(files, root, config, flush_mode, opened, now_ms=now_ms)
         self._copy = LogCopy(opened.log, opened.session, lambda: self._disk.is_checkpointing)
@@ -372,21 +374,6 @@ class MessageStore:
         if error is not None:
             self._files.fail(error)
         self._disk.flush_done(task, is_good=self.failure is None)
-
-    @property
-    def needs_probe(self) -> bool:
-        """Records may be acknowledged without a sync, and no probe of the disk began after them."""
-        return self._flush_mode is FlushMode.ASYNC and self._probed < self._log.end
-
-    def probe_due(self) -> ProbeTask | None:
-        """Return the task of trying whether the disk takes writes, if it is needed.
-
-        When the disk takes none, that is the store's `failure` before `run` ends.
-        """
-        if not self.needs_probe or self.failure is not None:
-            return None
-        self._probed = self._log.end
-        return ProbeTask(self._files, abort_path(self._root))
 
     def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
         """Return the task of bringing queues and checkpoint to the disk; `checkpoint_done` follows.

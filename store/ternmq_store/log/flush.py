@@ -84,28 +84,6 @@ class CheckpointTask:
             file.close()
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeTask:
-    """Try whether the disk takes writes: for a blocking thread."""
-
-    files: FileSystem
-    path: Path
-    """A small file that nobody else writes meanwhile; it keeps its content."""
-
-    def run(self) -> None:
-        """Write what the file holds once more, and sync it.
-
-        Raises:
-            OSError: The disk takes no writes, or is full.
-        """
-        file = self.files.open(self.path)
-        try:
-            file.write(0, file.read(0, file.size()))
-            file.sync()
-        finally:
-            file.close()
-
-
 def write_checkpoint(files: FileSystem, path: Path, data: bytes) -> None:
     """Make `data` the checkpoint, durably.
 

@@ -71,7 +71,7 @@ def test_bytes_behind_a_file_are_surplus_in_any_file(known: KnownLog, at: int, l
     assert not found.strays
 
 
-def test_only_file_has_its_noted_length() -> None:
+def test_noted_length_decides_for_single_file() -> None:
     found = plan((0, 101), known=CLOSED_AT_350)
     assert (found.file_bytes, bases(found.long)) == (100, [0])
 
