@@ -426,7 +426,7 @@ class Follower:
     async def acknowledge(self) -> bool:
         """Tell the master what is safe here, when that moved or a second has passed.
 
-        A step of a job. Lets go of a master that is silent or deposed, and when the disk has failed.
+        A step of a job. Lets go of a master that is silent or deposed, or when the disk failed.
         """
         services, stream = self._services, self._stream
         if stream is None or self._is_leaving:
