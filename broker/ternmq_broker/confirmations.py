@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
 from typing import Final
 
 from ternmq_model.errors import RefusedError, StoreFailed, TernError, refusal
@@ -21,9 +22,14 @@ class Confirmations:
     """Waiters for the confirm offset. Owned by the broker's loop.
 
     Futures, not a task per waiter: one sync of the disk releases all it covers in one go.
+
+    Args:
+        store_failure: Returns the error that made the store read-only. It is asked before every
+            acknowledgement, because a thread may meet that error at any time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, store_failure: Callable[[], OSError | None] = lambda: None) -> None:
+        self._store_failure = store_failure
         self._confirmed = PhysicalOffset(0)
         self._replicated = _EVERYWHERE
         self._local = PhysicalOffset(0)
@@ -37,11 +43,12 @@ class Confirmations:
 
     def reached(self, offset: PhysicalOffset) -> bool:
         """Tell whether everything below `offset` counts as stored already."""
+        self.look()
         return offset <= self._confirmed
 
     def is_safe(self, offset: PhysicalOffset) -> bool:
         """Tell whether it does, and as many slaves have it as should."""
-        return offset <= self._confirmed and offset <= self._replicated
+        return self.reached(offset) and offset <= self._replicated
 
     def wait(self, offset: PhysicalOffset) -> Confirmed:
         """Return a future that is done when everything below `offset` counts as stored.
@@ -50,7 +57,7 @@ class Confirmations:
         ceases to be the master. Cancelling it is safe.
         """
         future: Confirmed = asyncio.get_running_loop().create_future()
-        if offset <= self._confirmed:
+        if self.reached(offset):
             future.set_result(self._outcome(offset))
         elif self._failure is not None:
             future.set_exception(self._failure)
@@ -75,7 +82,8 @@ class Confirmations:
 
     def advance(self, confirmed: PhysicalOffset) -> None:
         """Release whoever waits for `confirmed` or less."""
-        if self._fence is not None:
+        self.look()
+        if self._failure is not None:
             return
         self._confirmed = max(self._confirmed, confirmed)
         while self._waiting and self._waiting[0][0] <= self._confirmed:
@@ -83,10 +91,20 @@ class Confirmations:
             if not future.done():
                 future.set_result(self._outcome(offset))
 
-    def fail(self, reason: str) -> None:
-        """Fail whoever waits, now and from now on: the disk does not confirm any more."""
-        if self._fence is None:
-            self._fail(StoreFailed(reason))
+    def look(self) -> None:
+        """Acknowledge nothing any more if the store has failed.
+
+        Whoever waits, now and from now on, hears that; so do senders whose records were confirmed
+        and whose answer is still to be given.
+        """
+        if self._failure is None and (error := self._store_failure()) is not None:
+            self._fail(StoreFailed(f"the store failed: {error}"))
+
+    def check(self) -> None:
+        """Raise StoreFailed or RefusedError once nothing is acknowledged any more."""
+        self.look()
+        if self._failure is not None:
+            raise self._failure
 
     def fence(self, reason: str) -> None:
         """Acknowledge nothing any more, whatever is safe here: there is another master.
@@ -95,7 +113,6 @@ class Confirmations:
         """
         if self._fence is None:
             self._fence = reason
-            self._confirmed = _NOWHERE
             code = ResponseCode.SERVICE_NOT_AVAILABLE
             self._fail(refusal(code, reason, may_have_happened=True))
 
@@ -117,6 +134,7 @@ class Confirmations:
 
     def _fail(self, failure: TernError) -> None:
         self._failure = failure
+        self._confirmed = _NOWHERE
         waiting, self._waiting = self._waiting, []
         for _, _, future in waiting:
             if not future.done():

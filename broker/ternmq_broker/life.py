@@ -32,6 +32,7 @@ from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.cutting import cut_log, start_over
 
@@ -159,7 +160,8 @@ class Life(Lifecycle):
         """Build and begin everything. `stack` unwinds it backwards: the order of leaving."""
         stack.callback(logger.info, "broker ended name=%s", self._config.name)
         config, env, blocking = self._config, self._env, self._env.blocking
-        state = await ReplicationState.load(config.data, self._files, blocking)
+        files = WatchedFileSystem(self._files, config.data)
+        state = await ReplicationState.load(config.data, files, blocking)
         was_slave = not roles.is_master(config, state.kept)
         is_slave = was_slave and not self._is_forced
         cut = state.kept.cut
@@ -170,7 +172,7 @@ class Life(Lifecycle):
             config.data,
             self._store_config,
             config.flush_mode,
-            self._files,
+            files,
             env.clock,
             serve_to=state.kept.confirmed if is_slave else None,
         )
@@ -178,7 +180,7 @@ class Life(Lifecycle):
         stack.push_async_callback(self._conclude, state, store)
         tables = await load_tables(
             config,
-            self._files,
+            files,
             blocking,
             StoreView(
                 store.session.notes.tables,

@@ -101,7 +101,7 @@ class Parts:
         self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)
         self._intake = intake_of(config)
         self._groups = self._group_parts()
-        self._confirmations = Confirmations()
+        self._confirmations = Confirmations(lambda: store.failure)
         self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
         """Who follows this master; None for a slave."""
         self._place = place_of(identity, member.state.epochs, self.replicas)

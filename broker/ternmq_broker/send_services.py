@@ -70,11 +70,13 @@ class SendServices:
     async def until_safe(self, unsafe: Unsafe | None) -> common.Status | None:
         """Wait until what was appended is safe; return what to say when it does not become so.
 
-        It lies in the log, so a plain refusal would be untrue, whatever happens.
+        It lies in the log, so a plain refusal would be untrue, whatever happens. The answer that
+        follows must be given at once: the store may fail at any time.
         """
-        if unsafe is None:
-            return None
         try:
+            if unsafe is None:
+                self.safety.confirmations.check()
+                return None
             code = await self.safety.outcome(unsafe)
         except TernError as error:
             failed = refusal_of(in_doubt(error))

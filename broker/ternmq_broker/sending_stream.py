@@ -149,9 +149,10 @@ class SendingStream:
             while True:
                 while self._pending:
                     pending = self._pending[0]
-                    unsafe = await self._services.until_safe(pending.unsafe)
-                    if unsafe is not None:
-                        pending.reply.stored.status.CopyFrom(unsafe)
+                    if not pending.reply.stored.HasField("status"):
+                        unsafe = await self._services.until_safe(pending.unsafe)
+                        if unsafe is not None:
+                            pending.reply.stored.status.CopyFrom(unsafe)
                     await self._stream.write(pending.reply)
                     self._pending.popleft()
                     self._answered(pending)

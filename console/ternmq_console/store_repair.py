@@ -17,6 +17,7 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
 from ternmq_store.disk.layout import lock_path
 from ternmq_store.inspection.audit import StoreAudit
+from ternmq_store.inspection.decisions import Decision, decide
 from ternmq_store.inspection.log_inspection import find_log_files
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse
 from ternmq_store.inspection.repair import (
@@ -39,30 +40,64 @@ from ternmq_store.log.log_notes import load_notes
     is_flag=True,
     help="Let tables in config/ count as they are, without which the broker does not start.",
 )
+@click.option("--set-aside", metavar="FILE", multiple=True, help="FILE is none of the log.")
+@click.option("--file-bytes", type=click.IntRange(1), help="How long a file of the log is.")
+@click.option("--fill-gaps", is_flag=True, help="Go on without missing files of the log.")
+@click.option("--leftovers", is_flag=True, help="Remove what was set aside.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def repair(
-    folder: Path, *, queues: bool, index: bool, accept_tables: bool, dry_run: bool, yes: bool
+    folder: Path,
+    *,
+    queues: bool,
+    index: bool,
+    accept_tables: bool,
+    set_aside: Sequence[str],
+    file_bytes: int | None,
+    fill_gaps: bool,
+    leftovers: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Remove from the data directory DIR what is damaged and can be built anew.
 
     That is consume queues in which something is wrong, and the index, which the next start builds
     from the log, and leftovers of an interrupted use. A queue is kept, and that is said, where the
-    numbers of its messages could be given again. The log itself is never changed. DIR must have
-    been closed: start the broker once after a crash. Nothing is removed before you said yes.
+    numbers of its messages could be given again. DIR must have been closed: start the broker once
+    after a crash.
+
+    A log that no start takes over needs a decision of yours: --set-aside, --file-bytes or
+    --fill-gaps, as the error says. Then nothing else is repaired, and nothing deleted: what is none
+    of the log is moved into the folder `aside`, and the next start serves what is sound. Without
+    them the log is never changed.
 
     With --accept-tables nothing else is done than that: what no generation of a table can prove
     counts as it is, or is lost where it cannot be read.
+
+    Nothing is changed before you said yes.
     """
     files = RealFileSystem()
+    is_decision = bool(set_aside or file_bytes or fill_gaps or leftovers)
     with errors_as_exits():
-        if accept_tables and (queues or index):
+        if accept_tables and (queues or index or is_decision):
             raise UsageError("--accept-tables goes alone: repair queues and index afterwards")
+        if is_decision and (queues or index):
+            raise UsageError("decide about the log first, then repair queues and index")
         find_log_files(files, folder)
         lock = None if dry_run else files.lock(lock_path(folder))
         try:
             if accept_tables:
                 todo = _plan_tables(files, folder)
+            elif is_decision:
+                todo = _plan_decisions(
+                    decide(
+                        *(files, folder),
+                        set_aside=set_aside,
+                        file_bytes=file_bytes,
+                        fill_gaps=fill_gaps,
+                        leftovers=leftovers,
+                    )
+                )
             else:
                 todo = _plan(files, folder, queues=queues, index=index)
             if todo is not None and not dry_run:
@@ -91,6 +126,21 @@ def _tables(files: FileSystem, root: Path) -> FoundTables:
 
 def _ignore(reason: str) -> None:
     """Leave it to `ternmq store check` to tell of notes that cannot be read."""
+
+
+def _plan_decisions(decisions: Sequence[Decision]) -> Callable[[], None] | None:
+    """Say what is to be done about the log; return what does it."""
+    for decision in decisions:
+        click.echo(decision.text)
+    if not decisions:
+        click.echo("nothing to do")
+        return None
+
+    def run() -> None:
+        for decision in decisions:
+            decision.run()
+
+    return run
 
 
 def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callable[[], None] | None:

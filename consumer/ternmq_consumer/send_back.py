@@ -34,7 +34,7 @@ def failed_message(
     """Return what a broker is told of a message. Pure.
 
     Args:
-        message: As it was read.
+        message: As it was handed to the listener, with the retries before that.
         level: As in `ReconsumeLater.delay_level`.
         retries_max: After how many retries it is a dead letter; −1 = as the group's settings say.
         token: Of the queue's lock; 0 = it has none.
@@ -49,6 +49,7 @@ def failed_message(
         delay_level=DEAD_LETTER if retries_max == 0 else level,
         attempts_max=max(0, retries_max),
         lock_token=token,
+        reconsume_times=message.reconsume_times,
     )
 
 

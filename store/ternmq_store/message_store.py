@@ -26,6 +26,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import abort_path
 from ternmq_store.disk.shortage import is_full, is_shortage
+from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.dispatcher import Dispatched
 from ternmq_store.durability import Durability
 from ternmq_store.files_ahead import FilesAhead
@@ -33,6 +34,7 @@ from ternmq_store.hints import BitMaps, hint_of
 from ternmq_store.log.commits import Commits
 from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
+from ternmq_store.log.probes import Probes
 from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reader import ReadResult
 from ternmq_store.reading.reads import Reads
@@ -64,8 +66,8 @@ class Appended:
 class MessageStore:
     """The messages of one broker, in one directory.
 
-    Owns everything in it, on one thread. After the first I/O error nothing is appended any more
-    (`StoreFailed`); what is there can still be read.
+    Owns everything in it, on one thread. After the first write or sync that fails, in whatever
+    thread, nothing is appended any more (`StoreFailed`); what is there can still be read.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class MessageStore:
         root: Path,
         config: StoreConfig,
         flush_mode: FlushMode,
-        files: FileSystem,
+        files: WatchedFileSystem,
         clock: Clock,
         lock: Lock,
         opened: OpenedFiles,
@@ -92,7 +94,6 @@ class MessageStore:
         self._reservations = Reservations(opened.queues, opened.index)
         self.report = opened.report
         """What opening found and did."""
-        self._failure: OSError | None = None
         self._confirm_limit: PhysicalOffset | None = None
         if opened.serve_to is not None:
             self._confirm_limit = max(opened.serve_to, opened.dispatcher.offset)
@@ -113,8 +114,10 @@ class MessageStore:
         self._dispatcher.stored_at_ms = max(opened.dispatcher.stored_at_ms, newest)
         self.last_stored_at_ms = max(opened.stored_at_ms, self._dispatcher.stored_at_ms)
         """Store time of the newest record; no later one has an earlier time."""
-        self.commits = Commits(opened.log, config, self._fail, lambda: self._failure is not None)
+        self.commits = Commits(opened.log, config, files.fail, lambda: self.failure is not None)
         """What is appended and not yet in the log's files."""
+        self.probes = Probes(files, root, opened.log) if flush_mode is FlushMode.ASYNC else None
+        """What tries the disk where answers do not wait for it; its outcome is `failure`."""
         now_ms = clock.monotonic_ms()
         self._disk = Durability(files, root, config, flush_mode, opened, now_ms=now_ms)
         self._copy = LogCopy(opened.log, opened.session, lambda: self._disk.is_checkpointing)
@@ -142,7 +145,8 @@ class MessageStore:
             root: The directory.
             config: The settings.
             flush_mode: When a message counts as stored.
-            files: The disk.
+            files: The disk. What else is written below `root` is watched, too, if it is written
+                through the same `WatchedFileSystem`.
             clock: For store times and for what is due.
             serve_to: This is a replica that goes on with `append_replicated`: the `confirm_limit`
                 begins here. None = it appends, and everything that is there is served.
@@ -154,13 +158,14 @@ class MessageStore:
                 open enough files; opening again starts anew.
         """
         config.check_flush_mode(flush_mode)
-        lock, opened = hold_and_open(root, config, files, clock, serve_to=serve_to)
-        return cls(root, config, flush_mode, files, clock, lock, opened)
+        watched = WatchedFileSystem.over(files, root)
+        lock, opened = hold_and_open(root, config, watched, clock, serve_to=serve_to)
+        return cls(root, config, flush_mode, watched, clock, lock, opened)
 
     @property
     def failure(self) -> OSError | None:
         """The I/O error that made the store read-only, if there was one."""
-        return self._failure
+        return self._files.failure
 
     @property
     def min_physical(self) -> PhysicalOffset:
@@ -253,7 +258,7 @@ class MessageStore:
             queue_offsets, rows_of = self._reservations.numbers(batch)
             placement = self._log.place(batch, whole=whole)
         except OSError as error:
-            self._fail(error)
+            self._files.fail(error)
             raise StoreFailed(f"the store failed: {error}") from error
         start = self._log.end
         self._log.write(
@@ -305,7 +310,7 @@ class MessageStore:
         try:
             self._copy.take(data, at, is_checksummed=is_checksummed, damage=damage)
         except OSError as error:
-            self._fail(error)
+            self._files.fail(error)
             raise StoreFailed(f"the store failed: {error}") from error
         self.last_stored_at_ms = max(self.last_stored_at_ms, self._copy.stored_at_ms)
 
@@ -348,11 +353,11 @@ class MessageStore:
         self.statistics.confirmed(self.confirm_offset, now_ms=self._clock.monotonic_ms())
         done = self._dispatcher.step(self.confirm_offset, messages_max=messages_max)
         self.reads.dispatched(done.arrivals)
-        if self._dispatcher.stopped_by is not None and self._failure is None:
+        if self._dispatcher.stopped_by is not None and self.failure is None:
             if self._dispatcher.doubts:
                 self._copy.pass_over(self._dispatcher)
                 return done._replace(more=True)
-            self._fail(OSError(str(self._dispatcher.stopped_by)))
+            self._files.fail(OSError(str(self._dispatcher.stopped_by)))
         return done
 
     def flush_due(self, now_ms: int) -> FlushTask | None:
@@ -361,15 +366,15 @@ class MessageStore:
         Args:
             now_ms: On the monotonic clock.
         """
-        if self._failure is not None:
+        if self.failure is not None:
             return None
         return self._disk.flush_due(now_ms, stored_at_ms=self.last_stored_at_ms)
 
     def flush_done(self, task: FlushTask, error: OSError | None = None) -> None:
         """Take note that `task` has run: what it synced counts as on disk, unless it failed."""
         if error is not None:
-            self._fail(error)
-        self._disk.flush_done(task, is_good=self._failure is None)
+            self._files.fail(error)
+        self._disk.flush_done(task, is_good=self.failure is None)
 
     def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
         """Return the task of bringing queues and checkpoint to the disk; `checkpoint_done` follows.
@@ -377,7 +382,7 @@ class MessageStore:
         Args:
             now_ms: On the monotonic clock.
         """
-        return self._disk.checkpoint_due(now_ms) if self._failure is None else None
+        return self._disk.checkpoint_due(now_ms) if self.failure is None else None
 
     def checkpoint_done(self, task: CheckpointTask, error: OSError | None = None) -> None:
         """Take note that `task` has run."""
@@ -385,13 +390,13 @@ class MessageStore:
         if is_late and not self._is_checkpoint_late:
             logger.warning("checkpoint not moved root=%s error=%s", self._root, error)
         elif error is not None and not is_late:
-            self._fail(error)
+            self._files.fail(error)
         self._is_checkpoint_late = is_late
         self._disk.checkpoint_done(task, is_good=error is None)
 
     def file_due(self, *, is_copying: bool = False) -> FileTask | None:
         """Return what to make or fill ahead of log and index, as `CommitLog.prepare_due`."""
-        return self._ahead.due(is_copying=is_copying) if self._failure is None else None
+        return self._ahead.due(is_copying=is_copying) if self.failure is None else None
 
     def file_ready(self, task: FileTask, error: OSError | None = None) -> None:
         """Take over the file that `task` made.
@@ -402,7 +407,7 @@ class MessageStore:
         try:
             self._ahead.ready(task, error)
         except OSError as failure:
-            self._fail(failure)
+            self._files.fail(failure)
 
     def clean(self, *, hour: int) -> Generator[CleanTask]:
         """Take one pass of retention: run each task elsewhere before asking for the next.
@@ -411,7 +416,7 @@ class MessageStore:
             hour: 0 to 23, on the wall where the broker runs.
         """
         self._check_open()
-        if self._failure is None:
+        if self.failure is None:
             now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
             yield from self.cleaner.clean(now_ms=now_ms, monotonic_ms=monotonic_ms, hour=hour)
 
@@ -444,7 +449,7 @@ class MessageStore:
             self._dispatcher.go_back(at)
             self.statistics.forget_topic(topic)
         except OSError as error:
-            self._fail(error)
+            self._files.fail(error)
             raise StoreFailed(f"the store failed: {error}") from error
 
     def close(self) -> None:
@@ -457,10 +462,10 @@ class MessageStore:
             return
         assert self._disk.is_idle, "a task is under way"
         try:
-            if self._failure is None:
+            if self.failure is None:
                 self._finish()
         except OSError as error:
-            self._fail(error)
+            self._files.fail(error)
         finally:
             lock, self._lock = self._lock, None
             if self._index is not None:
@@ -468,27 +473,22 @@ class MessageStore:
             self._queues.close()
             self._log.close()
             lock.release()
-            logger.info("store closed root=%s clean=%s", self._root, self._failure is None)
+            logger.info("store closed root=%s clean=%s", self._root, self.failure is None)
 
     def _finish(self) -> None:
         self.commits.now()
         self._disk.flush_now(stored_at_ms=self.last_stored_at_ms)
         is_moving = True
-        while is_moving and self._failure is None:
+        while is_moving and self.failure is None:
             before = self._dispatcher.offset
             is_moving = self.dispatch().more or self._dispatcher.offset != before
         # The limit may lie within a record, which is left.
         is_left = self._dispatcher.offset < self.confirm_offset and self._confirm_limit is None
-        if is_left or self._failure is not None:
+        if is_left or self.failure is not None:
             raise OSError(f"dispatch stopped at {self._dispatcher.offset}")
         self._disk.checkpoint_now()
         self._files.remove(abort_path(self._root))
         self._files.sync_folder(self._root)
-
-    def _fail(self, error: OSError) -> None:
-        if self._failure is None:
-            self._failure = error
-            logger.error("store failed, read-only from now on root=%s error=%s", self._root, error)
 
     def _check_open(self) -> None:
         if self._lock is None:
@@ -496,5 +496,5 @@ class MessageStore:
 
     def _check_usable(self) -> None:
         self._check_open()
-        if self._failure is not None:
-            raise StoreFailed(f"the store failed: {self._failure}") from self._failure
+        if self.failure is not None:
+            raise StoreFailed(f"the store failed: {self.failure}") from self.failure

@@ -278,7 +278,7 @@ class ToyGroups:
         assert message.physical_offset == failed.physical_offset
         assert message.message_id == failed.message_id
         self.sent_back.append(failed)
-        times = message.reconsume_times
+        times = max(message.reconsume_times, failed.reconsume_times)
         if failed.delay_level < 0 or times >= (failed.attempts_max or RETRIES_MAX):
             self.dead.append(message.body)
             return common.Status()

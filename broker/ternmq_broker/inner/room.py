@@ -123,7 +123,9 @@ class Safety:
                 async with asyncio.timeout_at(deadline_s):
                     if saved is not None:
                         await saved
-                    return await confirmed
+                    code = await confirmed
+                self.confirmations.check()
+                return code
             except TimeoutError:
                 late = self.confirmations.late(unsafe.end)
                 if late is told:

@@ -139,6 +139,7 @@ class SendBackService:
             told.queue_offset,
             told.delay_level,
             told.attempts_max,
+            told.reconsume_times,
         )
         if (error := why_not(record, failure)) is not None:
             raise error

@@ -35,6 +35,7 @@ from ternmq_model.response_code import ResponseCode
 
 DEAD_NOW: Final = -1
 DELAY_LEVELS: Final = 18
+_RECONSUME_TIMES_MAX: Final = 1 << 30
 _FIRST_RETRY_LEVEL: Final = 3
 _SPENT: Final = frozenset(
     {
@@ -92,6 +93,9 @@ class Failure:
     attempts_max: int = 0
     """Retries until it is a dead letter; 0 = as the group's settings say."""
 
+    reconsume_times: int = 0
+    """Retries before this failure, as its member counted them; the record may tell of more."""
+
 
 def why_not(record: Record, failure: Failure) -> RefusedError | None:
     """Return why a record is not the message that is sent back, None when it is.
@@ -124,6 +128,9 @@ def why_not(record: Record, failure: Failure) -> RefusedError | None:
             f" attempts_max {failure.attempts_max} at least 0"
         )
         return refusal(ResponseCode.INVALID_PARAMETER, remark)
+    if not 0 <= failure.reconsume_times <= _RECONSUME_TIMES_MAX:
+        remark = f"reconsume_times {failure.reconsume_times} must be 0 to {_RECONSUME_TIMES_MAX}"
+        return refusal(ResponseCode.INVALID_PARAMETER, remark)
     return None
 
 
@@ -137,7 +144,7 @@ def sent_back(record: Record, failure: Failure, group: GroupSettings, *, queue_i
         queue_id: Which queue of the retry topic takes it.
     """
     message = inner_record_of(record)
-    tries = message.reconsume_times
+    tries = max(message.reconsume_times, failure.reconsume_times)
     unique_key, offset_id = _ids(record)[0], _ids(record)[-1]
     is_retried = message.topic.startswith(RETRY_PREFIX)
     origin_topic = message.topic

@@ -122,6 +122,11 @@ def cut_folder(root: Path) -> Path:
     return root / "cut"
 
 
+def aside_folder(root: Path) -> Path:
+    """Return the folder of what lay in the log's and is none of it; RocketMQ does not know it."""
+    return root / "aside"
+
+
 def cut_name(start: int, end: int) -> str:
     """Return the name of the copy of the log's bytes from `start` to `end`: 20 digits twice."""
     return f"{start:020d}-{end:020d}"

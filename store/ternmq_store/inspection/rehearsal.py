@@ -91,7 +91,7 @@ def _opened(overlay: Overlay, root: Path, config: StoreConfig) -> Rehearsal:
 def told_by(rehearsal: Rehearsal | None) -> Generator[Finding]:
     """Give what a rehearsal tells of a store beyond what a check sees in its files.
 
-    A refusal is a problem, and so is what the opening reports of things that are gone.
+    A refusal is a problem, and so is what the opening sets aside or reports as gone.
     """
     if rehearsal is None:
         return
@@ -103,5 +103,8 @@ def told_by(rehearsal: Rehearsal | None) -> Generator[Finding]:
         if found.what is What.REPORTED:
             area = _AREAS.get(found.file.parent.name, _AREAS.get(found.file.name, "queue"))
             yield problem(area, found.file, found.offset, found.reason)
+        elif found.what is What.SET_ASIDE:
+            text = f"the next start sets {found.length} bytes aside: {found.reason}"
+            yield problem("log", found.file, found.offset, text)
         elif found.what is What.REBUILT:
             yield note("queue", found.file, None, f"{found.reason}: the next start builds them")

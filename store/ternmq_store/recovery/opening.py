@@ -26,7 +26,6 @@ from ternmq_store.disk.layout import (
     next_file_path,
     notes_path,
 )
-from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.disk.reserve import give_up_reserve
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.hints import no_bit_maps
@@ -38,7 +37,7 @@ from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
 from ternmq_store.recovery.deletions import load_deletions, settle_deletions
-from ternmq_store.recovery.log_files import LogPlan, carry_out, check_not_swapped, plan_log
+from ternmq_store.recovery.log_files import LogPlan, carry_out, find_plan
 from ternmq_store.recovery.log_scan import (
     LogScan,
     OldUnits,
@@ -139,12 +138,7 @@ class _Opening:
         self._config = config
         self._findings: list[Finding] = []
         self._session = Session(files, root, partial(self._are_lost, notes_path(root)))
-        found = find_files(files, commit_log_folder(root))
-        noted_bytes = self._session.notes.log_file_bytes
-        self._plan = plan_log(
-            found, noted_bytes=noted_bytes, default_bytes=config.commit_log_file_bytes
-        )
-        check_not_swapped(files, self._plan.kept)
+        self._plan = find_plan(files, root, self._session, config.commit_log_file_bytes)
         self._token = f"{now_ms:x}-{os.getpid():x}"
 
     def run(self) -> OpenedFiles:
@@ -152,6 +146,10 @@ class _Opening:
         session, config = self._session, self._config
         give_up_reserve(self._files, self._root)
         session.claim(pid=os.getpid(), token=self._token)
+        for stretch in self._plan.damage(session.flushed):
+            session.quarantine.add(stretch.start, stretch.end, stretch.reason)
+        if self._plan.short:
+            session.note_quarantine()
         self._load(self._plan)
         for finding in find_lost(self._log, session):
             self._tell(finding)
@@ -240,7 +238,9 @@ class _Opening:
 
     def _tell(self, finding: Finding) -> None:
         self._findings.append(finding)
-        logger.warning(
+        is_loss = finding.what in {What.QUARANTINED, What.SET_ASIDE}
+        logger.log(
+            logging.ERROR if is_loss else logging.WARNING,
             "store recovery what=%s file=%s offset=%s bytes=%s reason=%s",
             *(finding.what.value, *finding[1:]),
         )
@@ -252,11 +252,11 @@ class _Opening:
         files, root = self._files, self._root
         if files.exists(next_file_path(root)):
             files.remove(next_file_path(root))
-        carry_out(files, plan, self._tell)
+        carry_out(files, root, plan, self._session.flushed, self._tell)
         files.make_folder(commit_log_folder(root))
         files.make_folder(consume_queue_folder(root))
         self._log = log = CommitLog(files, root, plan.file_bytes)
-        for file in plan.kept:
+        for file in plan.row:
             log.files.open_file(file.base)
             log.files.park_before(file.base)
         config = self._config
@@ -288,7 +288,9 @@ class _Opening:
         known_end = None
         if not session.has_notes:
             left_at, known_end = None, self._evidence.known_end
-        return ScanRules(min(session.flushed, end), is_ours, left_at, safe_at_ms, known_end)
+        # What is known to be damaged was on the disk, and so was all before it.
+        flushed = max([session.flushed, *(one.end for one in session.quarantine.ranges)])
+        return ScanRules(min(flushed, end), is_ours, left_at, safe_at_ms, known_end)
 
     def _load_queues(self) -> bool:
         """Map the queues' files, without those of deleted topics; tell whether all are whole."""

@@ -29,6 +29,9 @@ class What(enum.Enum):
     REBUILT = "rebuilt"
     """Made anew from the log."""
 
+    SET_ASIDE = "set aside"
+    """None of the log: it lies beside it now."""
+
     REMOVED = "removed"
     """A file that held nothing of use."""
 

@@ -112,6 +112,15 @@ class Session:
             self.notes = notes
         save_abort(self._files, self._root, Abort(pid, self.notes.session))
 
+    def note_quarantine(self) -> None:
+        """Note durably what of the log is damaged, before that can no longer be told from it.
+
+        Raises:
+            OSError: It is not noted.
+        """
+        if self.has_notes:
+            self._save(replace(self.notes, quarantined=self.quarantine.ranges))
+
     @property
     def flushed(self) -> PhysicalOffset:
         """Up to where the log is known to have been on the disk."""

@@ -1,4 +1,5 @@
 import asyncio
+import errno
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -252,7 +253,7 @@ class FrozenTopics(MemoryFileSystem):
 
     def rename(self, old: Path, new: Path) -> None:
         if self.is_frozen and new.name == "topics.json":
-            raise OSError("frozen")
+            raise OSError(errno.ENOSPC, "frozen")
         super().rename(old, new)
 
 

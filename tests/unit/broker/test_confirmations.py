@@ -35,14 +35,18 @@ def test_confirmed_offset_is_not_waited_for() -> None:
 
 def test_failing_disk_fails_current_and_later_waiters() -> None:
     async def main() -> None:
-        confirmations = Confirmations()
+        failure: OSError | None = None
+        confirmations = Confirmations(lambda: failure)
         confirmations.advance(PhysicalOffset(10))
         waiting = confirmations.wait(PhysicalOffset(20))
-        confirmations.fail("no disk")
-        for future in (waiting, confirmations.wait(PhysicalOffset(20))):
-            with pytest.raises(StoreFailed, match="no disk"):
+        failure = OSError("no disk")
+        confirmations.advance(PhysicalOffset(20))
+        assert not confirmations.is_safe(PhysicalOffset(10))
+        for future in (waiting, confirmations.wait(PhysicalOffset(10))):
+            with pytest.raises(StoreFailed, match="the store failed: no disk"):
                 await future
-        await confirmations.wait(PhysicalOffset(10))
+        with pytest.raises(StoreFailed, match="no disk"):
+            confirmations.check()
 
     run_in_virtual_time(main())
 
@@ -92,14 +96,17 @@ def test_lateness_is_blamed_on_disk_or_slaves() -> None:
 
 def test_fence_stops_acknowledgement_from_that_instant() -> None:
     async def main() -> None:
-        confirmations = Confirmations()
+        failure: OSError | None = None
+        confirmations = Confirmations(lambda: failure)
         confirmations.advance(PhysicalOffset(10))
         waiting = confirmations.wait(PhysicalOffset(20))
+        confirmations.check()
         assert confirmations.refusal(needs_replicas=True) is None
         confirmations.fence("epoch 2000 is known")
         confirmations.fence("another reason")
         confirmations.advance(PhysicalOffset(30))
-        confirmations.fail("no disk")
+        failure = OSError("no disk")
+        confirmations.look()
         assert not confirmations.is_safe(PhysicalOffset(5))
         for future in (waiting, confirmations.wait(PhysicalOffset(5))):
             with pytest.raises(RefusedError, match="epoch 2000 is known") as caught:

@@ -9,6 +9,7 @@ import pytest
 from ternmq_consumer.results import Lot
 from ternmq_consumer.send_back import REQUEST_MESSAGES_MAX, SendBacks, failed_message
 from ternmq_model.errors import ConnectionLost, refusal
+from ternmq_model.redelivered_message import tried_again
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import common_pb2 as common
@@ -109,7 +110,8 @@ def play(test: Callable[[Broker, SendBacks, Answers], Awaitable[None]]) -> None:
 def test_send_back_carries_place_delay_and_limit(
     level: int, retries_max: int, said_level: int, said_max: int
 ) -> None:
-    told = failed_message(message_at(4), level, retries_max=retries_max, token=9)
+    message = tried_again(tried_again(message_at(4)))
+    told = failed_message(message, level, retries_max=retries_max, token=9)
     assert told == groups.FailedMessage(
         physical_offset=4000,
         message_id="id-4",
@@ -119,6 +121,7 @@ def test_send_back_carries_place_delay_and_limit(
         delay_level=said_level,
         attempts_max=said_max,
         lock_token=9,
+        reconsume_times=2,
     )
 
 

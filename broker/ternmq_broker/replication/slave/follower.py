@@ -426,14 +426,14 @@ class Follower:
     async def acknowledge(self) -> bool:
         """Tell the master what is safe here, when that moved or a second has passed.
 
-        A step of a job. Lets go of a master that was silent for too long, or whose reign is over.
+        A step of a job. Lets go of a master that is silent or deposed, or when the disk failed.
         """
         services, stream = self._services, self._stream
         if stream is None or self._is_leaving:
             return False
         store, now_ms = services.store, services.env.clock.monotonic_ms()
         is_silent = now_ms - self._heard_at_ms > SILENCE_MAX_MS and not self._waits_for_room
-        if is_silent or services.state.highest_epoch > self._epoch:
+        if is_silent or store.failure or services.state.highest_epoch > self._epoch:
             logger.warning("master let go master=%s silent=%s", self._master, is_silent)
             stream.cancel()
             return False

@@ -58,10 +58,13 @@ class World:
     """A writer and what it stands on."""
 
     log: Log = field(default_factory=Log)
-    confirmations: Confirmations = field(default_factory=Confirmations)
+    failure: OSError | None = None
     saved: asyncio.Future[None] | None = None
     waits: int = 0
     has_room_soon: bool = True
+
+    def __post_init__(self) -> None:
+        self.confirmations = Confirmations(lambda: self.failure)
 
     async def room_made(self) -> bool:
         self.waits += 1
@@ -164,7 +167,8 @@ def test_endless_put_waits_until_the_disk_fails() -> None:
         task = asyncio.create_task(world.writer().put([PLAIN], timeout_s=math.inf))
         await asyncio.sleep(3600)
         assert not task.done()
-        world.confirmations.fail("gone")
+        world.failure = OSError("gone")
+        world.confirmations.look()
         with pytest.raises(StoreFailed) as caught:
             await task
         assert caught.value.may_have_happened

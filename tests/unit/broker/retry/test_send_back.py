@@ -81,6 +81,22 @@ def test_attempts_and_levels_decide_between_retry_and_dead_letter(
     assert (done.fate, done.delay_level) == (fate, waits)
 
 
+@pytest.mark.parametrize("level", [0, -1])
+@pytest.mark.parametrize(("recorded", "told"), [(0, 5), (5, 0), (5, 3), (2, 5), (5, 5)])
+def test_copy_counts_on_from_the_greater_number_of_retries(
+    recorded: int, told: int, level: int
+) -> None:
+    failure = replace(FAILURE, delay_level=level, reconsume_times=told)
+    done = back(record(reconsume_times=recorded), failure)
+    assert done.record.reconsume_times == 6
+    assert (done.fate, done.delay_level) == ((Fate.DEAD, 0) if level else (Fate.RETRY, 8))
+
+
+def test_retries_of_a_member_count_towards_the_limit() -> None:
+    failure = replace(FAILURE, reconsume_times=16)
+    assert back(record(), failure).fate is Fate.DEAD
+
+
 def test_group_without_retry_queues_drops_its_messages() -> None:
     group = replace(GROUP, retry_queues=0)
     assert back(record(), group=group).fate is Fate.DROPPED
@@ -175,6 +191,8 @@ def test_message_may_be_identified_by_unique_key_or_place() -> None:
         ({"delay_level": -2}, "delay_level -2 must be -1 to 18"),
         ({"delay_level": 19}, "delay_level 19"),
         ({"attempts_max": -1}, "attempts_max -1"),
+        ({"reconsume_times": -1}, "reconsume_times -1 must be 0"),
+        ({"reconsume_times": (1 << 31) - 1}, "reconsume_times 2147483647"),
     ],
 )
 def test_message_other_than_requested_is_not_sent_back(change: dict[str, Any], says: str) -> None:

@@ -196,8 +196,9 @@ def said_of(damage: Damage, *, is_clean: bool) -> tuple[str, Rehearsal]:
 
 
 def test_refusal_is_predicted_alone() -> None:
-    words, _ = said_of(lambda files: cut(files, 1, 2000), is_clean=True)
-    assert "has 2000 bytes, others have 4096" in words
+    words, _ = said_of(lambda files: swap(files, 0, 1), is_clean=True)
+    assert "00000000000000000000 holds what belongs into" in words
+    assert f"`ternmq store repair {ROOT} --set-aside 00000000000000000000`" in words
     assert "opened" not in words
 
 

@@ -1,5 +1,6 @@
-"""Which files a log must have, and what can be put right."""
+"""Which files a log must have, and what becomes of those that do not fit."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,18 +8,32 @@ import pytest
 from ternmq_model.errors import StoreError
 from ternmq_store.disk.layout import file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile
-from ternmq_store.recovery.log_files import LogPlan, plan_log
+from ternmq_store.recovery.log_files import KnownLog, LogPlan, plan_log
+
+NOTHING = KnownLog()
+CLOSED_AT_350 = KnownLog(100, 0, 350, is_ours=True, was_closed=True)
+KILLED_AT_150 = KnownLog(100, 0, 150, is_ours=True)
+FOLDER = Path("/data/commitlog")
 
 
-def plan(*files: tuple[int, int], noted_bytes: int = 0) -> LogPlan:
-    found = [FoundFile(base, Path(file_name(base)), length) for base, length in files]
-    return plan_log(found, noted_bytes=noted_bytes, default_bytes=4096)
+def plan(*files: tuple[int, int], known: KnownLog = NOTHING, foreign: int = -1) -> LogPlan:
+    found = [FoundFile(base, FOLDER / file_name(base), length) for base, length in files]
+    return plan_log(
+        found,
+        known,
+        default_bytes=4096,
+        foreign=[file.path for file in found if file.base == foreign],
+    )
+
+
+def bases(files: Sequence[FoundFile]) -> list[int]:
+    return [file.base for file in files]
 
 
 def test_log_without_files_gets_the_configured_length() -> None:
     assert plan().file_bytes == 4096
     assert plan((0, 0)).file_bytes == 4096
-    assert [file.base for file in plan((0, 0)).removed] == [0]
+    assert bases(plan((0, 0)).removed) == [0]
 
 
 def test_length_is_read_off_the_files() -> None:
@@ -28,36 +43,101 @@ def test_length_is_read_off_the_files() -> None:
 
 def test_empty_file_at_the_end_is_removed() -> None:
     found = plan((0, 100), (100, 100), (200, 0))
-    assert [file.base for file in found.kept] == [0, 100]
-    assert [file.base for file in found.removed] == [200]
+    assert bases(found.row) == [0, 100]
+    assert bases(found.removed) == [200]
 
 
 def test_last_file_may_have_lost_its_end() -> None:
     found = plan((0, 100), (100, 40))
-    assert (found.file_bytes, found.lengthened) == (100, found.kept[1])
-    assert plan((0, 40), noted_bytes=100).lengthened is not None
-    assert plan((0, 40)).lengthened is None
+    assert (found.file_bytes, bases(found.short)) == (100, [100])
+    assert list(found.damage(140)) == []
+    assert [(one.start, one.end) for one in found.damage(150)] == [(140, 150)]
+    assert plan((0, 40), known=KnownLog(100)).short
+    assert not plan((0, 40)).short
 
 
 def test_noted_length_of_another_log_does_not_count() -> None:
-    assert plan((0, 100), (100, 100), noted_bytes=4096).file_bytes == 100
-    assert plan((0, 100), noted_bytes=40).file_bytes == 100
+    assert plan((0, 100), (100, 100), known=KnownLog(4096)).file_bytes == 100
+    assert plan((0, 100), known=KnownLog(40)).file_bytes == 100
+
+
+@pytest.mark.parametrize("known", [NOTHING, CLOSED_AT_350])
+@pytest.mark.parametrize("at", [0, 100, 200])
+@pytest.mark.parametrize("length", [101, 199, 250])
+def test_bytes_behind_a_file_are_surplus_in_any_file(known: KnownLog, at: int, length: int) -> None:
+    found = plan(*((base, length if base == at else 100) for base in (0, 100, 200)), known=known)
+    assert (found.file_bytes, bases(found.long)) == (100, [at])
+    assert bases(found.row) == [0, 100, 200]
+    assert not found.strays
+
+
+def test_noted_length_decides_for_single_file() -> None:
+    found = plan((0, 101), known=CLOSED_AT_350)
+    assert (found.file_bytes, bases(found.long)) == (100, [0])
+
+
+@pytest.mark.parametrize("known", [NOTHING, CLOSED_AT_350])
+@pytest.mark.parametrize(("at", "length"), [(0, 0), (0, 60), (100, 0), (100, 1), (100, 99)])
+def test_missing_bytes_before_the_end_are_damage(known: KnownLog, at: int, length: int) -> None:
+    found = plan(*((base, length if base == at else 100) for base in (0, 100, 200)), known=known)
+    assert found.file_bytes == 100
+    assert [(one.start, one.end) for one in found.damage(0)] == [(at + length, at + 100)]
+
+
+@pytest.mark.parametrize("known", [CLOSED_AT_350, KILLED_AT_150])
+def test_missing_file_that_was_on_the_disk_is_damage(known: KnownLog) -> None:
+    found = plan((0, 100), (200, 100), (300, 100), known=known)
+    assert bases(found.row) == [0, 100, 200, 300]
+    assert [(one.start, one.end) for one in found.damage(0)] == [(100, 200)]
+
+
+def test_files_outside_the_noted_log_are_strays() -> None:
+    found = plan((0, 100), (100, 100), (200, 100), (300, 100), (900, 100), known=CLOSED_AT_350)
+    assert bases(found.row) == [0, 100, 200, 300]
+    assert [stray.file.base for stray in found.strays] == [900]
+    known = CLOSED_AT_350._replace(start=200)
+    found = plan((0, 100), (200, 100), (300, 100), known=known)
+    assert bases(found.row) == [200, 300]
+    assert [stray.file.base for stray in found.strays] == [0]
+
+
+def test_file_at_an_odd_place_is_a_stray() -> None:
+    found = plan((0, 100), (50, 100), (100, 100))
+    assert bases(found.row) == [0, 100]
+    assert [stray.file.base for stray in found.strays] == [50]
+
+
+def test_foreign_file_leaves_a_damaged_stretch() -> None:
+    found = plan((0, 100), (100, 100), (200, 100), (300, 100), known=CLOSED_AT_350, foreign=100)
+    assert [stray.file.base for stray in found.strays] == [100]
+    assert [(one.start, one.end) for one in found.damage(0)] == [(100, 200)]
 
 
 @pytest.mark.parametrize(
-    ("files", "reason"),
+    ("files", "foreign", "words"),
     [
-        (((0, 100), (200, 100)), f"{file_name(100)} is missing"),
-        (((0, 100), (100, 0), (200, 100)), f"{file_name(100)} is empty"),
-        (((0, 0), (100, 100)), f"{file_name(0)} is empty"),
-        (((0, 100), (100, 60), (200, 100)), f"{file_name(100)} has 60 bytes, others have 100"),
-        (((0, 60), (100, 100), (200, 100)), f"{file_name(0)} has 60 bytes, others have 100"),
-        (((0, 100), (100, 100), (200, 160)), f"{file_name(200)} has 160 bytes"),
-        (((50, 100), (150, 100)), f"{file_name(50)} does not follow"),
+        (
+            ((0, 100), (200, 100)),
+            -1,
+            (
+                f"{file_name(100)} is missing",
+                "--fill-gaps",
+                f"--set-aside {file_name(0)}`",
+                f"--set-aside {file_name(200)}`",
+            ),
+        ),
+        (((0, 100), (400, 200)), -1, ("--file-bytes 100`", "--file-bytes 200`")),
+        (((50, 100), (150, 100)), -1, ("two logs", f"{file_name(50)} --set-aside")),
+        (((0, 100), (50, 100)), -1, ("two logs", "--set-aside")),
+        (((0, 100), (100, 100)), 100, ("two logs", f"{file_name(0)}`", f"{file_name(100)}`")),
     ],
 )
-def test_inconsistent_log_files_are_refused_by_name(
-    files: tuple[tuple[int, int], ...], reason: str
+def test_unclear_log_is_refused_with_a_command_for_each_way(
+    files: tuple[tuple[int, int], ...], foreign: int, words: tuple[str, ...]
 ) -> None:
-    with pytest.raises(StoreError, match=reason):
-        plan(*files)
+    with pytest.raises(StoreError) as caught:
+        plan(*files, foreign=foreign)
+    told = str(caught.value)
+    assert "`ternmq store repair /data --" in told
+    for each in words:
+        assert each in told

@@ -155,6 +155,28 @@ def test_asynchronous_slave_acknowledges_appended_bytes() -> None:
     run(scenario)
 
 
+def test_slave_acknowledges_nothing_once_its_disk_has_failed() -> None:
+    async def scenario(network: MemoryNetwork) -> None:
+        files = MemoryFileSystem()
+        async with (
+            toy_slave(network, files, flush_mode=FlushMode.ASYNC) as slave,
+            toy_master(network) as master,
+        ):
+            master.write(5)
+            await until(lambda: has_all(slave, master))
+            files.sync_error = OSError("broken disk")
+            master.write(1)
+            await until(lambda: slave.store.failure is not None, within_s=1)
+            await asyncio.sleep(0.1)  # what was under way
+            count = len(master.acks)
+            master.write(5)
+            await asyncio.sleep(10)
+            assert len(master.acks) == count
+            files.sync_error = None
+
+    run(scenario)
+
+
 def test_acknowledged_bytes_survive_power_loss_of_slave() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         for seed in range(8):

@@ -1,0 +1,127 @@
+"""What a human decides of a log that no start takes over: which files are its, how long they are.
+
+Nothing is deleted but what was set aside before. The next start does the rest, as it would have.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ternmq_model.errors import UsageError
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import aside_folder, commit_log_folder, file_name
+from ternmq_store.inspection.log_inspection import LogFile, find_log_files
+from ternmq_store.recovery.set_aside import asides, set_aside_file, set_aside_surplus
+
+_GAP_FILES_MAX: Final = 10_000
+
+
+class Decision(NamedTuple):
+    """One change to the files of a log."""
+
+    text: str
+    """What it does."""
+
+    run: Callable[[], object]
+    """Does it, durably. It may raise OSError; doing all of it again goes on."""
+
+
+def decide(
+    files: FileSystem,
+    root: Path,
+    *,
+    set_aside: Sequence[str] = (),
+    file_bytes: int | None = None,
+    fill_gaps: bool = False,
+    leftovers: bool = False,
+) -> Sequence[Decision]:
+    """Return the changes that were asked for, in their order; nothing is changed yet.
+
+    Args:
+        files: The file system.
+        root: The store's directory.
+        set_aside: Names of files of the log that are none of it.
+        file_bytes: The right length of its files; None = not decided.
+        fill_gaps: Files that are missing between others do not come back.
+        leftovers: What was set aside is to go.
+
+    Raises:
+        StoreNotFound: There is no store.
+        UsageError: A file is not there, or the log's cannot be of that length.
+    """
+    found = find_log_files(files, root)
+    names = {file.path.name for file in found}
+    for name in set_aside:
+        if name not in names:
+            raise UsageError(f"{commit_log_folder(root)} has no file {name}")
+    gone = set(set_aside)
+    kept = [file for file in found if file.path.name not in gone]
+    folder = aside_folder(root)
+    steps = [
+        Decision(f"move {file.path} to {folder}", partial(set_aside_file, files, root, file.path))
+        for file in found
+        if file.path.name in gone
+    ]
+    if file_bytes is not None:
+        steps += _fitted(files, root, kept, file_bytes)
+    if fill_gaps:
+        steps += _filled(files, kept, file_bytes)
+    if leftovers:
+        steps += [
+            Decision(f"remove {each}", partial(files.remove, each)) for each in asides(files, root)
+        ]
+    return steps
+
+
+def _fitted(
+    files: FileSystem, root: Path, kept: Sequence[LogFile], file_bytes: int
+) -> Sequence[Decision]:
+    """Return what gives every file of the log its length."""
+    steps: list[Decision] = []
+    for file in kept:
+        if file_bytes <= 0 or file.base % file_bytes:
+            raise UsageError(
+                f"no file of {file_bytes} bytes begins at {file.base}: if {file.path} is none of"
+                f" the log, say --set-aside {file.path.name}, too"
+            )
+        if file.file_bytes > file_bytes:
+            text = f"move what {file.path} has behind {file_bytes} bytes to {aside_folder(root)}"
+            run: Callable[[], object] = partial(
+                set_aside_surplus, files, root, file.path, file_bytes
+            )
+            steps.append(Decision(text, run))
+        elif 0 < file.file_bytes < file_bytes:
+            text = f"lengthen {file.path} from {file.file_bytes} to {file_bytes} bytes by zeros"
+            steps.append(Decision(text, partial(_resize, files, file.path, file_bytes)))
+    return steps
+
+
+def _filled(
+    files: FileSystem, kept: Sequence[LogFile], file_bytes: int | None
+) -> Sequence[Decision]:
+    """Return what makes an empty file for each that is missing: the next start lengthens it."""
+    lengths = Counter(file.file_bytes for file in kept if file.file_bytes)
+    if not lengths:
+        return ()
+    step = file_bytes or lengths.most_common(1)[0][0]
+    paths = [
+        before.path.with_name(file_name(base))
+        for before, after in pairwise(kept)
+        for base in range(before.base + step, after.base, step)[: _GAP_FILES_MAX + 1]
+    ]
+    if len(paths) > _GAP_FILES_MAX:
+        raise UsageError(f"more than {_GAP_FILES_MAX} files are missing: is one of another log?")
+    return [Decision(f"go on without {path}", partial(_resize, files, path, 0)) for path in paths]
+
+
+def _resize(files: FileSystem, path: Path, length: int) -> None:
+    file = files.open(path, create=True)
+    try:
+        file.resize(length)
+        file.sync()
+    finally:
+        file.close()
+    files.sync_folder(path.parent)

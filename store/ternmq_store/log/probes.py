@@ -1,0 +1,62 @@
+"""Trying whether the disk takes writes, where acknowledgements do not wait for a sync.
+
+An append touches mapped memory alone. A disk that died shows at the next flush or write of a table,
+which may be half a second later.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import abort_path
+from ternmq_store.log.commit_log import CommitLog
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTask:
+    """Try whether the disk takes writes: for a blocking thread."""
+
+    files: FileSystem
+    path: Path
+    """A small file that nobody else writes meanwhile; it keeps its content."""
+
+    def run(self) -> None:
+        """Write what the file holds once more, and sync it.
+
+        Raises:
+            OSError: The disk takes no writes, or is full.
+        """
+        file = self.files.open(self.path)
+        try:
+            file.write(0, file.read(0, file.size()))
+            file.sync()
+        finally:
+            file.close()
+
+
+class Probes:
+    """When a probe of the disk is due. Owned by `MessageStore`, on the store's thread.
+
+    Args:
+        files: The disk.
+        root: The store's directory, which is open: it has the file `abort`.
+        log: Probed once for all that was appended meanwhile.
+    """
+
+    def __init__(self, files: FileSystem, root: Path, log: CommitLog) -> None:
+        self._files = files
+        self._path = abort_path(root)
+        self._log = log
+        self._probed = log.end
+
+    @property
+    def is_due(self) -> bool:
+        """Records were appended since the last probe began."""
+        return self._probed < self._log.end
+
+    def take(self) -> ProbeTask | None:
+        """Return the next probe if one is due."""
+        if not self.is_due:
+            return None
+        self._probed = self._log.end
+        return ProbeTask(self._files, self._path)

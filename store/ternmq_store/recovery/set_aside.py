@@ -1,0 +1,84 @@
+"""Keeping what lies in the log's folder and is none of the log: nothing of it is deleted."""
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.layout import aside_folder
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+def set_aside_file(files: FileSystem, root: Path, path: Path) -> Path:
+    """Move a file out of the log's folder, durably; return where it lies now.
+
+    Raises:
+        OSError: It may lie in either place.
+    """
+    to = _place(files, root, path.name)
+    files.rename(path, to)
+    files.sync_folder(to.parent)
+    files.sync_folder(path.parent)
+    return to
+
+
+def set_aside_surplus(files: FileSystem, root: Path, path: Path, length: int) -> Path | None:
+    """Cut a file to `length` bytes, durably, and keep what lies behind them.
+
+    Returns:
+        Where that lies; None when it was zeros.
+
+    Raises:
+        OSError: The file may be as it was; then a copy may be there.
+    """
+    file = files.open(path)
+    try:
+        to = None
+        if _has_content(file, length):
+            to = _place(files, root, f"{path.name}.beyond")
+            _copy(files, file, length, to)
+        file.resize(length)
+        file.sync()
+    finally:
+        file.close()
+    return to
+
+
+def asides(files: FileSystem, root: Path) -> Sequence[Path]:
+    """Return what was set aside in a store's directory and is still there."""
+    folder = aside_folder(root)
+    return [folder / name for name in files.files(folder)] if files.exists(folder) else ()
+
+
+def _place(files: FileSystem, root: Path, name: str) -> Path:
+    """Return a path that nothing has, in the folder of such files."""
+    folder = aside_folder(root)
+    files.make_folder(folder)
+    names = (name if number == 1 else f"{name}.{number}" for number in count(1))
+    return next(folder / each for each in names if not files.exists(folder / each))
+
+
+def _has_content(file: File, position: int) -> bool:
+    size = file.size()
+    pieces = range(position, size, _PIECE_BYTES)
+    return any(any(file.read(at, min(_PIECE_BYTES, size - at))) for at in pieces)
+
+
+def _copy(files: FileSystem, file: File, start: int, to: Path) -> None:
+    size = file.size()
+    draft = to.with_name(f"{to.name}.tmp")
+    copy = files.open(draft, create=True)
+    try:
+        copy.resize(0)
+        for at in range(start, size, _PIECE_BYTES):
+            copy.write(at - start, file.read(at, min(_PIECE_BYTES, size - at)))
+        copy.sync()
+    except OSError:
+        files.remove(draft)
+        raise
+    finally:
+        copy.close()
+    files.rename(draft, to)
+    files.sync_folder(to.parent)

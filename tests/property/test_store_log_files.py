@@ -1,0 +1,239 @@
+"""Stores whose log has files of a wrong length, too many, too few, or others': what is served."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import StoreError
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.disk.layout import commit_log_folder, file_name
+from ternmq_store.inspection.rehearsal import rehearse
+from ternmq_store.message_store import MessageStore
+from ternmq_store.recovery.recovery import What
+from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
+from tests.support.files import MemoryFileSystem, Node
+from tests.support.records import batch_of, record
+from tests.support.replicas import follow, open_replica
+from tests.support.stores import ROOT, append, open_store, settle, whole
+
+FOLDER = commit_log_folder(ROOT)
+FILE_BYTES = CONFIG.commit_log_file_bytes
+LAST = 2
+
+
+def path_of(number: int) -> Path:
+    return FOLDER / file_name(number * FILE_BYTES)
+
+
+def with_length(files: MemoryFileSystem, number: int, length: int, fill: int = 0xA5) -> None:
+    """Cut a file of the log, or lengthen it by bytes that are no zeros."""
+    data = files.nodes[path_of(number)].data
+    longer = bytes((fill,)) * max(length - len(data), 0)
+    put(files, path_of(number), data.tobytes()[:length] + longer)
+
+
+def put(files: MemoryFileSystem, path: Path, data: bytes) -> None:
+    """Make `data` the content of a file."""
+    files.nodes[path] = Node()
+    files.open(path).write(0, data)
+
+
+def sound(messages: dict[Key, bytes], bad: range) -> dict[Key, bytes]:
+    """Return the messages whose records have no byte in `bad`."""
+
+    def is_sound(data: bytes) -> bool:
+        start = whole(data).header.physical_offset
+        return start + len(data) <= bad.start or start >= bad.stop
+
+    return {key: data for key, data in messages.items() if is_sound(data)}
+
+
+def expected(is_clean: bool) -> dict[Key, bytes]:
+    """Return all messages of the store before it is damaged."""
+    return readable(open_store(filled(is_clean=is_clean), config=CONFIG))
+
+
+def check_served(files: MemoryFileSystem, served: dict[Key, bytes]) -> MessageStore:
+    """Open a store, compare what it serves, take more, and open it again."""
+    numbers = ends(open_store(filled(is_clean=True), config=CONFIG))
+    store: MessageStore | None = None
+    for _ in range(2):
+        store = open_store(files, config=CONFIG)
+        assert readable(store).items() >= served.items()
+        assert all(ends(store)[key] >= number for key, number in numbers.items())
+        new = append(store, batch_of(record("A", 0, b"new"))).queue_offsets
+        settle(store)
+        assert ("A", 0, int(new[0])) in readable(store)
+        store.close()
+    assert store is not None
+    return store
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("number", range(LAST + 1))
+@pytest.mark.parametrize("surplus", [1, 20, FILE_BYTES])
+def test_bytes_behind_a_file_are_set_aside(
+    number: int, surplus: int, is_clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = filled(is_clean=is_clean)
+    with_length(files, number, FILE_BYTES + surplus)
+    store = check_served(files, expected(is_clean))
+    assert not store.report.findings
+    aside = ROOT / "aside" / f"{path_of(number).name}.beyond"
+    assert files.nodes[aside].data.tobytes() == b"\xa5" * surplus
+    (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    for word in (str(path_of(number)), f"offset={(number + 1) * FILE_BYTES}", str(aside)):
+        assert word in line
+    assert f"`ternmq store repair {ROOT} --leftovers`" in line
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("number", range(LAST))
+@pytest.mark.parametrize("length", [None, 0, 1, 2000, FILE_BYTES - 1])
+def test_missing_bytes_cost_their_records_alone(
+    number: int, length: int | None, is_clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    if number == 0 and length is None:
+        return  # the log begins later then
+    files = filled(is_clean=is_clean)
+    if length is None:
+        files.remove(path_of(number))
+    else:
+        with_length(files, number, length)
+    bad = range(number * FILE_BYTES + (length or 0), (number + 1) * FILE_BYTES)
+    check_served(files, sound(expected(is_clean), bad))
+    lines = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert any(f"file={path_of(number)} offset={bad.start} " in line for line in lines)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("length", [None, 0, 1, 700])
+def test_lost_end_of_the_log_costs_its_records_alone(length: int | None, is_clean: bool) -> None:
+    files = filled(is_clean=is_clean)
+    if length is None:
+        files.remove(path_of(LAST))
+    else:
+        with_length(files, LAST, length)
+    bad = range(LAST * FILE_BYTES + (length or 0), (LAST + 1) * FILE_BYTES)
+    check_served(files, sound(expected(is_clean), bad))
+
+
+def test_power_loss_amid_a_repair_repeats_it() -> None:
+    files = filled(is_clean=True)
+    with_length(files, 0, FILE_BYTES + 7)
+    with_length(files, 1, 2000)
+    served = sound(expected(is_clean=True), range(FILE_BYTES + 2000, 2 * FILE_BYTES))
+
+    class Ending(MemoryFileSystem):
+        left = 0
+
+        def happen(self) -> None:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+    for moment in range(1, 40):
+        again = Ending()
+        again.__dict__.update(copied(files).__dict__)
+        again.left = moment
+        with pytest.raises(KeyboardInterrupt):
+            open_store(again, config=CONFIG)
+        left = copied(again)
+        store = check_served(left, served)
+        assert store.report.was_clean
+        kept = [path for path in left.nodes if path.parent == ROOT / "aside"]
+        assert kept
+        for path in kept:
+            assert path.suffix == ".tmp" or left.nodes[path].data.tobytes() == b"\xa5" * 7
+
+
+def strange(at: int, claimed: int) -> bytes:
+    """Return the content of a file at `at` with a record that belongs to `claimed`."""
+    other = MemoryFileSystem()
+    store = open_store(other, config=CONFIG)
+    append(store, batch_of(*(record("X", 0, bytes(700)) for _ in range(10))))
+    settle(store)
+    store.close()
+    data = bytearray(other.nodes[path_of(1)].data.tobytes())
+    assert claimed != at
+    data[28:36] = claimed.to_bytes(8, "big")
+    return bytes(data)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_files_of_another_log_are_set_aside(is_clean: bool) -> None:
+    files = filled(is_clean=is_clean)
+    far, odd = FOLDER / file_name(90 * FILE_BYTES), FOLDER / file_name(FILE_BYTES + 5)
+    put(files, far, b"far" + bytes(FILE_BYTES - 3))
+    put(files, odd, b"odd")
+    put(files, FOLDER / "notes.txt", b"mine")
+    check_served(files, expected(is_clean))
+    assert files.nodes[ROOT / "aside" / far.name].data.tobytes()[:3] == b"far"
+    assert files.nodes[ROOT / "aside" / odd.name].data.tobytes() == b"odd"
+    assert FOLDER / "notes.txt" in files.nodes
+
+
+def test_foreign_content_under_a_name_of_the_log_is_set_aside() -> None:
+    files = filled(is_clean=True)
+    content = strange(FILE_BYTES, 77 * FILE_BYTES)
+    content = content[:36] + bytes(FILE_BYTES - 36)
+    put(files, path_of(1), content)
+    bad = range(FILE_BYTES, 2 * FILE_BYTES)
+    check_served(files, sound(expected(is_clean=True), bad))
+    assert files.nodes[ROOT / "aside" / path_of(1).name].data.tobytes() == content
+
+
+def swap(files: MemoryFileSystem) -> None:
+    files.nodes[path_of(0)], files.nodes[path_of(1)] = (
+        files.nodes[path_of(1)],
+        files.nodes[path_of(0)],
+    )
+
+
+def forget_and_remove(files: MemoryFileSystem) -> None:
+    forget(files)
+    files.remove(path_of(1))
+
+
+def forget(files: MemoryFileSystem) -> None:
+    for name in ("ternmq.store", "ternmq.store.bak"):
+        files.nodes.pop(ROOT / name, None)
+
+
+@pytest.mark.parametrize("damage", [swap, forget_and_remove])
+def test_unclear_log_is_refused_and_left_as_it_was(
+    damage: Callable[[MemoryFileSystem], None],
+) -> None:
+    files = filled(is_clean=True)
+    damage(files)
+    before = {path: node.data.tobytes() for path, node in files.nodes.items()}
+    with pytest.raises(StoreError, match="ternmq store repair") as caught:
+        open_store(files, config=CONFIG)
+    files.nodes.pop(ROOT / "lock", None)
+    assert {path: node.data.tobytes() for path, node in files.nodes.items()} == before
+    assert rehearse(files, ROOT, CONFIG).refusal == str(caught.value)
+
+
+def test_slave_serves_around_a_missing_file_and_hands_it_on() -> None:
+    files = filled(is_clean=True)
+    files.remove(path_of(1))
+    served = sound(expected(is_clean=True), range(FILE_BYTES, 2 * FILE_BYTES))
+    limit = PhysicalOffset(2 * FILE_BYTES + 900)
+    slave = open_replica(files, serve_to=limit, config=CONFIG)
+    assert slave.confirm_offset <= limit
+    found = readable(slave)
+    assert found
+    assert found.items() <= served.items()
+    whats = {one.what for one in slave.report.findings}
+    assert What.QUARANTINED in whats
+    end = slave.max_physical
+    slave.close()
+    master, copy = open_store(files, config=CONFIG), open_store(MemoryFileSystem(), config=CONFIG)
+    follow(master, copy)
+    assert copy.max_physical == master.max_physical == end
+    settle(copy)
+    assert (
+        readable(copy).items() >= {k: v for k, v in served.items() if k in readable(master)}.items()
+    )
