@@ -204,6 +204,7 @@ def test_tables_unsaved_at_the_end_are_logged_and_release_the_directory() -> Non
             client = await around.connect(broker)
             await client.put_topic("A", 1)
             await client.send("A", queue_id=0)
+            await commit(client, 0)
             await commit(client, 1)
             around.files.sync_error = OSError("broken disk")
             with pytest.raises(StoreError, match=r"consumerOffset\.json: broken disk"):
