@@ -9,6 +9,7 @@ from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
+from ternmq_broker.steady_clock import DOUBT_MS
 from ternmq_broker.tables import Tables
 from ternmq_broker.timer.timer_service import TimerService
 from ternmq_model.delay import DELAY_LEVEL_MAX
@@ -55,6 +56,8 @@ class WaitingParts:
             pending_max=config.timer_pending_max,
         )
 
+        if store.last_stored_at_ms > env.clock.wall_ms() + DOUBT_MS:
+            self.timer.stepped(None)
         store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
 
     def rules(self) -> Rules:
@@ -85,6 +88,12 @@ class WaitingParts:
         """Return what delivers: begun when the broker listens, ended before the store's jobs."""
         jobs = (self.delays.job(), self.timer.job())
         return jobs if self._timer_enabled else jobs[:1]
+
+    def stepped(self, by_ms: int) -> None:
+        """Take note that the clock has moved by so much: ahead, or back."""
+        self.delays.stepped(by_ms)
+        if self._timer_enabled:
+            self.timer.stepped(by_ms)
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Take note of new messages."""

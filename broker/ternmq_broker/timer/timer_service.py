@@ -23,7 +23,8 @@ from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
-from ternmq_broker.timer.rolling import Roller, read_many
+from ternmq_broker.timer.moving import Move, Mover
+from ternmq_broker.timer.rolling import Rolled, Roller, read_many
 from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.clock import Clock
 from ternmq_model.delay import TICK_MS
@@ -40,7 +41,7 @@ TIMER_JOB: Final = "deliver-timed"
 _ENQUEUE_UNITS: Final = 65_536
 _BATCH_MESSAGES: Final = 256
 _LOOK_MAX_S: Final = 10.0
-"""While something waits: how soon a clock that was set is noticed."""
+"""While something waits: how soon it is noticed that the machine has slept."""
 
 _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 5.0
@@ -84,6 +85,7 @@ class TimerService:
         self._store = reader.store
         self._deliverer = deliverer
         self._roller = Roller(reader, writer)
+        self._mover = Mover(reader, writer, clock)
         self._kept = kept
         self._save = save
         self._clock = clock
@@ -118,7 +120,8 @@ class TimerService:
     @property
     def waiting(self) -> int:
         """How many messages wait."""
-        return len(self._wheel) + (0 if self._in_hand is None else len(self._in_hand))
+        in_hand = 0 if self._in_hand is None else len(self._in_hand)
+        return len(self._wheel) + in_hand + self._mover.waiting
 
     @property
     def is_full(self) -> bool:
@@ -136,11 +139,21 @@ class TimerService:
         if any(arrival.topic == WHEEL_TOPIC for arrival in arrivals):
             self._wake(TIMER_JOB)
 
+    def stepped(self, by_ms: int | None) -> None:
+        """Take note that the clock has moved by so much; None = it was set back before the start.
+
+        What is kept of the deliveries goes back with the clock.
+        """
+        _, end = self._store.queue_range(WHEEL_TOPIC, 0)
+        self._mover.note(Move(end, by_ms))
+        self._read_ms = min(self._read_ms, self._clock.wall_ms() // TICK_MS * TICK_MS)
+        self._wake(TIMER_JOB)
+
     async def step(self) -> bool:
         """Take new messages in, then deliver a batch of what is due: one step of a job."""
         try:
             # All that lies there first: a message may cancel another one.
-            has_more = await self._enqueue() or await self._deliver() or await self._roll()
+            has_more = await self._take_in() or await self._deliver() or await self._roll()
             await self._keep()
         except TernError as error:
             if not self._failures:
@@ -173,6 +186,10 @@ class TimerService:
         if refused is not None:
             raise refused
 
+    async def _take_in(self) -> bool:
+        """Take a step towards a wheel that has all that waits, filed by the clock as it is."""
+        return await self._move() or await self._enqueue() or await self._move()
+
     async def _enqueue(self) -> bool:
         """Take a bounded number of new messages into the wheel; tell whether more are there.
 
@@ -199,6 +216,20 @@ class TimerService:
         self._wheel.add(offsets[chosen], codes[chosen])
         self._next = QueueOffset(begin + len(codes))
         return self._next < end
+
+    async def _move(self) -> bool:
+        """File a bounded number of messages anew after a step of the clock; tell if it did.
+
+        Raises:
+            TernError: It failed; they are looked at again.
+        """
+        if self._mover.begins(self._wheel, self._next):
+            self._wheel = TimerWheel()
+        done = await self._mover.step(self._wheel)
+        if done is None:
+            return False
+        self._note_rolled(done)
+        return True
 
     def _begin(self) -> None:
         """Go on where the previous use ended, as far as the queue is still there."""
@@ -250,11 +281,14 @@ class TimerService:
         done = await self._roller.roll(self._wheel, self._store.cleaner.held_end)
         if done is None:
             return False
+        self._note_rolled(done)
+        self._note_done(self._clock.wall_ms())
+        return True
+
+    def _note_rolled(self, done: Rolled) -> None:
         self.rolled += done.messages
         self._end = max(self._end, done.end)
         self._is_dirty = True
-        self._note_done(self._clock.wall_ms())
-        return True
 
     def needed_from(self) -> PhysicalOffset | None:
         """Return where the oldest message lies that is not delivered; None when there is none."""
@@ -266,7 +300,11 @@ class TimerService:
         """Return the first message of the queue that a restart would have to look at."""
         if self._next < 0:
             return self._known.begins_at
-        lowest = [self._wheel.first_offset(), self._cancelling.first_offset]
+        lowest = [
+            self._wheel.first_offset(),
+            self._cancelling.first_offset,
+            self._mover.first_offset,
+        ]
         if self._in_hand is not None:
             lowest.append(int(self._in_hand.offsets.min()))
         return min([self._next, *(each for each in lowest if each is not None)])
