@@ -374,6 +374,8 @@ class Parts:
         """
         self._clock.on_step = self._stepped
         await self._retention.begin()
+        if self._following is None:
+            await self._waiting.begin()
         await self._tables.versions_file.save()
 
     async def end(self) -> None:

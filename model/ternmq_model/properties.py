@@ -46,6 +46,9 @@ is asked about such a half message: when its immunity is over, it is rolled back
 
 STAGED_FOR_MAX: Final = 200
 
+SOURCE: Final = "TERNMQ_SOURCE"
+"""On what a broker has stored again: the physical offset of the record that it was. Ours alone."""
+
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 TTL: Final = "TTL"
@@ -69,7 +72,7 @@ RESERVED: Final = frozenset(
         "INNER_MULTI_QUEUE_OFFSET", "TRACE_CONTEXT", "__BORNHOST", "BORN_TIMESTAMP",
         "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY",
         "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES",
-        "TIMER_DELAY_LEVEL", STAGED_FOR,
+        "TIMER_DELAY_LEVEL", STAGED_FOR, SOURCE,
     }
 )  # fmt: skip
 """Names with a meaning of their own, which a user property may not take."""
@@ -80,10 +83,13 @@ BROKERS_OWN: Final = frozenset(
         CRC32, REAL_TOPIC, REAL_QUEUE_ID, "TRAN_PREPARED_QUEUE_OFFSET", "TIMER_OUT_MS",
         "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DELAY_LEVEL",
         "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK",
-        "POP_CK_OFFSET",
+        "POP_CK_OFFSET", SOURCE,
     }
 )  # fmt: skip
 """Names that a broker alone writes, for itself to read: no client may send them."""
+
+HIDDEN: Final = (CRC32, SOURCE)
+"""Of no use to who reads a message, and gone when it is stored again."""
 
 ROUTING: Final = frozenset(
     {

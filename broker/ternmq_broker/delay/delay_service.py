@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ternmq_broker.alarm import Alarm
+from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.delay.level_wait import LevelWait, count_due
@@ -47,6 +48,9 @@ class Progress(NamedTuple):
 
     level: int
     offset: QueueOffset
+    begin: PhysicalOffset
+    """Where the log ended before it was delivered so far."""
+
     end: PhysicalOffset
 
 
@@ -83,6 +87,8 @@ class DelayService:
         }
         self._next: dict[int, QueueOffset] = {}
         self._unsaved: deque[Progress] = deque()
+        self._begun: dict[int, PhysicalOffset] = {}
+        """Of levels whose delivery fails: where the log ended before the first attempt."""
         self._failures = 0
         self.lateness = Lateness()
         self.delivered = 0
@@ -128,12 +134,35 @@ class DelayService:
             return None
         return self._store.searches.place_of(SCHEDULE_TOPIC, level - 1, offset)
 
+    def look_from(self) -> PhysicalOffset | None:
+        """Return where deliveries may lie in the log that no progress was kept of; None = nowhere.
+
+        To be asked at the start.
+        """
+        return self._offsets.look_from if self._is_waiting() else None
+
+    def begin(self) -> None:
+        """Keep soon where to look for deliveries after a crash, if that is not kept yet."""
+        if self._offsets.look_from is None:
+            self._offsets.look_later(self._store.max_physical)
+
+    def _is_waiting(self) -> bool:
+        return any(map(self.waiting, self._waits))
+
     def settle(self) -> None:
         """Let progress be saved that no loss of power can belie."""
         flushed, now_ms = self._store.flushed_offset, self._clock.wall_ms()
+        is_due = False
         while self._unsaved and self._unsaved[0].end <= flushed:
             done = self._unsaved.popleft()
             self._offsets.put(done.level, done.offset, now_ms=now_ms)
+            is_due = True
+        begun = (*self._begun.values(), *(each.begin for each in self._unsaved))
+        begin = min(begun, default=self._store.max_physical)
+        kept = self._offsets.look_from
+        is_far = kept is None or begin - kept >= LOOK_BYTES_MAX
+        if is_due or (is_far and self._is_waiting()):
+            self._offsets.look_later(begin)
 
     @property
     def unsettled_end(self) -> PhysicalOffset:
@@ -211,7 +240,9 @@ class DelayService:
         offset: QueueOffset,
         dues_ms: Ints,
     ) -> None:
+        begin = self._begun.setdefault(level, self._store.max_physical)
         done = await self._deliverer.deliver(records)
+        del self._begun[level]
         rows = [record.header.queue_offset - offset for record in records]
         if done.end:
             self.lateness.add(done.stored_at_ms - dues_ms[[r for r in rows if r < len(dues_ms)]])
@@ -219,7 +250,7 @@ class DelayService:
         self.dropped += done.dropped
         self._next[level] = next_offset
         end = max(done.end, self.unsettled_end)
-        self._unsaved.append(Progress(level, next_offset, PhysicalOffset(end)))
+        self._unsaved.append(Progress(level, next_offset, begin, PhysicalOffset(end)))
 
     def _corrected(self, level: int, first: QueueOffset) -> QueueOffset:
         """Return where to go on with a level, which is somewhere in its queue."""
@@ -232,7 +263,8 @@ class DelayService:
                 *(level, offset, correct, first, end),
             )
             self._next[level] = correct
-            self._unsaved.append(Progress(level, correct, self.unsettled_end))
+            end = self._store.max_physical
+            self._unsaved.append(Progress(level, correct, end, self.unsettled_end))
         return correct
 
     def _look_at(self, due_ms: int) -> None:

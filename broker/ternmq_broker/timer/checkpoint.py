@@ -1,15 +1,17 @@
 """How far timed messages are delivered: `config/timercheck`, as RocketMQ lays it out. Pure.
 
     read time 8 | log position 8 | first queue offset 8 | next queue offset 8
-    state version 8 | version's time 8 | version's counter 8 | zeros to 4096
+    state version 8 | version's time 8 | version's counter 8 | look behind 8 | zeros to 4096
 
-Integers are big-endian. Source: RocketMQ `TimerCheckpoint`.
+Integers are big-endian. RocketMQ has zeros behind its counter. Source: RocketMQ `TimerCheckpoint`.
 """
 
 import struct
 from typing import Final, NamedTuple, Self
 
-_FIELDS: Final = struct.Struct(">7q")
+from ternmq_model.offsets import PhysicalOffset
+
+_FIELDS: Final = struct.Struct(">8q")
 _FILE_BYTES: Final = 4096
 
 
@@ -29,6 +31,9 @@ class TimerCheckpoint(NamedTuple):
     state_version: int = 0
     changed_at_ms: int = 0
     changes: int = 0
+    look_behind: int = 0
+    """1 more than the place in the log before which there is no delivery that the rest does not
+    tell of; 0 = not known."""
 
     def encode(self) -> bytes:
         """Return the file."""
@@ -47,6 +52,12 @@ class TimerCheckpoint(NamedTuple):
         if min(fields) < 0:
             raise ValueError(f"negative number in a timer checkpoint: {fields}")
         return fields
+
+    @property
+    def look_from(self) -> PhysicalOffset | None:
+        """Where to look from, if nobody but us has delivered since."""
+        is_known = self.look_behind and not self.timer_log_position
+        return PhysicalOffset(self.look_behind - 1) if is_known else None
 
     @property
     def begins_at(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
+from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of, with_source
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.wheel import Due, TimerWheel
@@ -49,8 +49,6 @@ class Roller:
     async def roll(self, wheel: TimerWheel, held_end: PhysicalOffset) -> Rolled | None:
         """Lay a batch of what lies in the log before `held_end` at its end.
 
-        A crash behind it, before progress is kept, delivers them twice.
-
         Returns:
             None when nothing that waits lies there, but for what is due in a moment.
 
@@ -80,7 +78,8 @@ def rolled(record: Record, due_ms: int | None = None) -> InnerRecord:
     times = inner.properties.get(TIMER_ROLLS, "0")
     count = int(times) + 1 if times.isascii() and times.isdigit() else 1
     due = {} if due_ms is None else {TIMER_DUE_MS: str(due_ms)}
-    return replace(inner, properties={**inner.properties, **due, TIMER_ROLLS: str(count)})
+    properties = {**inner.properties, **due, TIMER_ROLLS: str(count)}
+    return with_source(replace(inner, properties=properties), record)
 
 
 def _put_back(wheel: TimerWheel, due: Due) -> None:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_broker.alarm import Alarm
+from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.inner.writer import InnerWriter
@@ -102,6 +103,8 @@ class TimerService:
         self._candidate: Candidate | None = None
         self._is_refused = False
         self._in_hand: Due | None = None
+        self._begun = PhysicalOffset(0)
+        """Where the log ended when that was taken in hand."""
         self._cancelling = Cancelling()
         self._end = PhysicalOffset(0)
         """Up to where the log must be on the disk for what was delivered to stay so."""
@@ -251,7 +254,7 @@ class TimerService:
             if not len(due):
                 self._note_done(now_ms)
                 return False
-            self._in_hand = due
+            self._in_hand, self._begun = due, self._store.max_physical
         due = self._in_hand
         records = await read_many(self._reader, due.offsets.tolist())
         count = len(records)
@@ -289,6 +292,26 @@ class TimerService:
         self.rolled += done.messages
         self._end = max(self._end, done.end)
         self._is_dirty = True
+
+    def look_from(self) -> PhysicalOffset | None:
+        """Return where deliveries may lie in the log that no progress was kept of; None = nowhere.
+
+        To be asked at the start.
+        """
+        _, end = self._store.queue_range(WHEEL_TOPIC, 0)
+        return self._kept.look_from if self._kept.begins_at < end else None
+
+    async def begin(self) -> None:
+        """Keep where to look for deliveries after a crash, if that is not kept yet.
+
+        Raises:
+            StoreError: The disk refused; a crash may repeat what is delivered until it is kept.
+        """
+        if self._kept.look_from is None:
+            place = PhysicalOffset(self._store.max_physical)
+            kept = self._kept._replace(look_behind=place + 1)
+            await self._save(kept)
+            self._kept = kept
 
     def needed_from(self) -> PhysicalOffset | None:
         """Return where the oldest message lies that is not delivered; None when there is none."""
@@ -333,6 +356,7 @@ class TimerService:
             state_version=self._kept.state_version,
             changed_at_ms=self._clock.wall_ms(),
             changes=self._kept.changes + 1,
+            look_behind=1 + (self._store.max_physical if self._in_hand is None else self._begun),
         )
         return Candidate(checkpoint, self._end)
 
@@ -343,6 +367,8 @@ class TimerService:
             Why the disk refused; what was kept before holds, and it is tried again in a second.
         """
         now_ms = self._clock.monotonic_ms()
+        is_far = self._store.max_physical - self._kept.look_behind >= LOOK_BYTES_MAX
+        self._is_dirty |= is_far and self.waiting > 0
         if self._candidate is None and self._is_dirty and now_ms - self._kept_at_ms >= _KEEP_MS:
             self._candidate = self._progress()
         candidate, refused = self._candidate, None
