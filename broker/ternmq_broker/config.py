@@ -132,6 +132,11 @@ class BrokerConfig:
     offsets_interval_ms: int = 5_000
     """Pause between two saves of consumer offsets: what a crash may set back."""
 
+    clock_follow_ms: int = 600_000
+    """How long a step of the machine's wall clock must hold until the broker follows it. After a
+    start whose clock is more than a minute from the newest record, nothing is deleted by its age
+    for so long."""
+
     unanswered_max_bytes: int = 64 * MIB
     """Received and not yet answered: beyond it, streams are left unread, then answered busy."""
 
@@ -243,6 +248,7 @@ class BrokerConfig:
             ("default_topic_queues", self.default_topic_queues, 1, QUEUES_MAX),
             ("registration_interval_ms", self.registration_interval_ms, 10_000, 60_000),
             ("offsets_interval_ms", self.offsets_interval_ms, 100, 60_000),
+            ("clock_follow_ms", self.clock_follow_ms, 1_000, 86_400_000),
             ("unanswered_max_bytes", self.unanswered_max_bytes, MIB, 1 << 40),
             (
                 "stream_unanswered_max_bytes",

@@ -8,9 +8,10 @@ from typing import Any, Final, Self
 
 from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
 from ternmq_model.data_version import DataVersion
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
 _UPDATES_PER_VERSION: Final = 200
+_LOOK_FROM: Final = "ternmqLookFrom"
 
 
 class DelayOffsets:
@@ -24,6 +25,8 @@ class DelayOffsets:
         self._offsets: dict[int, QueueOffset] = {}
         self._extras: dict[str, Any] = {}
         self._changes = 0
+        self.look_from: PhysicalOffset | None = None
+        """Before it the log has no delivery that the offsets do not tell of; None = not known."""
 
     @property
     def changes(self) -> int:
@@ -49,10 +52,16 @@ class DelayOffsets:
         if self._changes % _UPDATES_PER_VERSION == 0:
             self._version = self._version.next(now_ms)
 
+    def look_later(self, begin: PhysicalOffset) -> None:
+        """Keep soon where deliveries begin that the offsets do not tell of."""
+        self.look_from = begin
+        self._changes += 1
+
     def forget(self) -> None:
         """Forget how far every level is: all that its queue still has counts as not delivered."""
         self._changes += bool(self._offsets)
         self._offsets.clear()
+        self.look_from = None
 
     def take_over(self, told: Self) -> None:
         """Become another table, version and all.
@@ -63,12 +72,14 @@ class DelayOffsets:
         if (self._version, self._offsets) != (told._version, told._offsets):
             self._changes += 1
         self._version, self._offsets, self._extras = told._version, told._offsets, told._extras
+        self.look_from = told.look_from
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `delayOffset.json` keeps it."""
         table = {str(level): offset for level, offset in sorted(self._offsets.items())}
         version = version_to_dict(self._version)
-        return {**self._extras, "dataVersion": version, "offsetTable": table}
+        look = {} if self.look_from is None else {_LOOK_FROM: self.look_from}
+        return {**self._extras, **look, "dataVersion": version, "offsetTable": table}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
@@ -83,6 +94,8 @@ class DelayOffsets:
             if int(level) < 1 or number < 0:
                 raise ValueError(f"level {level} has the offset {number}")
             table._offsets[int(level)] = QueueOffset(number)
-        known = ("dataVersion", "offsetTable")
+        if _LOOK_FROM in value:
+            table.look_from = PhysicalOffset(max(as_int(value[_LOOK_FROM], _LOOK_FROM), 0))
+        known = ("dataVersion", "offsetTable", _LOOK_FROM)
         table._extras = {name: value[name] for name in value if name not in known}
         return table

@@ -20,6 +20,7 @@ from ternmq_broker.replication.lives.starting import Decision, Start
 from ternmq_broker.replication.lives.state import SAVE_JOB, ReplicationState
 from ternmq_broker.replication.metadata import take_over_offsets
 from ternmq_broker.replication.slave.finding import Finder
+from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.table_formats import REPLICATION
 from ternmq_broker.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
@@ -57,7 +58,8 @@ class Life(Lifecycle):
     Args:
         config: How it serves.
         store_config: How it keeps messages.
-        env: Clock, network, randomness, blocking calls.
+        env: Network, randomness, blocking calls, and `clock`.
+        clock: The broker's.
         files: Where the data directory is.
         listen: Where to listen.
         is_forced: It is to be the master though nobody confirms that there is no newer one.
@@ -72,6 +74,7 @@ class Life(Lifecycle):
         config: BrokerConfig,
         store_config: StoreConfig,
         env: Environment,
+        clock: SteadyClock,
         files: FileSystem,
         *,
         listen: Address,
@@ -81,6 +84,7 @@ class Life(Lifecycle):
         self._config = config
         self._store_config = store_config
         self._env = env
+        self._clock = clock
         self._files = files
         self._listen = listen
         self._is_forced = is_forced
@@ -177,6 +181,7 @@ class Life(Lifecycle):
             serve_to=state.kept.confirmed if is_slave else None,
         )
         stack.push_async_callback(blocking.run, store.close)
+        self._clock.begin(store.last_stored_at_ms)
         stack.push_async_callback(self._conclude, state, store)
         tables = await load_tables(
             config,
@@ -210,6 +215,7 @@ class Life(Lifecycle):
             store_config=self._store_config,
             member=member,
             env=env,
+            clock=self._clock,
             store=store,
             tables=tables,
             registrar=registrar,

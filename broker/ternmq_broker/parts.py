@@ -36,6 +36,7 @@ from ternmq_broker.sending import MessageWriter
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.statistics.rpc import StatisticsService
+from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.store_retention import StoreRetention
 from ternmq_broker.store_verification import StoreVerification
@@ -64,7 +65,8 @@ class Parts:
         config: The broker's settings.
         store_config: How messages are kept.
         member: Who the broker is among the members of its name.
-        env: Clock, randomness, blocking calls.
+        env: Randomness, blocking calls, and `clock`.
+        clock: The broker's.
         store: Open.
         tables: Loaded.
         registrar: Told of changed topics.
@@ -78,6 +80,7 @@ class Parts:
         store_config: StoreConfig,
         member: Member,
         env: Environment,
+        clock: SteadyClock,
         store: MessageStore,
         tables: Tables,
         registrar: Registrar,
@@ -89,6 +92,7 @@ class Parts:
         self._member = member
         identity = member.identity
         self._env = env
+        self._clock = clock
         self._store = store
         store.reads.memory_bytes = config.memory_bytes or memory_bytes()
         self._tables = tables
@@ -107,7 +111,7 @@ class Parts:
         self._place = place_of(identity, member.state.epochs, self.replicas)
         self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
-            *(store, env.clock, env.blocking, tables.topics),
+            *(store, clock, env.blocking, tables.topics),
             interval_s=store_config.clean_interval_ms / 1000,
             wake=wake,
         )
@@ -328,7 +332,7 @@ class Parts:
         others += (self._verification.job(),)
         if not self._member.is_slave:
             others += tuple(self._transactions.jobs())
-        return (*store_jobs, *self._tables.jobs(), *others)
+        return (self._clock.job(), *store_jobs, *self._tables.jobs(), *others)
 
     def writing_jobs(self) -> Sequence[Job]:
         """Return what stores by itself: begun when the broker listens, ended before `jobs`.
@@ -356,6 +360,10 @@ class Parts:
         if self.replicas is not None:
             self.replicas.fence(epoch, who)
 
+    def _stepped(self, by_ms: int) -> None:
+        if self._following is None:
+            self._waiting.stepped(by_ms)
+
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
         self._reading.waker.arrived(arrivals)
         if self._following is None:
@@ -367,7 +375,10 @@ class Parts:
         What lock tokens may be is kept before any is given; where the disk refuses that, they rise
         by the wall clock.
         """
+        self._clock.on_step = self._stepped
         await self._retention.begin()
+        if self._following is None:
+            await self._waiting.begin()
         await self._tables.versions_file.save()
 
     async def end(self) -> None:

@@ -4,12 +4,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.filters import with_room_for_bit_maps
 from ternmq_broker.life import Life
 from ternmq_broker.replication.lives.member import Outcome
+from ternmq_broker.steady_clock import SteadyClock
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
@@ -169,12 +171,15 @@ class Broker(Lifecycle):
 
     async def _live(self, serves: asyncio.Event) -> None:
         is_forced, is_promoted = self._config.force_master, False
+        clock = SteadyClock(self._env.clock, follow_after_ms=self._config.clock_follow_ms)
+        env = replace(self._env, clock=clock)
         while not self._leaving.is_set():
             begun_ms = self._env.clock.monotonic_ms()
             self._life = Life(
                 self._config,
                 self._store_config,
-                self._env,
+                env,
+                clock,
                 self._files,
                 listen=self._listen,
                 is_forced=is_forced,

@@ -9,7 +9,9 @@ import contextlib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Final
 
-from ternmq_model.clock import Clock
+from ternmq_broker.steady_clock import SteadyClock
+from ternmq_model.errors import refusal
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.clock import local_hour
@@ -30,7 +32,7 @@ class StoreRetention:
 
     Args:
         store: An open store.
-        clock: For the hour of the day.
+        clock: For ages, which count while it is not in doubt, and for the hour of the day.
         blocking: Where tasks run.
         topics: The broker's topics: some have a retention of their own.
         interval_s: Pause between two passes.
@@ -40,7 +42,7 @@ class StoreRetention:
     def __init__(
         self,
         store: MessageStore,
-        clock: Clock,
+        clock: SteadyClock,
         blocking: Blocking,
         topics: Iterable[TopicConfig],
         *,
@@ -66,7 +68,8 @@ class StoreRetention:
     async def begin(self) -> None:
         """Do what must be done before anybody reads or writes: topics begin where they should."""
         await self.look()
-        await self._run(self._store.cleaner.end_topics(self._clock.wall_ms()))
+        if not self._clock.is_doubted:
+            await self._run(self._store.cleaner.end_topics(self._clock.wall_ms()))
 
     async def look(self) -> bool:
         """Look how full the disk is: one step of a job."""
@@ -79,7 +82,8 @@ class StoreRetention:
     async def clean(self) -> bool:
         """Take one pass: one step of a job."""
         before = self._store.cleaner.removed_files
-        await self._run(self._store.clean(hour=local_hour(self._clock.wall_ms())))
+        hour = local_hour(self._clock.wall_ms())
+        await self._run(self._store.clean(hour=hour, ages_count=not self._clock.is_doubted))
         is_forced = self._store.cleaner.level >= DiskLevel.FORCE
         return is_forced and self._store.cleaner.removed_files > before
 
@@ -91,7 +95,14 @@ class StoreRetention:
                     await run_whole(self._blocking.run, task.run, _raise_any)
 
     async def clean_now(self) -> int:
-        """Delete what has expired, whatever the hour; return how many files of the log went."""
+        """Delete what has expired, whatever the hour; return how many files of the log went.
+
+        Raises:
+            RefusedError: The clock is in doubt, and with it what has expired.
+        """
+        if self._clock.is_doubted:
+            remark = "the clock and the newest record differ: what has expired is not known yet"
+            raise refusal(ResponseCode.SYSTEM_BUSY, remark)
         before = self._store.cleaner.removed_files
         self._store.cleaner.request()
         while self._store.cleaner.is_requested and self._store.failure is None:

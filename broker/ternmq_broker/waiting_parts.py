@@ -1,23 +1,29 @@
 """The parts that deliver what waits: built around an open store, and wired to each other."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.delay.delay_service import DelayService
+from ternmq_broker.delay.delivered_before import delivered_sources
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
+from ternmq_broker.steady_clock import DOUBT_MS
 from ternmq_broker.tables import Tables
 from ternmq_broker.timer.timer_service import TimerService
 from ternmq_model.delay import DELAY_LEVEL_MAX
+from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
 from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
 
 
 class WaitingParts:
@@ -45,7 +51,9 @@ class WaitingParts:
         wake: Callable[[str], None],
     ) -> None:
         reader = StoreReader(store, env.blocking)
-        deliverer = Deliverer(inner, topics.find)
+        self._deliverer = deliverer = Deliverer(inner, topics.find)
+        self._blocking, self._source = env.blocking, store.reads.source
+        self._tables = tables
         self._clock = env.clock
         self._timer_enabled = config.timer_enabled
         self.delays = DelayService(reader, deliverer, tables.delays, env.clock, wake=wake)
@@ -55,7 +63,28 @@ class WaitingParts:
             pending_max=config.timer_pending_max,
         )
 
+        if store.last_stored_at_ms > env.clock.wall_ms() + DOUBT_MS:
+            self.timer.stepped(None)
         store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
+
+    async def begin(self) -> None:
+        """Find out what was delivered beyond the progress that was kept: before the jobs begin.
+
+        What the disk refuses is logged: then a crash repeats deliveries.
+        """
+        places = [self.delays.look_from(), self.timer.look_from()]
+        begin = min((place for place in places if place is not None), default=None)
+        try:
+            if begin is not None:
+                found = await self._blocking.run(delivered_sources, self._source(), begin)
+                self._deliverer.before = found
+                logger.info("deliveries looked for from=%d found=%d", begin, len(found))
+            self.delays.begin()
+            if (error := await self._tables.delays_file.save()) is not None:
+                raise error
+            await self.timer.begin()
+        except (OSError, StoreError) as error:
+            logger.warning("deliveries may come twice after a crash error=%s", error)
 
     def rules(self) -> Rules:
         """Return by what clients' records are routed at this moment."""
@@ -85,6 +114,12 @@ class WaitingParts:
         """Return what delivers: begun when the broker listens, ended before the store's jobs."""
         jobs = (self.delays.job(), self.timer.job())
         return jobs if self._timer_enabled else jobs[:1]
+
+    def stepped(self, by_ms: int) -> None:
+        """Take note that the clock has moved by so much: ahead, or back."""
+        self.delays.stepped(by_ms)
+        if self._timer_enabled:
+            self.timer.stepped(by_ms)
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Take note of new messages."""

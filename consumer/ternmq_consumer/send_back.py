@@ -29,7 +29,7 @@ REQUEST_MESSAGES_MAX: Final = 1024
 
 
 def failed_message(
-    message: StoredMessage, level: int, *, retries_max: int, token: int
+    message: StoredMessage, level: int, *, retries_max: int, token: int, again: bool = False
 ) -> groups.FailedMessage:
     """Return what a broker is told of a message. Pure.
 
@@ -38,6 +38,7 @@ def failed_message(
         level: As in `ReconsumeLater.delay_level`.
         retries_max: After how many retries it is a dead letter; −1 = as the group's settings say.
         token: Of the queue's lock; 0 = it has none.
+        again: It was given back before, without an answer.
     """
     return groups.FailedMessage(
         physical_offset=message.physical_offset,
@@ -50,6 +51,7 @@ def failed_message(
         attempts_max=max(0, retries_max),
         lock_token=token,
         reconsume_times=message.reconsume_times,
+        again=again,
     )
 
 
@@ -89,6 +91,8 @@ class SendBacks:
         self._on_confirmed = on_confirmed
         self._send_copy = send_copy
         self._outboxes: dict[str, deque[tuple[Lot, int]]] = {}
+        self._in_doubt: set[tuple[str, int]] = set()
+        """Broker and place of messages whose last request has no answer: copies may be stored."""
 
     def add(self, lot: Lot) -> None:
         """Send `lot` back soon, together with what else waits.
@@ -137,6 +141,7 @@ class SendBacks:
                     lot.levels[place],
                     retries_max=self._retries_max,
                     token=lot.token,
+                    again=(broker_name, lot.messages[place].physical_offset) in self._in_doubt,
                 )
                 for lot, place in going
             ],
@@ -155,6 +160,7 @@ class SendBacks:
     async def _ask(self, broker_name: str, request: groups.SendBackRequest) -> list[int]:
         """Return the broker's code for each message; what it does not say is a failure."""
         count = len(request.messages)
+        places = {(broker_name, each.physical_offset) for each in request.messages}
         try:
             connection = await self._brokers.broker(broker_name)
             reply = await connection.call(SEND_BACK, request, timeout_s=self._timeout_s)
@@ -166,7 +172,10 @@ class SendBacks:
                 count,
                 error,
             )
+            if error.may_have_happened:
+                self._in_doubt |= places
             return [int(ResponseCode.SYSTEM_ERROR)] * count
+        self._in_doubt -= places
         codes = [status.code for status in reply.outcomes[:count]]
         codes += [int(ResponseCode.SYSTEM_ERROR)] * (count - len(codes))
         refusals = [status for status in reply.outcomes if status.code]

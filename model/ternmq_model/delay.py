@@ -13,6 +13,8 @@ from ternmq_model.properties import (
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     TIMER_DUE_MS,
+    TIMER_ENQUEUED_MS,
+    TIMER_ROLLS,
 )
 
 TICK_MS: Final = 100
@@ -22,6 +24,10 @@ DELAY_MS_MAX: Final = 3 * 24 * 3600 * 1000
 """The furthest ahead that a message can be timed."""
 
 _FOREIGN_TICK_MS: Final = 1000
+_LATER_MS_MAX: Final = 10_000
+"""By how much what was asked for may be later than what a record's properties say: RocketMQ rounds
+down, and a record may wait for room in the log when its time has been worked out."""
+
 EARLIEST_CODE: Final = -(-(1 << 32) // TICK_MS) * TICK_MS
 """Times before 1970-02-20 would look like tag codes."""
 
@@ -46,8 +52,9 @@ def tick_up(at_ms: int) -> int:
 def wheel_code(properties: Mapping[str, str], stored_at_ms: int) -> int | None:
     """Return what a consume queue keeps of a timed message: its tick, and 1 more if it cancels.
 
-    RocketMQ keeps the tag's code there, and rounds the time down to its tick of a second; such a
-    message is due at the time that was asked for, as far as that can be told.
+    A delay runs from when the record was stored first. RocketMQ keeps the tag's code there, and
+    rounds the time down to its tick of a second; such a message is due at the time that was asked
+    for, as far as that can be told.
 
     Args:
         properties: Of a record in the wheel timer's queue.
@@ -63,11 +70,12 @@ def wheel_code(properties: Mapping[str, str], stored_at_ms: int) -> int | None:
     after_s, after_ms = properties.get(TIMER_DELAY_SEC), properties.get(TIMER_DELAY_MS)
     if after_s is None and after_ms is None:
         asked_ms = _whole(properties.get(TIMER_DELIVER_MS)) or due_ms
-    elif due_ms % _FOREIGN_TICK_MS == 0:
+    elif TIMER_ROLLS not in properties:
         after = _whole(after_ms) if after_s is None else (_whole(after_s) or 0) * 1000
         asked_ms = stored_at_ms + (after or 0)
-    # No tick is longer than RocketMQ's: what is further ahead is no rounding.
-    due_ms = max(due_ms, min(tick_up(asked_ms), due_ms + _FOREIGN_TICK_MS))
+    elif TIMER_ENQUEUED_MS in properties:
+        asked_ms = due_ms + _FOREIGN_TICK_MS  # perhaps rounded down, and nobody knows from what
+    due_ms = max(due_ms, min(tick_up(asked_ms), due_ms + _LATER_MS_MAX))
     return tick_up(due_ms) + (TIMER_CANCEL in properties)
 
 

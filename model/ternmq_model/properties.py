@@ -34,6 +34,9 @@ TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_CANCEL: Final = "TIMER_DEL_UNIQKEY"
 TIMER_DUE_MS: Final = "TIMER_OUT_MS"
 TIMER_ROLLS: Final = "TIMER_ROLL_TIMES"
+TIMER_ENQUEUED_MS: Final = "TIMER_ENQUEUE_MS"
+"""RocketMQ's wheel had the record."""
+
 TRANSACTION_ID: Final = "__transactionId__"
 CHECK_IMMUNITY_S: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 IMMUNITY_S_MAX: Final = 1 << 31
@@ -42,6 +45,9 @@ STAGED_FOR: Final = "TERNMQ_STAGED_FOR"
 is asked about such a half message: when its immunity is over, it is rolled back. Ours alone."""
 
 STAGED_FOR_MAX: Final = 200
+
+SOURCE: Final = "TERNMQ_SOURCE"
+"""On what a broker has stored again: the physical offset of the record that it was. Ours alone."""
 
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
@@ -66,7 +72,7 @@ RESERVED: Final = frozenset(
         "INNER_MULTI_QUEUE_OFFSET", "TRACE_CONTEXT", "__BORNHOST", "BORN_TIMESTAMP",
         "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY",
         "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES",
-        "TIMER_DELAY_LEVEL", STAGED_FOR,
+        "TIMER_DELAY_LEVEL", STAGED_FOR, SOURCE,
     }
 )  # fmt: skip
 """Names with a meaning of their own, which a user property may not take."""
@@ -77,10 +83,13 @@ BROKERS_OWN: Final = frozenset(
         CRC32, REAL_TOPIC, REAL_QUEUE_ID, "TRAN_PREPARED_QUEUE_OFFSET", "TIMER_OUT_MS",
         "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DELAY_LEVEL",
         "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK",
-        "POP_CK_OFFSET",
+        "POP_CK_OFFSET", SOURCE,
     }
 )  # fmt: skip
 """Names that a broker alone writes, for itself to read: no client may send them."""
+
+HIDDEN: Final = (CRC32, SOURCE)
+"""Of no use to who reads a message, and gone when it is stored again."""
 
 ROUTING: Final = frozenset(
     {

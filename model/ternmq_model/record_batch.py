@@ -19,7 +19,7 @@ from ternmq_model.errors import CorruptRecord, IllegalMessage
 from ternmq_model.names import TOPIC_BYTES_MAX
 from ternmq_model.properties import (
     BROKERS_OWN,
-    CRC32,
+    HIDDEN,
     ROUTING,
     STAGED_FOR,
     TRANSIENT_PREFIX,
@@ -62,7 +62,7 @@ _SHORT: Final = struct.Struct(">h")
 
 _NOT_PLAIN: Final = re.compile(
     b"\x02(?:DELAY\x01|RECONSUME_|TRAN_(?:MSG\x01)?|TIMER_|REAL_|INNER_|POP_CK|%b)"
-    % b"|".join(re.escape(name.encode()) for name in (CRC32, TRANSIENT_PREFIX, STAGED_FOR))
+    % b"|".join(re.escape(name.encode()) for name in (*HIDDEN, TRANSIENT_PREFIX, STAGED_FOR))
 )
 """Begins, behind another pair, a name of `BROKERS_OWN` or `ROUTING`, or what is never stored."""
 

@@ -118,7 +118,7 @@ class StoredMessage:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Every property, those of the system included, but the record's checksum.
+        """Every property, those of the system included, but `HIDDEN`.
 
         Not to be changed.
         """
@@ -129,7 +129,8 @@ class StoredMessage:
             topic_bytes = int.from_bytes(self._batch[self._body_end : self._body_end + wide], "big")
             begin = self._body_end + wide + topic_bytes + 2
             found = decode_properties(self._batch[begin : self._end])
-            found.pop(names.CRC32, None)
+            for hidden in names.HIDDEN:
+                found.pop(hidden, None)
             self._properties = found
             return found
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ParamSpec, Protocol, TypeVar
 
-from ternmq_model.clock import Clock
+from ternmq_model.clock import SystemTime
 from ternmq_remoting.rpc import Network
 from ternmq_runtime.processes import Processes
 
@@ -31,7 +31,7 @@ class Environment:
     A simulation builds one with a seed; `ternmq_remoting.system.system_environment` the real one.
     """
 
-    clock: Clock
+    clock: SystemTime
     network: Network
     random: Random
     blocking: Blocking

@@ -1,6 +1,10 @@
 """The system's clocks. The only module in TernMQ that reads them."""
 
 import time
+from typing import Final
+
+_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Where a system has no such clock, a sleep of the machine looks like a step of the wall clock."""
 
 
 def rest(seconds: float) -> None:
@@ -14,7 +18,7 @@ def local_hour(wall_ms: int) -> int:
 
 
 class SystemClock:
-    """The `ternmq_model.clock.Clock` of real processes. Stateless: any thread may share one."""
+    """The `ternmq_model.clock.SystemTime` of real processes. Stateless: threads may share one."""
 
     def monotonic_ms(self) -> int:
         """Return milliseconds since an arbitrary moment of this boot; never goes back.
@@ -27,3 +31,7 @@ class SystemClock:
     def wall_ms(self) -> int:
         """Return Unix milliseconds; jumps when the machine's clock is set."""
         return time.time_ns() // 1_000_000
+
+    def boot_ms(self) -> int:
+        """Return milliseconds since the machine was started, its sleep included."""
+        return time.clock_gettime_ns(_BOOT) // 1_000_000

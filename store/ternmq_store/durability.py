@@ -106,7 +106,7 @@ class Durability:
         self._flushing = None
         if is_good:
             self.flushed = max(self.flushed, task.end)
-            self._log_stored_at_ms = max(self._log_stored_at_ms, task.stored_at_ms)
+            self._log_stored_at_ms = task.stored_at_ms or self._log_stored_at_ms
             self._log.files.park_before(self.flushed)
 
     def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:

@@ -43,7 +43,7 @@ from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.recovery.whole_opening import hold_and_open
 from ternmq_store.replica.log_copy import LogCopy
 from ternmq_store.replica.log_feed import LogFeed
-from ternmq_store.reservations import Reservations
+from ternmq_store.reservations import Reservations, store_time
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.cleaner import Cleaner
 from ternmq_store.statistics import StoreStatistics
@@ -236,8 +236,7 @@ class MessageStore:
                 `record_checksum` says are stored longer or shorter by their checksum.
             born_host: Address bytes of who sent them; None = as each header says. The length fits.
             store_host: Address bytes of this broker.
-            whole: Store them in one file of the log, as RocketMQ does with a user's batch, not
-                perhaps in two.
+            whole: Store them in one file of the log, as RocketMQ does with a user's batch.
 
         Raises:
             StoreFull: No space, or too many open files; nothing of the batch is stored.
@@ -252,7 +251,7 @@ class MessageStore:
         self._check_usable()
         self.cleaner.check_room()
         batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
-        stored_at = max(self._clock.wall_ms(), self.last_stored_at_ms)
+        stored_at = store_time(self._clock.wall_ms(), self.last_stored_at_ms)
         try:
             keys = self._reservations.keys(batch)
             queue_offsets, rows_of = self._reservations.numbers(batch)
@@ -409,16 +408,17 @@ class MessageStore:
         except OSError as failure:
             self._files.fail(failure)
 
-    def clean(self, *, hour: int) -> Generator[CleanTask]:
+    def clean(self, *, hour: int, ages_count: bool = True) -> Generator[CleanTask]:
         """Take one pass of retention: run each task elsewhere before asking for the next.
 
         Args:
             hour: 0 to 23, on the wall where the broker runs.
+            ages_count: The clock is not in doubt; if it is, nothing goes by its age.
         """
         self._check_open()
         if self.failure is None:
-            now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
-            yield from self.cleaner.clean(now_ms=now_ms, monotonic_ms=monotonic_ms, hour=hour)
+            now_ms = self._clock.wall_ms() if ages_count else None
+            yield from self.cleaner.clean(now_ms, self._clock.monotonic_ms(), hour=hour)
 
     @property
     def deletions(self) -> Mapping[str, PhysicalOffset]:

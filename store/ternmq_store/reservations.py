@@ -1,6 +1,7 @@
 """What records need besides room in the log, made ready before they are appended."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,17 @@ from ternmq_store.disk.shortage import check_full
 from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
+
+_SET_BACK_MS: Final = 60_000
+"""A clock that is behind the newest record by more was set back."""
+
+
+def store_time(now_ms: int, newest_at_ms: int) -> int:
+    """Return the store time of records: not before the newest one, unless the clock was set back.
+
+    Pure. For a clock that is behind by less than that, time stands still meanwhile.
+    """
+    return newest_at_ms if now_ms < newest_at_ms <= now_ms + _SET_BACK_MS else now_ms
 
 
 class Reservations:

@@ -94,8 +94,10 @@ def test_group_that_finished_nothing_goes_on_where_it_began(
     member: Member, is_held: bool, power_is_lost: bool
 ) -> None:
     async def main() -> None:
-        settings = {"memory_bytes": MEMORY_BYTES, "brokers": ("a",)}
-        async with simulated_cluster(**settings) as cluster, cluster.producer() as producer:
+        async with (
+            simulated_cluster(brokers=("a",), memory_bytes=MEMORY_BYTES) as cluster,
+            cluster.producer() as producer,
+        ):
             await cluster.put_topic(QUEUE.topic, 1)
             heard: set[str] = set()
             if is_held:

@@ -12,13 +12,13 @@ from ternmq_broker.replication.metadata import MetadataFollower
 from ternmq_store.disk.state_file import replace_file
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 HOUR_MS = 3_600_000
 
 
 @pytest.mark.parametrize(
-    "waits", [{"delay_level": 4}, {"deliver_after_ms": 30_000}], ids=["level", "time"]
+    "waits", [{"delay_level": 4}, {"deliver_at_ms": EPOCH_MS + 30_000}], ids=["level", "time"]
 )
 def test_delivery_cut_from_the_log_is_repeated_by_promoted_member(
     waits: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -101,7 +101,7 @@ def test_every_delay_level_is_on_time_without_faults() -> None:
 def test_delayed_messages_are_never_lost_or_early_while_brokers_die(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(seed) as cluster, cluster.producer() as producer:
-            cluster.history.stored_twice_allowed = True
+            cluster.history.stored_twice_allowed = True  # at two brokers, by its producer
             trouble = cluster.trouble(8, every_s=15)
             tasks: list[asyncio.Task[None]] = [cluster.tasks.spawn(trouble, "trouble")]
             async with consumer(cluster):
@@ -112,6 +112,7 @@ def test_delayed_messages_are_never_lost_or_early_while_brokers_die(seed: int) -
                 await asyncio.wait(tasks)
                 await cluster.consumed(GROUP, timeout_s=300)
             await cluster.scan(TOPIC)
+            cluster.history.check_once_at_each_broker()
             cluster.history.check([GroupRules(GROUP, frozenset({TOPIC}))], seed=seed)
 
     run_in_virtual_time(main())

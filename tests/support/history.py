@@ -172,6 +172,12 @@ class History:
             found += self._group_faults(rules)
         return sorted(set(found))
 
+    def check_once_at_each_broker(self) -> None:
+        """Fail if a broker has a message twice: that is none of its producer's doing."""
+        places = Counter((each.message_id, each.queue.broker_name) for each in self.lying)
+        twice = [place for place, count in places.items() if count > 1]
+        assert not twice, f"stored twice: {twice}"
+
     def check(self, groups: Iterable[GroupRules] = (), *, seed: object = "") -> None:
         """Fail, naming the first faults, unless there is none.
 

@@ -149,19 +149,26 @@ class VirtualClock:
     Attributes:
         wall_offset_ms: Added to the wall clock. A test sets it to play the operator who sets a
             machine's clock, or to let two machines disagree.
+        asleep_ms: Added to the wall clock and to the time since the boot. A test raises it to play
+            a machine that sleeps, or to let much time pass at once.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = asyncio.get_running_loop() if loop is None else loop
         self.wall_offset_ms = 0
+        self.asleep_ms = 0
 
     def monotonic_ms(self) -> int:
         """Return the loop's time in milliseconds."""
         return int(self._loop.time() * 1000 + _TIMER_SLACK_MS)
 
     def wall_ms(self) -> int:
-        """Return `EPOCH_MS` plus the loop's time plus `wall_offset_ms`."""
-        return EPOCH_MS + self.monotonic_ms() + self.wall_offset_ms
+        """Return `EPOCH_MS` plus the time since the boot plus `wall_offset_ms`."""
+        return EPOCH_MS + self.boot_ms() + self.wall_offset_ms
+
+    def boot_ms(self) -> int:
+        """Return the loop's time in milliseconds plus `asleep_ms`."""
+        return self.monotonic_ms() + self.asleep_ms
 
 
 class InlineBlocking:

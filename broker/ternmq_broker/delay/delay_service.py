@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ternmq_broker.alarm import Alarm
+from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
-from ternmq_broker.delay.level_wait import LevelWait
+from ternmq_broker.delay.level_wait import LevelWait, count_due
 from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.reading import StoreReader
 from ternmq_model.clock import Clock
@@ -35,7 +36,7 @@ DELAY_JOB: Final = "deliver-delayed"
 
 _BATCH: Final = Limits(256, 1 << 20)
 _LOOK_MAX_S: Final = 10.0
-"""While something waits: how soon a clock that was set is noticed."""
+"""While something waits: how soon it is noticed that the machine has slept."""
 
 _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 5.0
@@ -47,6 +48,9 @@ class Progress(NamedTuple):
 
     level: int
     offset: QueueOffset
+    begin: PhysicalOffset
+    """Where the log ended before it was delivered so far."""
+
     end: PhysicalOffset
 
 
@@ -76,9 +80,15 @@ class DelayService:
         self._offsets = offsets
         self._clock = clock
         self._alarm = Alarm(lambda: wake(DELAY_JOB))
-        self._waits = {level: LevelWait(level) for level in range(1, DELAY_LEVEL_MAX + 1)}
+        now_ms = clock.wall_ms()
+        self._waits = {
+            level: LevelWait(level, self._end(level), now_ms=now_ms)
+            for level in range(1, DELAY_LEVEL_MAX + 1)
+        }
         self._next: dict[int, QueueOffset] = {}
         self._unsaved: deque[Progress] = deque()
+        self._begun: dict[int, PhysicalOffset] = {}
+        """Of levels whose delivery fails: where the log ended before the first attempt."""
         self._failures = 0
         self.lateness = Lateness()
         self.delivered = 0
@@ -92,12 +102,13 @@ class DelayService:
         """Take note of new delayed messages."""
         for arrival in arrivals:
             if arrival.topic == SCHEDULE_TOPIC and arrival.queue_id + 1 in self._waits:
-                due_ms, now_ms = int(arrival.tag_codes[-1]), self._clock.wall_ms()
-                wait = self._waits[arrival.queue_id + 1]
-                monotonic_ms = self._clock.monotonic_ms()
-                wait.note(arrival.max_offset, due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
-                due_ms = int(arrival.tag_codes[0])
-                self._look_in(wait.next_ms(due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms))
+                self._look_at(int(arrival.tag_codes[0]))
+
+    def stepped(self, by_ms: int) -> None:
+        """Take note that the clock has moved by so much: ahead, or back."""
+        for level, wait in self._waits.items():
+            wait.stepped(self._end(level), by_ms)
+        self._alarm.set(0)
 
     def offset(self, level: int) -> QueueOffset:
         """Return the next message of `level` to deliver."""
@@ -105,8 +116,11 @@ class DelayService:
 
     def waiting(self, level: int) -> int:
         """Return how many messages of `level` wait."""
+        return max(self._end(level) - self.offset(level), 0)
+
+    def _end(self, level: int) -> QueueOffset:
         _, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
-        return max(end - self.offset(level), 0)
+        return end
 
     def needed_from(self) -> PhysicalOffset | None:
         """Return where the oldest message lies that is not delivered; None when there is none."""
@@ -120,12 +134,35 @@ class DelayService:
             return None
         return self._store.searches.place_of(SCHEDULE_TOPIC, level - 1, offset)
 
+    def look_from(self) -> PhysicalOffset | None:
+        """Return where deliveries may lie in the log that no progress was kept of; None = nowhere.
+
+        To be asked at the start.
+        """
+        return self._offsets.look_from if self._is_waiting() else None
+
+    def begin(self) -> None:
+        """Keep soon where to look for deliveries after a crash, if that is not kept yet."""
+        if self._offsets.look_from is None:
+            self._offsets.look_later(self._store.max_physical)
+
+    def _is_waiting(self) -> bool:
+        return any(map(self.waiting, self._waits))
+
     def settle(self) -> None:
         """Let progress be saved that no loss of power can belie."""
         flushed, now_ms = self._store.flushed_offset, self._clock.wall_ms()
+        is_due = False
         while self._unsaved and self._unsaved[0].end <= flushed:
             done = self._unsaved.popleft()
             self._offsets.put(done.level, done.offset, now_ms=now_ms)
+            is_due = True
+        begun = (*self._begun.values(), *(each.begin for each in self._unsaved))
+        begin = min(begun, default=self._store.max_physical)
+        kept = self._offsets.look_from
+        is_far = kept is None or begin - kept >= LOOK_BYTES_MAX
+        if is_due or (is_far and self._is_waiting()):
+            self._offsets.look_later(begin)
 
     @property
     def unsettled_end(self) -> PhysicalOffset:
@@ -166,16 +203,13 @@ class DelayService:
         offset = self._corrected(level, first)
         if offset >= end:
             return False
-        dues_ms = self._store.searches.codes_at(
+        codes = self._store.searches.codes_at(
             SCHEDULE_TOPIC, level - 1, offset, _BATCH.messages_max
         )
-        now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
-        wait = self._waits[level]
-        count = wait.count_due(offset, dues_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
+        dues_ms = self._waits[level].dues_ms(offset, codes)
+        count = count_due(dues_ms, now_ms=self._clock.wall_ms())
         if count < len(dues_ms):
-            due_ms = int(dues_ms[count])
-            wait.note(end, due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
-            self._look_in(wait.next_ms(due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms))
+            self._look_at(int(dues_ms[count]))
         if not count:
             return False
         result = await self._reader.read(
@@ -206,7 +240,9 @@ class DelayService:
         offset: QueueOffset,
         dues_ms: Ints,
     ) -> None:
+        begin = self._begun.setdefault(level, self._store.max_physical)
         done = await self._deliverer.deliver(records)
+        del self._begun[level]
         rows = [record.header.queue_offset - offset for record in records]
         if done.end:
             self.lateness.add(done.stored_at_ms - dues_ms[[r for r in rows if r < len(dues_ms)]])
@@ -214,7 +250,7 @@ class DelayService:
         self.dropped += done.dropped
         self._next[level] = next_offset
         end = max(done.end, self.unsettled_end)
-        self._unsaved.append(Progress(level, next_offset, PhysicalOffset(end)))
+        self._unsaved.append(Progress(level, next_offset, begin, PhysicalOffset(end)))
 
     def _corrected(self, level: int, first: QueueOffset) -> QueueOffset:
         """Return where to go on with a level, which is somewhere in its queue."""
@@ -227,10 +263,12 @@ class DelayService:
                 *(level, offset, correct, first, end),
             )
             self._next[level] = correct
-            self._unsaved.append(Progress(level, correct, self.unsettled_end))
+            end = self._store.max_physical
+            self._unsaved.append(Progress(level, correct, end, self.unsettled_end))
         return correct
 
-    def _look_in(self, ahead_ms: int) -> None:
+    def _look_at(self, due_ms: int) -> None:
+        ahead_ms = due_ms - self._clock.wall_ms()
         self._alarm.set(min(ahead_ms / 1000, _LOOK_MAX_S))
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ternmq_broker.delay.real_place import Undeliverable, at_real_place
-from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
+from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of, with_source
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_model.errors import IllegalMessage, IllegalName, MessageRefused
 from ternmq_model.offsets import PhysicalOffset
@@ -33,21 +33,25 @@ class Delivered(NamedTuple):
     """How many there is no place for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Deliverer:
-    """Writes records to where they belong. Owns nothing.
+    """Writes records to where they belong. Owned by the broker's loop.
 
     Args:
         writer: Stores them.
         find: Returns the topic of a record, given its queue and where the record waited; None when
             there is none.
+        before: Where records waited that the log has as delivered already.
     """
 
     writer: InnerWriter
     find: Callable[[str, int, PhysicalOffset], TopicConfig | None]
+    before: frozenset[int] = frozenset()
 
     async def deliver(self, records: Sequence[Record]) -> Delivered:
         """Store records in their own queues, in order, and wait until they count.
+
+        Those that an earlier use has delivered are passed over.
 
         What can never be delivered is dropped, and logged by reason: nothing behind it must wait
         for it. When it raises, some may be stored; it is to be called again with the same.
@@ -58,9 +62,12 @@ class Deliverer:
         good: list[InnerRecord] = []
         reasons: Counter[str] = Counter()
         for record in records:
+            if record.header.physical_offset in self.before:
+                continue
             try:
                 find = partial(self._find, record.header.physical_offset)
-                good.append(at_real_place(inner_record_of(record), find))
+                inner = at_real_place(inner_record_of(record), find)
+                good.append(with_source(inner, record))
             except Undeliverable as error:
                 reasons[str(error)] += 1
         appended = await self._put(good, reasons) if good else None

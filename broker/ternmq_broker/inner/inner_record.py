@@ -7,7 +7,7 @@ Source: RocketMQ `MessageExtBrokerInner`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.names import TOPIC_BYTES_MAX, check_topic
-from ternmq_model.properties import CRC32, decode_properties, encode_properties
+from ternmq_model.properties import HIDDEN, SOURCE, decode_properties, encode_properties
 from ternmq_model.record import (
     BODY_BYTES_MAX,
     FLAG_BORN_HOST_V6,
@@ -28,6 +28,9 @@ from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_model.record_heads import head_type, take_heads
 from ternmq_model.record_passes import queues_of, tag_codes_of
+
+_WAITING_BYTES: Final = 512
+"""By which properties may grow at most before a record is stored: its checksum, its real topic."""
 
 _HOST_FLAGS: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
 
@@ -64,7 +67,8 @@ def inner_record_of(record: Record, properties: dict[str, str] | None = None) ->
     header = record.header
     if properties is None:
         properties = decode_properties(record.properties)
-    properties.pop(CRC32, None)
+    for hidden in HIDDEN:
+        properties.pop(hidden, None)
     return InnerRecord(
         topic=record.topic.decode("utf-8", "replace"),
         queue_id=header.queue_id,
@@ -77,6 +81,16 @@ def inner_record_of(record: Record, properties: dict[str, str] | None = None) ->
         reconsume_times=header.reconsume_times,
         prepared_offset=header.prepared_offset,
     )
+
+
+def with_source(record: InnerRecord, source: Record) -> InnerRecord:
+    """Return `record` with the place of `source`, as which it was stored before.
+
+    Without it where the properties have no room: then a crash may store it twice.
+    """
+    properties = {**record.properties, SOURCE: str(source.header.physical_offset)}
+    length = len(encode_properties(properties)) + _WAITING_BYTES
+    return replace(record, properties=properties) if length <= PROPERTIES_BYTES_MAX else record
 
 
 def encode_inner(

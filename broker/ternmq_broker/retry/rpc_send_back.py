@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -25,7 +25,9 @@ from ternmq_model.errors import (
     refusal,
 )
 from ternmq_model.group_settings import GroupSettings
+from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.properties import REAL_TOPIC, SOURCE, UNIQUE_KEY
 from ternmq_model.record import Record, decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
@@ -103,7 +105,7 @@ class SendBackService:
                 decided = await self._decide(group, told)
                 if decided.fate is Fate.DROPPED:
                     dropped += 1
-                else:
+                elif not (told.again and await self._is_stored(decided)):
                     batch.records.append(self._stored_form(group, decided))
                     batch.messages.append((index, decided))
                     batch.body_bytes += len(decided.record.body)
@@ -168,6 +170,35 @@ class SendBackService:
         else:
             remark = f"no record begins at physical offset {offset}"
         raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+
+    async def _is_stored(self, decided: SentBack) -> bool:
+        """Tell whether the copy of a message is stored and safe already.
+
+        Raises:
+            RefusedError: The disk failed, or the copy is stored and not safe yet.
+        """
+        store, copy = self._services.reader.store, decided.record
+        key, place = copy.properties.get(UNIQUE_KEY), copy.properties.get(SOURCE)
+        if not key or not place or not store.searches.has_index:
+            return False
+        is_retry = decided.fate is Fate.RETRY
+        topic = SCHEDULE_TOPIC if is_retry else copy.topic
+        wanted = {SOURCE: place} | ({REAL_TOPIC: copy.topic} if is_retry else {})
+        end = min(store.max_physical, store.commits.offset)
+        search = replace(
+            store.searches.unique(topic, [key.encode()], end=end),
+            accepts=lambda properties: wanted.items() <= properties.items(),
+        )
+        try:
+            found = (await self._services.reader.blocking.run(search.run)).get(key)
+        except OSError as error:
+            remark = f"whether it is stored already cannot be told: {error}"
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
+        if found is None:
+            return False
+        if found.physical_offset + found.total_bytes > store.confirm_offset:
+            raise refusal(ResponseCode.SYSTEM_BUSY, "its copy is stored and not safe yet")
+        return True
 
     def _stored_form(self, group: GroupSettings, decided: SentBack) -> InnerRecord:
         """Return what is stored now; its topic is there from then on.

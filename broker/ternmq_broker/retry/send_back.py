@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
+from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of, with_source
 from ternmq_broker.retry.group_topics import dead_letter_topic, retry_topic
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.group_settings import GroupSettings
@@ -169,10 +169,10 @@ def sent_back(record: Record, failure: Failure, group: GroupSettings, *, queue_i
         return SentBack(Fate.DROPPED, again, 0, origin_topic)
     if failure.delay_level < 0 or tries >= (failure.attempts_max or group.retries_max):
         letter = dead_letter(again, group.group, message_id=unique_key)
-        return SentBack(Fate.DEAD, letter, 0, origin_topic)
+        return SentBack(Fate.DEAD, with_source(letter, record), 0, origin_topic)
     level = min(failure.delay_level or _FIRST_RETRY_LEVEL + tries, DELAY_LEVELS)
     retry = replace(again, topic=retry_topic(group.group), queue_id=queue_id)
-    return SentBack(Fate.RETRY, retry, level, origin_topic)
+    return SentBack(Fate.RETRY, with_source(retry, record), level, origin_topic)
 
 
 def dead_letter(message: InnerRecord, group: str, *, message_id: str) -> InnerRecord:

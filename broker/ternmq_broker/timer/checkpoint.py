@@ -1,18 +1,24 @@
 """How far timed messages are delivered: `config/timercheck`, as RocketMQ lays it out. Pure.
 
     read time 8 | log position 8 | first queue offset 8 | next queue offset 8
-    state version 8 | version's time 8 | version's counter 8 | "crc:" 4 | CRC-32 4 | zeros to 4096
+    state version 8 | version's time 8 | version's counter 8 | "crc:" 4 | CRC-32 4
+    look behind 8 | zeros to 4096
 
-Integers are big-endian. The checksum, of the 56 bytes before it, is ours alone. RocketMQ ignores
-it, and leaves the one that is there when it writes the numbers. Source: RocketMQ `TimerCheckpoint`.
+Integers are big-endian. What follows the counter is ours alone: the checksum is of the 56 bytes
+before it and the 8 behind it. RocketMQ ignores both, and leaves what is there when it writes the
+numbers. Source: RocketMQ `TimerCheckpoint`.
 """
 
 import struct
 import zlib
 from typing import Final, NamedTuple, Self
 
+from ternmq_model.offsets import PhysicalOffset
+
 _FIELDS: Final = struct.Struct(">7q")
 _CHECKSUM: Final = struct.Struct(">4sI")
+_LOOK: Final = struct.Struct(">q")
+_LOOK_AT: Final = _FIELDS.size + _CHECKSUM.size
 _MARK: Final = b"crc:"
 _FILE_BYTES: Final = 4096
 
@@ -33,11 +39,15 @@ class TimerCheckpoint(NamedTuple):
     state_version: int = 0
     changed_at_ms: int = 0
     changes: int = 0
+    look_behind: int = 0
+    """1 more than the place in the log before which there is no delivery that the rest does not
+    tell of; 0 = not known."""
 
     def encode(self) -> bytes:
         """Return the file."""
-        data = _FIELDS.pack(*self)
-        return (data + _CHECKSUM.pack(_MARK, zlib.crc32(data))).ljust(_FILE_BYTES, b"\0")
+        numbers, look = _FIELDS.pack(*self[:-1]), _LOOK.pack(self.look_behind)
+        checksum = _CHECKSUM.pack(_MARK, zlib.crc32(numbers + look))
+        return (numbers + checksum + look).ljust(_FILE_BYTES, b"\0")
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -48,10 +58,17 @@ class TimerCheckpoint(NamedTuple):
         """
         if len(data) < _FIELDS.size:
             raise ValueError(f"{len(data)} bytes are too few for a timer checkpoint")
-        fields = cls._make(_FIELDS.unpack_from(data))
+        look = data[_LOOK_AT:][: _LOOK.size].ljust(_LOOK.size, b"\0")
+        fields = cls._make((*_FIELDS.unpack_from(data), *_LOOK.unpack(look)))
         if min(fields) < 0:
             raise ValueError(f"negative number in a timer checkpoint: {fields}")
         return fields
+
+    @property
+    def look_from(self) -> PhysicalOffset | None:
+        """Where to look from, if nobody but us has delivered since."""
+        is_known = self.look_behind and not self.timer_log_position
+        return PhysicalOffset(self.look_behind - 1) if is_known else None
 
     @property
     def begins_at(self) -> int:
@@ -78,7 +95,8 @@ def verify_timer_checksum(data: bytes) -> bool:
     mark, checksum = _CHECKSUM.unpack(behind)
     if mark != _MARK:
         return False
-    if checksum != zlib.crc32(data[: _FIELDS.size]):
+    look = data[_LOOK_AT:][: _LOOK.size].ljust(_LOOK.size, b"\0")
+    if checksum != zlib.crc32(data[: _FIELDS.size] + look):
         raise ValueError("the checksum differs")
     return True
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
+from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of, with_source
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.errors import refusal
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import TIMER_ROLLS
+from ternmq_model.properties import TIMER_DUE_MS, TIMER_ROLLS
 from ternmq_model.record import Record, decode_record
 from ternmq_model.response_code import ResponseCode
 
@@ -49,8 +49,6 @@ class Roller:
     async def roll(self, wheel: TimerWheel, held_end: PhysicalOffset) -> Rolled | None:
         """Lay a batch of what lies in the log before `held_end` at its end.
 
-        A crash behind it, before progress is kept, delivers them twice.
-
         Returns:
             None when nothing that waits lies there, but for what is due in a moment.
 
@@ -74,12 +72,14 @@ class Roller:
         return Rolled(len(good), PhysicalOffset(0) if appended is None else appended.end)
 
 
-def rolled(record: Record) -> InnerRecord:
-    """Return a timed message as it is laid anew: due as before."""
+def rolled(record: Record, due_ms: int | None = None) -> InnerRecord:
+    """Return a timed message as it is laid anew: due at `due_ms`, or as before."""
     inner = inner_record_of(record)
     times = inner.properties.get(TIMER_ROLLS, "0")
     count = int(times) + 1 if times.isascii() and times.isdigit() else 1
-    return replace(inner, properties={**inner.properties, TIMER_ROLLS: str(count)})
+    due = {} if due_ms is None else {TIMER_DUE_MS: str(due_ms)}
+    properties = {**inner.properties, **due, TIMER_ROLLS: str(count)}
+    return with_source(replace(inner, properties=properties), record)
 
 
 def _put_back(wheel: TimerWheel, due: Due) -> None:

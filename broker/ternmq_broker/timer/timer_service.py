@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_broker.alarm import Alarm
+from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.inner.writer import InnerWriter
@@ -23,7 +24,8 @@ from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
-from ternmq_broker.timer.rolling import Roller, read_many
+from ternmq_broker.timer.moving import Move, Mover
+from ternmq_broker.timer.rolling import Rolled, Roller, read_many
 from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.clock import Clock
 from ternmq_model.delay import TICK_MS
@@ -40,7 +42,7 @@ TIMER_JOB: Final = "deliver-timed"
 _ENQUEUE_UNITS: Final = 65_536
 _BATCH_MESSAGES: Final = 256
 _LOOK_MAX_S: Final = 10.0
-"""While something waits: how soon a clock that was set is noticed."""
+"""While something waits: how soon it is noticed that the machine has slept."""
 
 _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 5.0
@@ -84,6 +86,7 @@ class TimerService:
         self._store = reader.store
         self._deliverer = deliverer
         self._roller = Roller(reader, writer)
+        self._mover = Mover(reader, writer, clock)
         self._kept = kept
         self._save = save
         self._clock = clock
@@ -100,6 +103,8 @@ class TimerService:
         self._candidate: Candidate | None = None
         self._is_refused = False
         self._in_hand: Due | None = None
+        self._begun = PhysicalOffset(0)
+        """Where the log ended when that was taken in hand."""
         self._cancelling = Cancelling()
         self._end = PhysicalOffset(0)
         """Up to where the log must be on the disk for what was delivered to stay so."""
@@ -118,7 +123,8 @@ class TimerService:
     @property
     def waiting(self) -> int:
         """How many messages wait."""
-        return len(self._wheel) + (0 if self._in_hand is None else len(self._in_hand))
+        in_hand = 0 if self._in_hand is None else len(self._in_hand)
+        return len(self._wheel) + in_hand + self._mover.waiting
 
     @property
     def is_full(self) -> bool:
@@ -136,11 +142,21 @@ class TimerService:
         if any(arrival.topic == WHEEL_TOPIC for arrival in arrivals):
             self._wake(TIMER_JOB)
 
+    def stepped(self, by_ms: int | None) -> None:
+        """Take note that the clock has moved by so much; None = it was set back before the start.
+
+        What is kept of the deliveries goes back with the clock.
+        """
+        _, end = self._store.queue_range(WHEEL_TOPIC, 0)
+        self._mover.note(Move(end, by_ms))
+        self._read_ms = min(self._read_ms, self._clock.wall_ms() // TICK_MS * TICK_MS)
+        self._wake(TIMER_JOB)
+
     async def step(self) -> bool:
         """Take new messages in, then deliver a batch of what is due: one step of a job."""
         try:
             # All that lies there first: a message may cancel another one.
-            has_more = await self._enqueue() or await self._deliver() or await self._roll()
+            has_more = await self._take_in() or await self._deliver() or await self._roll()
             await self._keep()
         except TernError as error:
             if not self._failures:
@@ -173,6 +189,10 @@ class TimerService:
         if refused is not None:
             raise refused
 
+    async def _take_in(self) -> bool:
+        """Take a step towards a wheel that has all that waits, filed by the clock as it is."""
+        return await self._move() or await self._enqueue() or await self._move()
+
     async def _enqueue(self) -> bool:
         """Take a bounded number of new messages into the wheel; tell whether more are there.
 
@@ -200,6 +220,20 @@ class TimerService:
         self._next = QueueOffset(begin + len(codes))
         return self._next < end
 
+    async def _move(self) -> bool:
+        """File a bounded number of messages anew after a step of the clock; tell if it did.
+
+        Raises:
+            TernError: It failed; they are looked at again.
+        """
+        if self._mover.begins(self._wheel, self._next):
+            self._wheel = TimerWheel()
+        done = await self._mover.step(self._wheel)
+        if done is None:
+            return False
+        self._note_rolled(done)
+        return True
+
     def _begin(self) -> None:
         """Go on where the previous use ended, as far as the queue is still there."""
         last, known = self._store.next_offset(WHEEL_TOPIC, 0), self._known
@@ -220,7 +254,7 @@ class TimerService:
             if not len(due):
                 self._note_done(now_ms)
                 return False
-            self._in_hand = due
+            self._in_hand, self._begun = due, self._store.max_physical
         due = self._in_hand
         records = await read_many(self._reader, due.offsets.tolist())
         count = len(records)
@@ -250,11 +284,34 @@ class TimerService:
         done = await self._roller.roll(self._wheel, self._store.cleaner.held_end)
         if done is None:
             return False
+        self._note_rolled(done)
+        self._note_done(self._clock.wall_ms())
+        return True
+
+    def _note_rolled(self, done: Rolled) -> None:
         self.rolled += done.messages
         self._end = max(self._end, done.end)
         self._is_dirty = True
-        self._note_done(self._clock.wall_ms())
-        return True
+
+    def look_from(self) -> PhysicalOffset | None:
+        """Return where deliveries may lie in the log that no progress was kept of; None = nowhere.
+
+        To be asked at the start.
+        """
+        _, end = self._store.queue_range(WHEEL_TOPIC, 0)
+        return self._kept.look_from if self._kept.begins_at < end else None
+
+    async def begin(self) -> None:
+        """Keep where to look for deliveries after a crash, if that is not kept yet.
+
+        Raises:
+            StoreError: The disk refused; a crash may repeat what is delivered until it is kept.
+        """
+        if self._kept.look_from is None:
+            place = PhysicalOffset(self._store.max_physical)
+            kept = self._kept._replace(look_behind=place + 1)
+            await self._save(kept)
+            self._kept = kept
 
     def needed_from(self) -> PhysicalOffset | None:
         """Return where the oldest message lies that is not delivered; None when there is none."""
@@ -266,7 +323,11 @@ class TimerService:
         """Return the first message of the queue that a restart would have to look at."""
         if self._next < 0:
             return self._known.begins_at
-        lowest = [self._wheel.first_offset(), self._cancelling.first_offset]
+        lowest = [
+            self._wheel.first_offset(),
+            self._cancelling.first_offset,
+            self._mover.first_offset,
+        ]
         if self._in_hand is not None:
             lowest.append(int(self._in_hand.offsets.min()))
         return min([self._next, *(each for each in lowest if each is not None)])
@@ -295,6 +356,7 @@ class TimerService:
             state_version=self._kept.state_version,
             changed_at_ms=self._clock.wall_ms(),
             changes=self._kept.changes + 1,
+            look_behind=1 + (self._store.max_physical if self._in_hand is None else self._begun),
         )
         return Candidate(checkpoint, self._end)
 
@@ -305,6 +367,8 @@ class TimerService:
             Why the disk refused; what was kept before holds, and it is tried again in a second.
         """
         now_ms = self._clock.monotonic_ms()
+        is_far = self._store.max_physical - self._kept.look_behind >= LOOK_BYTES_MAX
+        self._is_dirty |= is_far and self.waiting > 0
         if self._candidate is None and self._is_dirty and now_ms - self._kept_at_ms >= _KEEP_MS:
             self._candidate = self._progress()
         candidate, refused = self._candidate, None

@@ -117,12 +117,12 @@ class PropertyColumns:
         return arrow.Array.from_buffers(LIST_TYPE, len(found), buffers, children=[found.values])
 
     def maps(self) -> Any:
-        """Return all properties of each row but the checksum of its record."""
+        """Return all properties of each row but those that are hidden."""
         codes, pairs = self._codes, slice(None)
-        left_out = self._code_of.get(names.CRC32)
+        left_out = [self._code_of[name] for name in names.HIDDEN if name in self._code_of]
         rows = self._row_of
-        if left_out is not None:
-            pairs = codes != left_out
+        if left_out:
+            pairs = ~np.isin(codes, left_out)
             codes, rows = codes[pairs], rows[pairs]
         keys = self._names.take(arrow.array(codes))
         begins, ends = self._separators[pairs] + 1, self._ends[pairs]

@@ -5,7 +5,7 @@ First come the records that wait for the index, whose hints tell their keys or w
 through; then the index.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -56,6 +56,8 @@ class UniqueSearch:
     """For hashes in the order of `keys`."""
 
     hashes: Sequence[int]
+    accepts: Callable[[Mapping[str, str]], bool] = lambda _properties: True
+    """Tells by its properties whether a record with one of the keys is looked for."""
 
     def run(self) -> dict[str, RecordHeader]:
         """Return the header of the newest record of each key that there is.
@@ -89,7 +91,8 @@ class UniqueSearch:
         record = None if read.record is None else decode_record(read.record, check_crc=False)
         if record is None or record.topic != self.topic.encode():
             return "", None
-        return decode_properties(record.properties).get(UNIQUE_KEY, ""), record.header
+        properties = decode_properties(record.properties)
+        return properties.get(UNIQUE_KEY, "") if self.accepts(properties) else "", record.header
 
     def _waiting_offsets(self) -> Iterator[PhysicalOffset]:
         """Yield where waiting records with one of the hashes lie, the oldest first."""

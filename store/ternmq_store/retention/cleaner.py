@@ -178,13 +178,13 @@ class Cleaner:
         """Have what has expired deleted by the next passes, whatever the hour."""
         self.is_requested = True
 
-    def clean(self, *, now_ms: int, monotonic_ms: int, hour: int) -> Generator[CleanTask]:
+    def clean(self, now_ms: int | None, monotonic_ms: int, *, hour: int) -> Generator[CleanTask]:
         """Take one pass: run each task in another thread before asking for the next.
 
         Whoever stops in the middle closes the generator; the next pass goes on.
 
         Args:
-            now_ms: Wall clock.
+            now_ms: Wall clock; None = it is in doubt, so that nothing goes by its age.
             monotonic_ms: On the monotonic clock.
             hour: 0 to 23, on the wall where the broker runs.
         """
@@ -192,7 +192,8 @@ class Cleaner:
             return
         self._is_cleaning = True
         try:
-            yield from self.end_topics(now_ms)
+            if now_ms is not None:
+                yield from self.end_topics(now_ms)
             yield from self._remove(self.config.delete_pause_ms)  # what the last pass left
             if self.is_requested or monotonic_ms >= self._first_pass_at_ms:
                 yield from self._clean_log(now_ms, hour)
@@ -200,7 +201,7 @@ class Cleaner:
         finally:
             self._is_cleaning = False
 
-    def _clean_log(self, now_ms: int, hour: int) -> Generator[CleanTask]:
+    def _clean_log(self, now_ms: int | None, hour: int) -> Generator[CleanTask]:
         kept_ms = retention_ms(self.config, self._of_topics)
         held_before, self.held_end = self.held_end, PhysicalOffset(0)
         for _ in range(self.config.delete_files_max):
@@ -214,8 +215,11 @@ class Cleaner:
             if reason is None or not (old := self._old_files()):
                 break
             yield from self._learn_ages(old)
+            if now_ms is not None and (self._newest_at_ms(old[0], now_ms) or 0) > now_ms:
+                # A clock that was ahead has told its age: what lies behind it may know better.
+                yield from self._learn_ages(self._log.files.files[:-1])
             count = files_to_delete(
-                [self._old_file(file) for file in old],
+                [self._old_file(file, now_ms) for file in old],
                 reason,
                 now_ms=now_ms,
                 kept_ms=kept_ms,
@@ -273,16 +277,25 @@ class Cleaner:
         # The last one may be prepared and empty, or the one that is written: neither ends by then.
         return [file for file in files[: self.config.delete_files_max + 1] if file.end <= end]
 
-    def _old_file(self, file: MappedFile) -> OldFile:
-        return OldFile(file.base, file.end, self._newest_at_ms(file), file.holds > 0)
+    def _old_file(self, file: MappedFile, now_ms: int | None) -> OldFile:
+        return OldFile(file.base, file.end, self._newest_at_ms(file, now_ms), file.holds > 0)
 
-    def _newest_at_ms(self, file: MappedFile) -> int | None:
-        """Return when the first good record behind `file` was stored: none in it is younger."""
-        known = (self._ages.get(base) for base in sorted(self._ages) if base >= file.end)
-        return next((at_ms for at_ms in known if at_ms is not None), None)
+    def _newest_at_ms(self, file: MappedFile, now_ms: int | None) -> int | None:
+        """Return how old the youngest record of a file may be; None when that is not known.
+
+        None is younger than any that lies behind the file. None is older than its first one, unless
+        that was stored by a clock that was ahead.
+        """
+        known = ((base, at_ms) for base, at_ms in self._ages.items() if at_ms is not None)
+        behind = min((at_ms for base, at_ms in known if base >= file.end), default=None)
+        first = self._ages.get(file.base)
+        if behind is None or first is None or now_ms is None or first > now_ms:
+            return behind
+        return max(behind, first)
 
     def _learn_ages(self, old: Sequence[MappedFile]) -> Generator[CleanTask]:
-        wanted = [self._log.files.at(file.end).base for file in old if file.end not in self._ages]
+        bases = {base for file in old for base in (file.base, self._log.files.at(file.end).base)}
+        wanted = sorted(bases - self._ages.keys())
         if wanted:
             task = StoreTimes(self._files, [self._place(PhysicalOffset(base)) for base in wanted])
             yield task
@@ -296,7 +309,7 @@ class Cleaner:
         """Let the log begin behind its oldest file: from now on nobody finds what was before."""
         logger.info(
             "commit log file deleted file=%s reason=%r newest_at_ms=%s",
-            *(file_name(oldest.base), reason.value, self._newest_at_ms(oldest)),
+            *(file_name(oldest.base), reason.value, self._newest_at_ms(oldest, None)),
         )
         self._leave(self._log.files.folder, self._log.files.drop_before(oldest.end))
         self._ages = {base: at_ms for base, at_ms in self._ages.items() if base > oldest.end}

@@ -101,7 +101,7 @@ def files_to_delete(
     files: Sequence[OldFile],
     reason: Reason,
     *,
-    now_ms: int,
+    now_ms: int | None,
     kept_ms: int,
     files_max: int,
 ) -> int:
@@ -112,13 +112,16 @@ def files_to_delete(
     Args:
         files: Oldest first, without the newest one, which never goes.
         reason: Why they are looked at.
-        now_ms: Wall clock.
+        now_ms: Wall clock; None = it is in doubt, so that nothing has expired.
         kept_ms: How long after its newest record a file is kept.
         files_max: How many go at most.
     """
     count = 0
     for file in files[:files_max]:
-        expired = file.newest_at_ms is not None and now_ms - file.newest_at_ms >= kept_ms
+        newest_at_ms = file.newest_at_ms
+        expired = (
+            now_ms is not None and newest_at_ms is not None and now_ms - newest_at_ms >= kept_ms
+        )
         if file.is_held or not (expired or reason is Reason.DISK_FORCED):
             break
         count += 1

@@ -169,6 +169,18 @@ def test_unanswered_messages_do_not_count_as_sent_back(error: Exception) -> None
     play(test)
 
 
+def test_message_given_back_without_an_answer_is_given_back_again_as_such() -> None:
+    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+        for error in (refusal(ResponseCode.SYSTEM_BUSY, "busy"), ConnectionLost("cut"), None, None):
+            broker.error = error
+            backs.add(answers.lot(0))
+            await asyncio.sleep(1)
+        told = [request.messages[0].again for request in broker.requests]
+        assert told == [False, False, True, False]
+
+    play(test)
+
+
 def test_each_message_has_its_own_answer_and_a_missing_one_is_a_refusal() -> None:
     async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
         broker.codes = {1: ResponseCode.SYSTEM_ERROR}

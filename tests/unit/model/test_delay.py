@@ -39,8 +39,28 @@ def test_time_is_rounded_up_to_its_tick(at_ms: int, tick_ms: int) -> None:
         ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELIVER_MS": "1700000010000"}, 1_700_000_010_000),
         ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELAY_SEC": "9"}, 1_700_000_009_200),
         ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELAY_MS": "9100"}, 1_700_000_009_300),
-        # Laid anew two days later: what is asked for counts from the first time.
-        ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELAY_SEC": "172809"}, 1_700_000_010_000),
+        # It arrived 3 s before it was stored.
+        ({"TIMER_OUT_MS": "1700000009100", "TIMER_DELAY_MS": "12100"}, 1_700_000_012_300),
+        # No record waits a day for room: its clock was another one.
+        ({"TIMER_OUT_MS": "1700000009100", "TIMER_DELAY_SEC": "86400"}, 1_700_000_019_100),
+        # Laid anew: what is asked for counts from the first time.
+        (
+            {
+                "TIMER_OUT_MS": "1700000009000",
+                "TIMER_DELAY_SEC": "172809",
+                "TIMER_ROLL_TIMES": "1",
+                "TIMER_ENQUEUE_MS": "1700000000123",
+            },
+            1_700_000_010_000,
+        ),
+        (
+            {
+                "TIMER_OUT_MS": "1700000009000",
+                "TIMER_DELAY_SEC": "172809",
+                "TIMER_ROLL_TIMES": "1",
+            },
+            1_700_000_009_000,
+        ),
         ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELIVER_MS": "x"}, 1_700_000_009_000),
         ({"TIMER_OUT_MS": "soon"}, None),
         ({"TIMER_OUT_MS": str(EARLIEST_CODE - 1)}, None),

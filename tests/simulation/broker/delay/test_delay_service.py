@@ -151,31 +151,3 @@ def test_topic_with_fewer_queues_gets_its_messages_in_those() -> None:
             assert len(await read(client, "A", queue_id=1)) == 1
 
     run_in_virtual_time(main())
-
-
-def test_clock_set_back_delays_messages_by_at_most_their_delay() -> None:
-    async def main() -> None:
-        async with serving(topics={"A": 1}) as (around, client):
-            await send(client, "A", 3, b"before")
-            await asyncio.sleep(1)
-            around.clock.wall_offset_ms = -3_600_000
-            await asyncio.sleep(1)
-            await send(client, "A", 3, b"after")
-            await asyncio.sleep(9.7)
-            assert b"after" not in [m.body for m in await read(client, "A")]
-            await asyncio.sleep(12)
-            assert [m.body for m in await read(client, "A")] == [b"before", b"after"]
-
-    run_in_virtual_time(main())
-
-
-def test_clock_set_forward_is_noticed_while_messages_wait() -> None:
-    async def main() -> None:
-        async with serving(topics={"A": 1}) as (around, client):
-            await send(client, "A", 18)
-            await asyncio.sleep(1)
-            around.clock.wall_offset_ms = 7_200_000
-            await asyncio.sleep(11)
-            assert len(await read(client, "A")) == 1
-
-    run_in_virtual_time(main())

@@ -13,6 +13,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
+from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, membership, serving, stored, world
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -28,8 +29,8 @@ def failed(message: StoredMessage, topic: str = "A", **fields: Any) -> groups.Fa
     return groups.FailedMessage(**(told | fields))
 
 
-async def send_back(client: Client, *told: groups.FailedMessage) -> list[int]:
-    request = groups.SendBackRequest(group="G", client_id="a@1", messages=told)
+async def send_back(client: Client, *told: groups.FailedMessage, group: str = "G") -> list[int]:
+    request = groups.SendBackRequest(group=group, client_id="a@1", messages=told)
     reply: groups.SendBackReply = await client.call(contracts.SEND_BACK, request)
     return [each.code for each in reply.outcomes]
 
@@ -254,6 +255,33 @@ def test_retries_and_their_topic_survive_the_broker() -> None:
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 assert [each.body for each in stored(await client.pull("%DLQ%G"))] == [b"1"]
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("level", [0, -1])
+def test_message_sent_back_again_is_stored_once_for_each_group(level: int) -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                one, other = await sent(client, b"one", b"other")
+                first = failed(one, delay_level=level)
+                again = [failed(each, delay_level=level, again=True) for each in (one, other)]
+                for group in ("H", "G"):
+                    assert await send_back(client, first, group=group) == [0]
+                assert await send_back(client, *again) == [0, 0]
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                assert await send_back(client, *again, group="H") == [0, 0]
+                await asyncio.sleep(12)
+                for group in ("G", "H"):
+                    topic = f"%RETRY%{group}" if level == 0 else f"%DLQ%{group}"
+                    found = stored(await client.pull(topic))
+                    assert [each.body for each in found] == [b"one", b"other"]
                 await client.connection.close()
 
     run_in_virtual_time(main())

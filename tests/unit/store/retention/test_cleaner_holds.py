@@ -23,10 +23,16 @@ class Kept:
         self.files = MemoryFileSystem()
         self.clock = HandClock()
         self.store: MessageStore = open_store(self.files, config=CONFIG, clock=self.clock)
-        for _ in range(35):
+        self.looks = 0
+        self.put(35)
+
+    def put(self, count: int) -> None:
+        """Store messages of about 1,100 bytes, flushed and dispatched."""
+        for _ in range(count):
             append(self.store, batch_of(record("A", 0, bytes(1000))))
         settle(self.store)
-        assert checkpoint(self.store)
+        self.looks += 1
+        assert checkpoint(self.store, (1 << 60) + self.looks * 10_000)
 
     def clean(self, used: float = 0.1) -> None:
         """Take a pass at a time when expired files go."""
@@ -92,3 +98,41 @@ def test_log_without_a_next_file_drops_held_files_only_when_its_own_is_full() ->
     fail_to_grow()
     kept.clean()
     assert kept.names() == files[1:]
+
+
+def test_files_do_not_go_by_their_age_while_ages_do_not_count() -> None:
+    kept = Kept()
+    files = kept.names()
+    kept.clock.now_ms += 100 * HOUR_MS
+    for task in kept.store.clean(hour=4, ages_count=False):
+        task.run()
+    assert kept.names() == files
+    kept.clean()
+    assert kept.names() == files[-1:]
+
+
+def test_files_stored_by_a_clock_that_was_ahead_expire_with_those_behind_them() -> None:
+    kept = Kept()
+    kept.clock.now_ms += 1000 * HOUR_MS
+    kept.put(120)
+    kept.clock.now_ms -= 1000 * HOUR_MS
+    kept.put(20)
+    files = kept.names()
+    kept.clock.now_ms += 71 * HOUR_MS
+    kept.clean()
+    assert kept.names() == files
+    kept.clock.now_ms += HOUR_MS
+    for _ in range(3):
+        kept.clean()
+    assert kept.names() == files[-1:]
+
+
+def test_files_stored_by_a_clock_that_was_behind_are_as_young_as_their_neighbours() -> None:
+    kept = Kept()
+    kept.clock.now_ms -= 1000 * HOUR_MS
+    kept.put(20)
+    kept.clock.now_ms += 1000 * HOUR_MS
+    kept.put(20)
+    files = kept.names()
+    kept.clean()
+    assert kept.names() == files

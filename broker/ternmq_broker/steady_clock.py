@@ -1,0 +1,127 @@
+"""The one clock of a broker: it goes on evenly, and follows the wall clock to where that stays.
+
+Store times, delays and ages are read from it. A step of the machine's wall clock that is taken back
+soon changes nothing here; one that holds is followed at once, and who keeps times is told by how
+much. The cases are in `docs/adr/0022-one-clock.md`.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ternmq_model.clock import SystemTime
+from ternmq_runtime.service import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+DOUBT_MS: Final = 60_000
+"""A start this far from the newest record leaves the wall clock in doubt."""
+
+_STEP_MS: Final = 100
+"""Less is no step: it is not worth it to file again what waits."""
+
+_LOOK_S: Final = 1.0
+
+
+class Skew(NamedTuple):
+    """A step of the wall clock that is not followed yet."""
+
+    by_ms: int
+    since_ms: int
+    """When it was seen first, on the machine's clock since its boot."""
+
+
+def seen(skew: Skew | None, by_ms: int, *, now_ms: int) -> Skew | None:
+    """Return what is known of the wall clock, which is `by_ms` ahead; None = it agrees. Pure."""
+    if abs(by_ms) < _STEP_MS:
+        return None
+    is_same = skew is not None and abs(by_ms - skew.by_ms) < _STEP_MS
+    return skew if is_same else Skew(by_ms, now_ms)
+
+
+class SteadyClock:
+    """A `Clock` that the wall clock's steps reach late or never. Owned by the broker's loop.
+
+    Any thread may read it.
+
+    Args:
+        system: The machine's clock.
+        follow_after_ms: How long a step must hold until it is followed.
+
+    Attributes:
+        on_step: Called with how far this clock has just moved: milliseconds, ahead or back.
+    """
+
+    def __init__(self, system: SystemTime, *, follow_after_ms: int) -> None:
+        self._system = system
+        self._follow_after_ms = follow_after_ms
+        self._wall_at_boot_ms = system.wall_ms() - system.boot_ms()
+        self._skew: Skew | None = None
+        self._doubted_until_ms = 0
+        self.on_step: Callable[[int], None] = lambda _by_ms: None
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds of the machine's monotonic clock."""
+        return self._system.monotonic_ms()
+
+    def boot_ms(self) -> int:
+        """Return milliseconds since the machine's boot."""
+        return self._system.boot_ms()
+
+    def wall_ms(self) -> int:
+        """Return Unix milliseconds. They go back only when a step back is followed."""
+        return self._system.boot_ms() + self._wall_at_boot_ms
+
+    @property
+    def is_doubted(self) -> bool:
+        """It began far from the newest record, not long ago: nothing goes by its age."""
+        return self._system.boot_ms() < self._doubted_until_ms
+
+    def begin(self, newest_at_ms: int) -> None:
+        """Hold the clock against the newest record: of two times that far apart one is wrong.
+
+        While that is in doubt, a step of the wall clock is followed at once: it may set it right.
+
+        Args:
+            newest_at_ms: Store time of the newest record; 0 = there is none.
+        """
+        ahead_ms = self.wall_ms() - newest_at_ms
+        if newest_at_ms and abs(ahead_ms) > DOUBT_MS:
+            self._doubted_until_ms = self._system.boot_ms() + self._follow_after_ms
+            logger.warning(
+                "clock and newest record differ, nothing is deleted by its age clock_ahead_ms=%d"
+                " for_s=%d",
+                *(ahead_ms, self._follow_after_ms // 1000),
+            )
+
+    def job(self) -> Job:
+        """Return what looks at the wall clock."""
+        return Job(name="clock", interval_s=_LOOK_S, step=self.step)
+
+    async def step(self) -> bool:
+        """Look at the wall clock: one step of a job."""
+        before_ms = self._system.boot_ms()
+        by_ms = self._system.wall_ms() - before_ms - self._wall_at_boot_ms
+        now_ms = self._system.boot_ms()
+        if now_ms - before_ms > 1:
+            return False  # something came between the two: the next look knows better
+        was, self._skew = self._skew, seen(self._skew, by_ms, now_ms=now_ms)
+        if self._skew is None:
+            if was is not None:
+                logger.warning("step of the wall clock taken back by_ms=%d", was.by_ms)
+        elif self.is_doubted or now_ms - self._skew.since_ms >= self._follow_after_ms:
+            self._follow(by_ms)
+        elif self._skew is not was:
+            logger.warning(
+                "wall clock stepped, not followed yet by_ms=%d follow_in_s=%d",
+                *(by_ms, self._follow_after_ms // 1000),
+            )
+        return False
+
+    def _follow(self, by_ms: int) -> None:
+        self._skew = None
+        self._wall_at_boot_ms += by_ms
+        logger.warning("step of the wall clock followed by_ms=%d", by_ms)
+        self.on_step(by_ms)

@@ -1,0 +1,199 @@
+"""A wall clock that is set while messages wait: a real broker on virtual time."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ternmq_model.errors import BrokerBusy, RefusedError
+from ternmq_model.stored_message import StoredMessage
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import CLEAN_STORE
+from ternmq_store.config import FlushMode
+from tests.support.brokers import SMALL_STORE, Client, World, serving, stored, world
+from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time, slow_jobs
+
+DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+
+
+async def read(client: Client) -> list[StoredMessage]:
+    found: list[StoredMessage] = []
+    while messages := stored(await client.pull("A", len(found))):
+        found += messages
+    return found
+
+
+async def bodies(client: Client) -> set[bytes]:
+    return {message.body for message in await read(client)}
+
+
+async def send(client: Client, body: bytes, **properties: Any) -> None:
+    told = {name: str(value) for name, value in properties.items()}
+    await client.send("A", body, queue_id=0, properties=told)
+
+
+async def send_three(client: Client, after_s: int, at_ms: int) -> None:
+    """Send a message of a level, one for a length of time, and one for a time."""
+    level = {60: 5, 1200: 15}[after_s]
+    await send(client, b"level %d" % after_s, DELAY=level)
+    await send(client, b"after %d" % after_s, TIMER_DELAY_MS=after_s * 1000)
+    await send(client, b"at %d" % after_s, TIMER_DELIVER_MS=at_ms)
+
+
+@pytest.mark.parametrize("step_ms", [-40 * DAY_MS, -5_000, 5_000, 40 * DAY_MS])
+def test_step_taken_back_in_15_s_delays_and_hastens_no_message(step_ms: int) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            begun_ms = around.clock.wall_ms()
+            await send_three(client, 60, begun_ms + 60_000)
+            await asyncio.sleep(1)
+            around.clock.wall_offset_ms = step_ms
+            await asyncio.sleep(1)
+            await send_three(client, 1200, begun_ms + 1_202_000)
+            await asyncio.sleep(14)
+            around.clock.wall_offset_ms = 0
+            await asyncio.sleep(43.9)
+            assert not await read(client)
+            await asyncio.sleep(0.3)
+            assert await bodies(client) == {b"level 60", b"after 60", b"at 60"}
+            with slow_jobs():
+                await asyncio.sleep(1_141.7)
+            assert len(await read(client)) == 3
+            await asyncio.sleep(0.3)
+            assert len(found := await read(client)) == 6
+            assert all(0 <= each.stored_at_ms - begun_ms <= 1_203_000 for each in found)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("step_ms", [-2 * HOUR_MS, 2 * HOUR_MS])
+def test_step_that_stays_moves_times_and_no_length_of_time(step_ms: int) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            begun_ms = around.clock.wall_ms()
+            await send_three(client, 1200, begun_ms + HOUR_MS)
+            await asyncio.sleep(1)
+            around.clock.wall_offset_ms = step_ms
+            with slow_jobs(10):
+                await asyncio.sleep(640)
+            assert await bodies(client) == ({b"at 1200"} if step_ms > 0 else set())
+            await send_three(client, 60, around.clock.wall_ms() + 60_000)
+            await asyncio.sleep(59.9)
+            assert not {each for each in await bodies(client) if each.endswith(b" 60")}
+            await asyncio.sleep(0.3)
+            assert {b"level 60", b"after 60", b"at 60"} <= await bodies(client)
+            with slow_jobs():
+                await asyncio.sleep(498.7)
+            assert not {b"level 1200", b"after 1200"} & await bodies(client)
+            await asyncio.sleep(0.4)
+            assert {b"level 1200", b"after 1200"} <= await bodies(client)
+            newest_ms = max(each.stored_at_ms for each in await read(client))
+            assert abs(newest_ms - around.clock.wall_ms()) < 1_000
+
+    run_in_virtual_time(main())
+
+
+def test_wrong_time_that_was_followed_is_forgotten_when_the_clock_returns() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            around.clock.wall_offset_ms = 40 * DAY_MS
+            with slow_jobs(10):
+                await asyncio.sleep(640)
+            await send_three(client, 1200, EPOCH_MS + HOUR_MS)  # a time that has passed, it seems
+            around.clock.wall_offset_ms = 0
+            with slow_jobs(10):
+                await asyncio.sleep(640)
+            await send_three(client, 60, around.clock.wall_ms() + 60_000)
+            await asyncio.sleep(60.2)
+            assert await bodies(client) == {b"at 1200", b"level 60", b"after 60", b"at 60"}
+            with slow_jobs():
+                await asyncio.sleep(500)
+            assert len(await read(client)) == 6
+
+    run_in_virtual_time(main())
+
+
+async def restart(around: World, offset_ms: int) -> None:
+    """Store messages that wait a minute, end in order, and set the clock."""
+    async with around.broker() as broker:
+        client = await around.connect(broker)
+        await client.put_topic("A", 1)
+        await send_three(client, 60, around.clock.wall_ms() + 60_000)
+        await asyncio.sleep(1)
+        await client.connection.close()
+    around.clock.wall_offset_ms = offset_ms
+
+
+def test_messages_stored_by_a_clock_that_was_ahead_wait_their_delay_after_a_start() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            around.clock.wall_offset_ms = 40 * DAY_MS
+            await restart(around, 0)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(59.9)
+                assert not await read(client)
+                await asyncio.sleep(0.3)
+                assert await bodies(client) == {b"level 60", b"after 60"}
+                await send(client, b"now")
+                newest_ms = (await read(client))[-1].stored_at_ms
+                assert newest_ms == around.clock.wall_ms()
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("offset_ms", [-40 * DAY_MS, 40 * DAY_MS])
+def test_start_with_a_wrong_clock_deletes_nothing_and_follows_the_right_one(offset_ms: int) -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            around.store_config = replace(SMALL_STORE, file_reserved_hours=1)
+            await restart(around, offset_ms)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                for _ in range(10):
+                    await client.send("A", bytes(1 << 20))
+                with pytest.raises((BrokerBusy, RefusedError), match="not known yet"):
+                    await client.call(CLEAN_STORE, admin.CleanStoreRequest())
+                await asyncio.sleep(5)
+                around.clock.wall_offset_ms = 0
+                await asyncio.sleep(2)
+                await send(client, b"later")
+                newest_ms = (await read(client))[-1].stored_at_ms
+                assert newest_ms == around.clock.wall_ms()
+                with slow_jobs(10):
+                    await asyncio.sleep(600)
+                reply = await client.call(CLEAN_STORE, admin.CleanStoreRequest())
+                assert (reply.files_deleted, reply.log_min_offset) == (0, 0)
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_retention_deletes_nothing_while_the_wall_clock_is_ahead() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            for _ in range(10):
+                await client.send("A", bytes(1 << 20))
+            await asyncio.sleep(70)
+            around.clock.wall_offset_ms = 40 * DAY_MS
+            await asyncio.sleep(15)
+            reply = await client.call(CLEAN_STORE, admin.CleanStoreRequest())
+            assert (reply.files_deleted, reply.log_min_offset) == (0, 0)
+
+    run_in_virtual_time(main())
+
+
+def test_machine_that_slept_delivers_what_fell_due_at_once() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            begun_ms = around.clock.wall_ms()
+            await send_three(client, 1200, begun_ms + HOUR_MS)
+            await asyncio.sleep(1)
+            around.clock.asleep_ms = 2 * HOUR_MS
+            await asyncio.sleep(11)
+            assert len(await read(client)) == 3
+
+    run_in_virtual_time(main())

@@ -1,0 +1,128 @@
+"""When a broker's clock follows the wall clock."""
+
+import asyncio
+
+import pytest
+
+from ternmq_broker.steady_clock import SteadyClock
+
+FOLLOW_MS = 600_000
+WALL_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+
+
+class Machine:
+    """A machine whose clocks a test sets."""
+
+    def __init__(self) -> None:
+        self.now_ms = 5_000
+        self.step_ms = 0
+        self.asleep_ms = 0
+        self.between_ms = 0
+        """How long it does something else between two readings of a clock."""
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def boot_ms(self) -> int:
+        self.now_ms += self.between_ms
+        return self.now_ms + self.asleep_ms
+
+    def wall_ms(self) -> int:
+        return WALL_MS + self.now_ms + self.asleep_ms + self.step_ms
+
+
+class Watched:
+    """A clock on such a machine, which is looked at every second."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.clock = SteadyClock(self.machine, follow_after_ms=FOLLOW_MS)
+        self.steps: list[int] = []
+        self.clock.on_step = self.steps.append
+
+    def pass_s(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.machine.now_ms += 1_000
+            asyncio.run(self.clock.step())
+
+    @property
+    def error_ms(self) -> int:
+        """How far the clock is from where the machine's would be had nobody set it."""
+        return self.clock.wall_ms() - WALL_MS - self.machine.boot_ms()
+
+
+def test_step_that_is_taken_back_changes_nothing() -> None:
+    watched = Watched()
+    watched.machine.step_ms = 40 * DAY_MS
+    watched.pass_s(15)
+    assert watched.error_ms == 0
+    watched.machine.step_ms = 0
+    watched.pass_s(2 * FOLLOW_MS // 1_000)
+    assert watched.error_ms == 0
+    assert not watched.steps
+
+
+@pytest.mark.parametrize("step_ms", [-DAY_MS, -150, 150, DAY_MS])
+def test_step_that_holds_is_followed_and_told_once(step_ms: int) -> None:
+    watched = Watched()
+    watched.machine.step_ms = step_ms
+    watched.pass_s(FOLLOW_MS // 1_000)
+    assert watched.error_ms == 0
+    watched.pass_s(1)
+    assert watched.error_ms == step_ms
+    watched.pass_s(FOLLOW_MS // 500)
+    assert watched.steps == [step_ms]
+
+
+def test_second_step_makes_the_first_one_wait_anew() -> None:
+    watched = Watched()
+    watched.machine.step_ms = DAY_MS
+    watched.pass_s(500)
+    watched.machine.step_ms = DAY_MS + 5_000
+    watched.pass_s(500)
+    assert not watched.steps
+    watched.pass_s(200)
+    assert watched.steps == [DAY_MS + 5_000]
+
+
+def test_machine_that_slept_steps_no_clock() -> None:
+    watched = Watched()
+    watched.machine.asleep_ms = DAY_MS
+    watched.pass_s(2 * FOLLOW_MS // 1_000)
+    assert not watched.steps
+    assert watched.clock.wall_ms() == watched.machine.wall_ms()
+    assert watched.clock.monotonic_ms() == watched.machine.now_ms
+
+
+def test_reading_that_took_long_tells_no_step() -> None:
+    watched = Watched()
+    watched.machine.between_ms = 2
+    watched.machine.step_ms = DAY_MS
+    watched.pass_s(2 * FOLLOW_MS // 1_000)
+    assert not watched.steps
+    watched.machine.between_ms = 0
+    watched.pass_s(2 * FOLLOW_MS // 1_000)
+    assert watched.steps == [DAY_MS]
+
+
+@pytest.mark.parametrize("ahead_ms", [-DAY_MS, DAY_MS])
+def test_start_far_from_the_newest_record_is_in_doubt_and_follows_at_once(ahead_ms: int) -> None:
+    watched = Watched()
+    watched.clock.begin(watched.clock.wall_ms() - ahead_ms)
+    assert watched.clock.is_doubted
+    watched.pass_s(10)
+    watched.machine.step_ms = -ahead_ms
+    watched.pass_s(1)
+    assert watched.steps == [-ahead_ms]
+    watched.pass_s(FOLLOW_MS // 1_000)
+    assert not watched.clock.is_doubted
+
+
+@pytest.mark.parametrize("ahead_ms", [-60_000, 0, 60_000])
+def test_start_near_the_newest_record_is_not_in_doubt(ahead_ms: int) -> None:
+    watched = Watched()
+    watched.clock.begin(watched.clock.wall_ms() - ahead_ms)
+    assert not watched.clock.is_doubted
+    watched.clock.begin(0)
+    assert not watched.clock.is_doubted, "an empty store has no newest record"
