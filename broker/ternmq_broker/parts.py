@@ -91,8 +91,7 @@ class Parts:
         self._live.on_change(self._settings_changed)
         self._member = member
         identity = member.identity
-        self._env = env
-        self._clock = clock
+        self._env, self._clock = env, clock
         self._store = store
         store.reads.memory_bytes = config.memory_bytes or memory_bytes()
         self._tables = tables

@@ -263,8 +263,8 @@ class DelayService:
                 *(level, offset, correct, first, end),
             )
             self._next[level] = correct
-            end = self._store.max_physical
-            self._unsaved.append(Progress(level, correct, end, self.unsettled_end))
+            begin = self._store.max_physical
+            self._unsaved.append(Progress(level, correct, begin, self.unsettled_end))
         return correct
 
     def _look_at(self, due_ms: int) -> None:

@@ -16,7 +16,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import SOURCE, decode_properties
 from ternmq_model.record import decode_record
 from ternmq_model.record_scan import follow_lengths
-from ternmq_store.reading.cold_read import Source
+from ternmq_store.reading.source import Source
 
 LOOK_BYTES_MAX: Final = 64 << 20
 """While messages wait, the place is kept anew when so much of the log lies behind it."""

@@ -1,7 +1,7 @@
 """SendBack: members give messages back that they could not consume."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
@@ -185,10 +185,12 @@ class SendBackService:
         topic = SCHEDULE_TOPIC if is_retry else copy.topic
         wanted = {SOURCE: place} | ({REAL_TOPIC: copy.topic} if is_retry else {})
         end = min(store.max_physical, store.commits.offset)
-        search = replace(
-            store.searches.unique(topic, [key.encode()], end=end),
-            accepts=lambda properties: wanted.items() <= properties.items(),
-        )
+
+        def is_copy(properties: Mapping[str, str]) -> bool:
+            return wanted.items() <= properties.items()
+
+        search = store.searches.unique(topic, [key.encode()], end=end)
+        search = replace(search, accepts=is_copy)
         try:
             found = (await self._services.reader.blocking.run(search.run)).get(key)
         except OSError as error:

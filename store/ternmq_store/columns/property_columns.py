@@ -118,7 +118,8 @@ class PropertyColumns:
 
     def maps(self) -> Any:
         """Return all properties of each row but those that are hidden."""
-        codes, pairs = self._codes, slice(None)
+        codes = self._codes
+        pairs: slice | NDArray[np.bool_] = slice(None)
         left_out = [self._code_of[name] for name in names.HIDDEN if name in self._code_of]
         rows = self._row_of
         if left_out:

@@ -180,7 +180,8 @@ class _QueueScan:
         sought = [offset + row for row in rows if offset + row not in self._sought]
         if sought:
             directory = self._directory
-            floors = load_deletions(directory.files, deletions_path(directory.root))
+            path = deletions_path(directory.root)
+            floors = load_deletions(directory.files, path, lambda _: None)  # its broker tells
             floor = floors.get(topic, PhysicalOffset(0))
             with closing(directory.unit_files(topic, queue_id, 0, end)) as files:
                 queue = QueueSource(topic, queue_id, files, floor, self._ext, {})
