@@ -112,7 +112,9 @@ def test_power_loss_never_commits_twice_or_shows_uncommitted(seed: int, mode: Fl
                             with slow_jobs(5):
                                 await asyncio.sleep(200)
                                 producers.decide()
-                                await asyncio.sleep(200)
+                                # Nobody knows of one whose answer was lost: it is asked about to
+                                # the end, 15 times every 30 s.
+                                await asyncio.sleep(600)
                             await check(client, producers, is_all_kept=mode is FlushMode.SYNC)
                     await client.connection.close()
 
