@@ -1,12 +1,14 @@
 """Everything that clients do, on a broker whose members die, are promoted and come back in turns.
 
 What is promised then by a sync master: all that `test_scenario_everything` says, of each message
-that was answered with SEND_OK. By an async master: what a promotion cut is gone, wherever it was on
-its way to; the rest is whole, in order, at its time, and consumed; nothing is stuck.
+that was answered with SEND_OK, but for what is sent back to it while it is alone. By an async
+master: what a promotion cut is gone, wherever it was on its way to; the rest is whole, in order, at
+its time, and consumed; nothing is stuck.
 """
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -146,8 +148,12 @@ def rules_of(load: Load, role: BrokerRole, *, was_alone: bool) -> list[GroupRule
         for each in load.cluster.history.sent.values():
             if each.outcome is Outcome.STORED:
                 each.outcome = Outcome.UNKNOWN
-    if role is BrokerRole.ASYNC_MASTER or was_alone:
         rules = [each for each in rules if each.group not in (CONCURRENT, FILTERED)]
+    elif was_alone:
+        rules = [
+            replace(each, is_whole=each.is_whole and each.group not in (CONCURRENT, FILTERED))
+            for each in rules
+        ]
     return rules
 
 
