@@ -228,7 +228,8 @@ def run_pythons(report: Report) -> None:
     for version, base in found.items():
         name = f"Python {version}"
         if base is None:
-            report.left_out.append(f"unit and property tests on {name}: not found here")
+            missing = f"unit and property tests on {name}: not found here"
+            (report.failures if IS_CI else report.left_out).append(missing)
             report.failed |= IS_CI
             continue
         python = PYTHON

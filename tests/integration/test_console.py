@@ -329,6 +329,13 @@ def test_data_directory_held_by_another_broker_is_named(
     assert folder in second.stderr.splitlines()[-1]
 
 
+def test_port_0_is_any_free_port_and_is_printed(tmp_path: Path) -> None:
+    ports = ("--port-nameserver", 0, "--port-broker", 0)
+    with ServiceProcess(tmp_path, "dev", *ports) as dev:
+        assert int(dev.nameserver.rpartition(":")[2])
+        assert int(dev.broker.rpartition(":")[2])
+
+
 def test_all_bad_settings_are_reported_at_once() -> None:
     done = subprocess.run(
         [*TERNMQ, "dev", "--set", "broker.flush_mod=async", "--set", "broker.port=x"],

@@ -1,12 +1,14 @@
 """Everything that clients do, on a broker whose members die, are promoted and come back in turns.
 
 What is promised then by a sync master: all that `test_scenario_everything` says, of each message
-that was answered with SEND_OK. By an async master: what a promotion cut is gone, wherever it was on
-its way to; the rest is whole, in order, at its time, and consumed; nothing is stuck.
+that was answered with SEND_OK, but for what is sent back to it while it is alone. By an async
+master: what a promotion cut is gone, wherever it was on its way to; the rest is whole, in order, at
+its time, and consumed; nothing is stuck.
 """
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -107,9 +109,14 @@ async def restart_one(load: Load) -> None:
     await cluster.start(name)
 
 
-async def trouble(load: Load, sending: asyncio.Task[None]) -> None:
-    """Let members die, lose all, be cut off, be promoted, while there is sending and after."""
+async def trouble(load: Load, sending: asyncio.Task[None]) -> bool:
+    """Let members die, lose all, be cut off, be promoted, while there is sending and after.
+
+    Returns:
+        Whether a master was alone when it was replaced: what it stored meanwhile is cut.
+    """
     cluster, random = load.cluster, load.cluster.random
+    was_alone = False
     left = 2
     while left > 0:
         left -= sending.done() or left > 1
@@ -118,6 +125,7 @@ async def trouble(load: Load, sending: asyncio.Task[None]) -> None:
             case 0 | 1 | 2:
                 await replace_master(load)
             case 3:
+                was_alone = True
                 await cut_off_master(load)
             case 4:
                 await restart_one(load)
@@ -127,16 +135,25 @@ async def trouble(load: Load, sending: asyncio.Task[None]) -> None:
                 cluster.network.loss = no_loss
         if random.random() < 0.5:
             await caught_up(cluster, "a")
+    return was_alone
 
 
-def rules_of(load: Load, role: BrokerRole) -> list[GroupRules]:
-    """Return what every group was promised: at an async master what was sent back may be cut."""
+def rules_of(load: Load, role: BrokerRole, *, was_alone: bool) -> list[GroupRules]:
+    """Return what every group was promised: what is sent back to a master alone may be cut.
+
+    So may what is sent to an asynchronous one, which tells nobody that it is alone.
+    """
     rules = load.rules(CASTERS)
     if role is BrokerRole.ASYNC_MASTER:
         for each in load.cluster.history.sent.values():
             if each.outcome is Outcome.STORED:
                 each.outcome = Outcome.UNKNOWN
         rules = [each for each in rules if each.group not in (CONCURRENT, FILTERED)]
+    elif was_alone:
+        rules = [
+            replace(each, is_whole=each.is_whole and each.group not in (CONCURRENT, FILTERED))
+            for each in rules
+        ]
     return rules
 
 
@@ -152,7 +169,7 @@ async def run(seed: int, folder: Path, role: BrokerRole, count: int) -> None:
         await caught_up(cluster, "a")
         clients = clients_of(load)
         sending = cluster.tasks.spawn(send_all(load, count), "sending")
-        await trouble(load, sending)
+        was_alone = await trouble(load, sending)
         await sending
         for task in clients:
             task.cancel()
@@ -163,7 +180,7 @@ async def run(seed: int, folder: Path, role: BrokerRole, count: int) -> None:
         for topic in (PLAIN, KEYED, PAID):
             await cluster.scan(topic, groups=[CONCURRENT] if topic == PLAIN else ())
         load.decide()
-        cluster.history.check(rules_of(load, role), seed=seed)
+        cluster.history.check(rules_of(load, role, was_alone=was_alone), seed=seed)
         load.check_batches()
         load.check_calls()
 

@@ -43,6 +43,8 @@ class Producers:
     fates: dict[str, transactions.Resolution | None] = field(
         default_factory=dict[str, transactions.Resolution | None]
     )
+    unknown: set[str] = field(default_factory=set[str])
+    """Asked about since everything was decided, and nobody knows: their answers were lost."""
 
     async def work(self, client: Client, name: str) -> None:
         """Begin transactions and end most of them, until the broker is gone."""
@@ -70,9 +72,12 @@ class Producers:
                         client,
                         Begun("flights", told.message_id, told.transaction_offset).end(fate),
                     )
+                else:
+                    self.unknown.add(told.message_id)
 
     def decide(self) -> None:
         """Let everything be decided."""
+        self.unknown.clear()
         for key, fate in self.fates.items():
             self.fates[key] = fate or self.chance.choice((COMMIT, ROLLBACK))
 
@@ -113,10 +118,18 @@ def test_power_loss_never_commits_twice_or_shows_uncommitted(seed: int, mode: Fl
                                 await asyncio.sleep(200)
                                 producers.decide()
                                 await asyncio.sleep(200)
+                                assert await still_open(client) <= len(producers.unknown)
+                                # Those are asked about 15 times, every 30 s.
+                                await asyncio.sleep(400)
                             await check(client, producers, is_all_kept=mode is FlushMode.SYNC)
                     await client.connection.close()
 
     run_in_virtual_time(main())
+
+
+async def still_open(client: Client) -> int:
+    told = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+    return int(told.transactions.open)
 
 
 async def check(client: Client, producers: Producers, *, is_all_kept: bool) -> None:
@@ -127,8 +140,7 @@ async def check(client: Client, producers: Producers, *, is_all_kept: bool) -> N
         producers: Know what should have.
         is_all_kept: No half message that was acknowledged can have gone with the power.
     """
-    told = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
-    assert not told.transactions.open
+    assert not await still_open(client)
     found = Counter(body.decode() for body in await bodies_of(client))
     assert max(found.values()) == 1
     committed = {key for key, fate in producers.fates.items() if fate == COMMIT}

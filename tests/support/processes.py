@@ -53,12 +53,17 @@ def free_port() -> int:
     """Return a port that no other test gets and nobody listens on."""
     while True:
         port = SystemRandom().choice(_PORTS)
-        folder = Path(tempfile.gettempdir(), "ternmq-tests-ports")
+        folder = Path(tempfile.gettempdir(), f"ternmq-tests-ports-{os.getuid()}")
         folder.mkdir(exist_ok=True)
-        _taken_ports.append(os.open(folder / str(port), os.O_CREAT | os.O_RDWR))
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            fcntl.flock(_taken_ports[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-            probe.bind(("", port))
+        lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR)
+        try:
+            with socket.socket() as probe:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                probe.bind(("", port))
+        except OSError:
+            os.close(lock)
+        else:
+            _taken_ports.append(lock)
             return port
 
 

@@ -325,12 +325,12 @@ class SimulatedCluster:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while True:
-                    if not await self._unfinished(group) - but:
+                    if not await self._unfinished(group, but):
                         return
                     await asyncio.sleep(0.5)
 
-    async def _unfinished(self, group: str) -> set[str]:
-        done = {
+    async def _unfinished(self, group: str, but: frozenset[str]) -> set[str]:
+        done = but | {
             each.message_id
             for each in self.history.deliveries
             if each.group == group and each.is_finished

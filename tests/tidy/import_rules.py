@@ -72,8 +72,9 @@ IMPURE: Final = frozenset(
 
 WHOLE: Final = re.compile(
     r"ternmq_(broker|nameserver)\.server|tests\.support\.processes"
-    r"|ternmq_producer\.(producer|blocking|staging_producer)|ternmq_consumer\.(pull|push|blocking)"
-    r"|ternmq(_producer|_consumer)?\.(\w+\.)?\w*(Producer|Consumer)"
+    r"|ternmq_producer\.(staging\.)?(producer|blocking|staging_producer)"
+    r"|ternmq_consumer\.(pull|push|blocking)"
+    r"|ternmq(_producer|_consumer)?\.(\w+\.)*\w*(Producer|Consumer)"
 )
 """Whole services and clients: tests that run them lie below `tests/simulation`."""
 

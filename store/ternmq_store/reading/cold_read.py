@@ -33,6 +33,7 @@ from ternmq_store.reading.reader import (
     ReadRequest,
     Selection,
     are_records,
+    in_one_file,
     runs,
     select,
     take,
@@ -203,9 +204,9 @@ class ColdRead:
                 taken, seen = self._take(chosen, limits)
         except FileNotFoundError:
             # Deleted since this read was planned: nothing of that file is there any more.
-            file_end = base_of(int(chosen.starts[0]), self.source.file_bytes)
-            file_end += self.source.file_bytes
-            taken = int(np.searchsorted(chosen.starts, file_end))
+            source = self.source
+            end = int(source.end)
+            taken = in_one_file(chosen.starts, file_bytes=source.file_bytes, end=end)
             outcome.is_gone = True
         outcome.scanned = chosen.scanned(taken, len(looked_at))
         outcome.wrong = [row for row in chosen.wrong if row < outcome.scanned]

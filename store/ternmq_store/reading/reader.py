@@ -330,10 +330,21 @@ def take(starts: Ints, sizes: Ints, limits: Limits, *, file_bytes: int, end: int
     ends = np.cumsum(sizes[:count])
     if ends[-1] > limits.bytes_max:
         count = max(int(np.searchsorted(ends, limits.bytes_max, side="right")), 1)
+    return in_one_file(starts[:count], file_bytes=file_bytes, end=end)
+
+
+def in_one_file(starts: Ints, *, file_bytes: int, end: int) -> int:
+    """Return how many records, from the first on, lie in the file of the first.
+
+    Args:
+        starts: Where they begin, at least one; a damaged unit may break their order.
+        file_bytes: Of a file of the log.
+        end: Of the log's stretch that may be read; the first record lies before it.
+    """
     base = base_of(int(starts[0]), file_bytes)
     # Before the file is as good as behind it: a negative number is a large one without its sign.
-    is_beyond = (starts[:count] - base).view(np.uint64) >= min(file_bytes, end - base)
-    return max(int(is_beyond.argmax()), 1) if is_beyond.any() else count
+    is_beyond = (starts - base).view(np.uint64) >= min(file_bytes, end - base)
+    return max(int(is_beyond.argmax()), 1) if is_beyond.any() else len(starts)
 
 
 def runs(starts: Ints, sizes: Ints, *, gap_max: int = 0) -> list[tuple[int, int]]:
