@@ -23,7 +23,6 @@ from ternmq_model.record_checksum import verify_checksum
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.filesystem import File
-from ternmq_store.disk.layout import base_of
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.queues.consume_queue_ext import TagCodes
 from ternmq_store.queues.units import Mend, Units, first_units, unit_of
