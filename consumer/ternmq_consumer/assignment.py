@@ -69,6 +69,8 @@ class Assignment:
         self._starting: dict[MessageQueue, QueueOffset | None] = {}
         """Queues on their way to being owned, with where each begins instead of where it was found
         to begin, if somebody has set its offset meanwhile."""
+        self._leaving: set[MessageQueue] = set()
+        """Queues that are given away, and whose offset nobody has set since that began."""
         self._told_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
         """Of queues that start, as they were told; maybe before the offset was asked for."""
         self._outlived: list[AssignedQueue] = []
@@ -156,15 +158,18 @@ class Assignment:
         leaving = [owned for queue in queues if (owned := self._owned.pop(queue, None))]
         if not leaving:
             return
+        self._leaving = {owned.queue for owned in leaving}
         await self._quiesce(leaving, self._drop_wait_s)
         for owned in leaving:
-            self._offsets.update(owned.queue, owned.in_hand.commit_offset)
+            if owned.queue in self._leaving:
+                self._offsets.update(owned.queue, owned.in_hand.commit_offset)
             logger.info(
                 "queue given away queue=%s offset=%s", owned.queue, owned.in_hand.commit_offset
             )
         self._remember_calls(leaving)
         await self._offsets.commit(queues)
         self._offsets.forget(queues)
+        self._leaving.clear()
         await self._give_back(leaving)
 
     async def seek(self, queue: MessageQueue, offset: QueueOffset) -> bool:
@@ -187,9 +192,9 @@ class Assignment:
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
         """Learn that somebody else has set an offset.
 
-        Passed over where `queue` is neither owned nor about to be.
+        Passed over where `queue` is neither owned, nor about to be, nor just being given away.
         """
-        if queue not in self._owned and queue not in self._starting:
+        if not any(queue in each for each in (self._owned, self._starting, self._leaving)):
             return
         if self._offsets.reset(queue, offset, version):
             self.go_on(queue, offset)
@@ -198,6 +203,7 @@ class Assignment:
 
     def go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Drop what is in hand of `queue` and go on at `offset`, which is committed already."""
+        self._leaving.discard(queue)
         owned = self._owned.get(queue)
         if owned is not None:
             owned.move(offset)

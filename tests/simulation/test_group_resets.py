@@ -152,3 +152,7 @@ def test_reset_redelivers_everything_since_its_time_and_is_not_undone(
     seed: int, config: PushConsumerConfig
 ) -> None:
     run_in_virtual_time(run(seed, config))
+
+
+def test_reset_holds_for_a_queue_that_is_being_given_away() -> None:
+    run_in_virtual_time(run(2_886_520_812, PLAIN))
