@@ -1,7 +1,6 @@
 """Several NameServers over real gRPC: back-off of real channels, real ports."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -22,6 +21,7 @@ from ternmq_producer.producer import Producer
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.system import system_environment
 from ternmq_store.config import FlushMode, StoreConfig
+from tests.support.processes import free_port
 
 STORE = StoreConfig(
     commit_log_file_bytes=1 << 20,
@@ -32,15 +32,6 @@ STORE = StoreConfig(
 SOON_S = 150.0
 RETURN_S = 15.0
 """Half of the time after which a broker would register in any case. Simulated brokers have 2 s."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @asynccontextmanager
@@ -54,7 +45,7 @@ def test_clients_outlive_their_nameservers_and_routes_return_at_once(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
-        ports = free_ports(3)
+        ports = [free_port() for _ in range(3)]
         names = [f"127.0.0.1:{port}" for port in ports]
         async with asyncio.timeout(SOON_S), AsyncExitStack() as stack:
             env = await stack.enter_async_context(system_environment())

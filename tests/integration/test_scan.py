@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,7 +30,7 @@ from ternmq_model.subscription import SQL92, Subscription, parse_subscription
 from tests.integration.test_replication import member
 from tests.support.brokers import connected
 from tests.support.console import text_of
-from tests.support.processes import ServiceProcess, running_dev, running_nameserver
+from tests.support.processes import ServiceProcess, free_port, running_dev, running_nameserver
 from tests.support.spark_data import make_topic, send
 
 pa = pytest.importorskip("pyarrow")
@@ -214,8 +213,7 @@ def test_killed_scan_process_costs_no_row(dev: ServiceProcess, scanner: Blocking
 def test_killed_broker_leaves_no_scan_process_and_scan_resumes_on_return(
     tmp_path: Path,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    port = free_port()
     offsets: list[int] = []
     with BlockingScanner(f"127.0.0.1:{port}") as scanner:
         with running_dev(tmp_path, port_nameserver=port) as dev:
