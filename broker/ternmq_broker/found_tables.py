@@ -11,15 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from ternmq_model.errors import StoreError
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import previous_path, read_whole
+from ternmq_store.recovery.choices import (
+    Choice,
+    Undecided,
+    UndecidedStore,
+    Way,
+    repair_command,
+)
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 _MISSING: Final = "is not there"
+
+BAD: Final = ".bad"
+"""Ends the name of a table's file that does not count any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +151,32 @@ def _generation(
         return Generation(path, f"cannot be believed: {error}", table=table)
 
 
-def accept_command(root: Path) -> str:
-    """Return the command that has the tables below `root` count as they are."""
-    return f"ternmq store repair {root} --accept-tables"
+def lost_tables(root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bool) -> Choice | None:
+    """Return the decision about tables without a right generation; None where a start needs none.
+
+    Args:
+        root: The data directory.
+        found: All tables that were looked for.
+        is_slave: A master tells its tables.
+    """
+    lost = [
+        each.refusal
+        for each in found
+        if each.refusal and not (is_slave and each.format.is_replicated)
+    ]
+    if not lost:
+        return None
+    ways = (
+        Way("Put them back if you have a backup"),
+        Way("Promote a slave that has them, and let this member follow with an empty directory"),
+        Way("To go on with what is there", repair_command(root, "--accept-tables")),
+    )
+    text = f"no start without these tables: {'; '.join(lost)}"
+    return Choice(Undecided.LOST_TABLES, text, ways)
 
 
-def check_refusals(
-    root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bool = False
-) -> Sequence[str]:
-    """Return what a start without them loses, of tables that a slave's master tells anyway.
+def check_refusals(root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bool = False) -> None:
+    """Refuse a start without the tables that it needs.
 
     Args:
         root: The data directory.
@@ -158,17 +184,11 @@ def check_refusals(
         is_slave: A master tells its tables.
 
     Raises:
-        StoreError: There are other tables of which no generation is right; names them all, and the
-            command that goes on.
+        UndecidedStore: Of some no generation is right; names them all.
     """
-    refused = [each for each in found if each.refusal]
-    fatal = [each.refusal for each in refused if not (is_slave and each.format.is_replicated)]
-    if fatal:
-        raise StoreError(
-            f"no start without these tables: {'; '.join(fatal)}. Put them back from a backup or, to"
-            f" go on with what is there: {accept_command(root)}"
-        )
-    return [each.refusal for each in refused]
+    choice = lost_tables(root, found, is_slave=is_slave)
+    if choice is not None:
+        raise UndecidedStore(choice)
 
 
 def settle(
@@ -186,12 +206,13 @@ def settle(
         is_slave: A master tells its tables.
 
     Raises:
-        StoreError: As `check_refusals`; nothing was changed.
+        UndecidedStore: As `check_refusals`; nothing was changed.
         OSError: The disk failed.
     """
-    for refusal in check_refusals(root, found, is_slave=is_slave):
-        logger.error("table lost, the master's is awaited: %s", refusal)
+    check_refusals(root, found, is_slave=is_slave)
     for each in found:
+        if each.refusal:
+            logger.error("table lost, the master's is awaited: %s", each.refusal)
         main, taken = each.main, each.taken
         if taken is not None and taken is not main:
             logger.error(
@@ -209,7 +230,7 @@ def settle(
 
 def bad_path(path: Path) -> Path:
     """Return where a table's file is put that is not right."""
-    return path.with_name(path.name + ".bad")
+    return path.with_name(path.name + BAD)
 
 
 def config_folder(data: Path) -> Path:

@@ -262,7 +262,7 @@ async def load_tables(
         wake: Makes a job of the tables run soon.
 
     Raises:
-        StoreError: Of some tables that were there no generation is right. Names them all.
+        UndecidedStore: Of some tables that were there no generation is right. Names them all.
         OSError: The disk failed.
     """
     await blocking.run(files.make_folder, config_folder(config.data))

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from ternmq_console.exits import FAILED, errors_as_exits
+from ternmq_console.store_decisions import choice_json, choice_lines, choices, leftovers
 from ternmq_console.store_rows import (
     INDEX_HEADING,
     RECORD_HEADING,
@@ -23,7 +24,7 @@ from ternmq_console.store_rows import (
     text_line,
     unit_rows,
 )
-from ternmq_console.store_state import check_tables, known_topics, look_at_tables, refusals
+from ternmq_console.store_state import check_tables, known_topics, look_at_tables, table_words
 from ternmq_console.store_verdict import next_start
 from ternmq_model.offsets import UNIT_BYTES
 from ternmq_store.config import StoreConfig
@@ -39,6 +40,7 @@ from ternmq_store.inspection.index_inspection import (
 from ternmq_store.inspection.log_inspection import BadStretch, FoundRecord, find_log_files, walk_log
 from ternmq_store.inspection.queue_inspection import bad_units, find_queues, misfits, walk_units
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse, told_by
+from ternmq_store.recovery.choices import Choice
 
 _LINES_AT_ONCE: Final = 256
 
@@ -158,9 +160,19 @@ def check(folder: Path, *, as_json: bool) -> None:
             rehearsal=rehearsal,
             bad=audit.bad,
             areas=areas,
-            refusals=refusals(folder, found),
+            tables=table_words(folder, found),
         )
-        _print_summary(audit, said, is_sound=not areas, as_json=as_json)
+        waiting: Sequence[Choice] = ()
+        if rehearsal is not None:
+            waiting = choices(
+                folder,
+                rehearsal=rehearsal,
+                found=found,
+                bad=audit.bad,
+                areas=areas,
+                leftovers=leftovers(files, folder),
+            )
+        _print_summary(audit, said, waiting, is_sound=not areas, as_json=as_json)
     if areas:
         raise SystemExit(FAILED)
 
@@ -198,10 +210,17 @@ def _camel(name: str) -> str:
 
 
 def _print_summary(
-    audit: StoreAudit, said: Sequence[str], *, is_sound: bool, as_json: bool
+    audit: StoreAudit,
+    said: Sequence[str],
+    waiting: Sequence[Choice],
+    *,
+    is_sound: bool,
+    as_json: bool,
 ) -> None:
     counts = asdict(audit.counts)
     if as_json:
+        for choice in waiting:
+            click.echo(choice_json(choice))
         row = {
             "kind": "summary",
             "isSound": is_sound,
@@ -216,6 +235,6 @@ def _print_summary(
     names = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in counts.items())
     click.echo(f"log from {audit.start} to {audit.end}, {audit.state.value}")
     click.echo(names)
-    for sentence in said:
-        click.echo(sentence)
+    for line in chain(said, *map(choice_lines, waiting)):
+        click.echo(line)
     click.echo("sound" if is_sound else "not sound")

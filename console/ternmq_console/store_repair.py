@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -11,7 +12,9 @@ import click
 from ternmq_broker import accepted_tables
 from ternmq_broker.table_formats import FoundTables
 from ternmq_console.exits import errors_as_exits
-from ternmq_console.store_state import known_topics, look_at_tables, refusals
+from ternmq_console.store_decisions import choice_lines, choices
+from ternmq_console.store_decisions import leftovers as find_leftovers
+from ternmq_console.store_state import known_topics, look_at_tables
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
@@ -22,6 +25,7 @@ from ternmq_store.inspection.log_inspection import find_log_files
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse
 from ternmq_store.inspection.repair import (
     KeptQueue,
+    RepairStep,
     carry_out,
     choose_queues,
     lost_numbers,
@@ -43,7 +47,7 @@ from ternmq_store.log.log_notes import load_notes
 @click.option("--set-aside", metavar="FILE", multiple=True, help="FILE is none of the log.")
 @click.option("--file-bytes", type=click.IntRange(1), help="How long a file of the log is.")
 @click.option("--fill-gaps", is_flag=True, help="Go on without missing files of the log.")
-@click.option("--leftovers", is_flag=True, help="Remove what was set aside.")
+@click.option("--leftovers", is_flag=True, help="Remove what was set aside and cut.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def repair(
@@ -66,10 +70,10 @@ def repair(
     numbers of its messages could be given again. DIR must have been closed: start the broker once
     after a crash.
 
-    A log that no start takes over needs a decision of yours: --set-aside, --file-bytes or
-    --fill-gaps, as the error says. Then nothing else is repaired, and nothing deleted: what is none
-    of the log is moved into the folder `aside`, and the next start serves what is sound. Without
-    them the log is never changed.
+    What you must decide is told, with the command of each way. A log that no start takes over needs
+    --set-aside, --file-bytes or --fill-gaps. Then nothing else is repaired, and nothing deleted:
+    what is none of the log is moved into the folder `aside`, and the next start serves what is
+    sound. Without them the log is never changed.
 
     With --accept-tables nothing else is done than that: what no generation of a table can prove
     counts as it is, or is lost where it cannot be read.
@@ -95,8 +99,9 @@ def repair(
                         set_aside=set_aside,
                         file_bytes=file_bytes,
                         fill_gaps=fill_gaps,
-                        leftovers=leftovers,
-                    )
+                    ),
+                    files.remove,
+                    find_leftovers(files, folder) if leftovers else (),
                 )
             else:
                 todo = _plan(files, folder, queues=queues, index=index)
@@ -128,8 +133,14 @@ def _ignore(reason: str) -> None:
     """Leave it to `ternmq store check` to tell of notes that cannot be read."""
 
 
-def _plan_decisions(decisions: Sequence[Decision]) -> Callable[[], None] | None:
-    """Say what is to be done about the log; return what does it."""
+def _plan_decisions(
+    about_log: Sequence[Decision], remove: Callable[[Path], None], leftovers: Sequence[Path]
+) -> Callable[[], None] | None:
+    """Say what is to be done about the log and what was set aside; return what does it."""
+    decisions = [
+        *about_log,
+        *(Decision(f"remove {path}", partial(remove, path)) for path in leftovers),
+    ]
     for decision in decisions:
         click.echo(decision.text)
     if not decisions:
@@ -144,38 +155,49 @@ def _plan_decisions(decisions: Sequence[Decision]) -> Callable[[], None] | None:
 
 
 def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callable[[], None] | None:
-    """Check the store and say what would be removed; return what removes it.
+    """Check the store, say what would be removed and what is to be decided; return what removes.
 
     Raises:
         StoreError: It was not closed, so that nobody knows yet where its log ends.
     """
+    logging.getLogger("ternmq_store").addHandler(logging.NullHandler())
     audit = StoreAudit(files, root, known_topics=known_topics(files, root))
-    if not audit.last_use.is_clean:
+    areas = {finding.area for finding in audit.findings() if finding.is_problem}
+    before = rehearse(files, root, StoreConfig())
+    steps: Sequence[RepairStep] = ()
+    if audit.last_use.is_clean and before.choice is None:
+        steps = plan_repair(
+            files,
+            root,
+            queues=_choose(files, root, audit, before, all_of=queues),
+            index=index or "index" in areas,
+        )
+        for step in steps:
+            click.echo(f"remove {step.text}:")
+            for path in step.paths:
+                click.echo(f"  {path}")
+        if not steps:
+            click.echo("nothing to remove")
+    waiting = choices(
+        root,
+        rehearsal=before,
+        found=_tables(files, root),
+        bad=audit.bad,
+        areas=(),
+        leftovers=find_leftovers(files, root),
+    )
+    for line in chain.from_iterable(map(choice_lines, waiting)):
+        click.echo(line)
+    if not audit.last_use.is_clean and before.choice is None:
         # In a dry run, without the lock, it may as well be in use.
         raise StoreError(f"{root} was not closed: start the broker on it, stop it, and repair then")
-    areas = {finding.area for finding in audit.findings() if finding.is_problem}
-    with_index = index or "index" in areas
-    chosen = _choose(files, root, audit, all_of=queues)
-    steps = plan_repair(files, root, queues=chosen, index=with_index)
-    for step in steps:
-        click.echo(f"remove {step.text}:")
-        for path in step.paths:
-            click.echo(f"  {path}")
-    if not steps:
-        click.echo("nothing to remove")
-    if "log" in areas:
-        click.echo("the log has problems, which are left as they are: see `ternmq store check`")
-    for sentence in refusals(root, _tables(files, root)):
-        click.echo(sentence)
     return partial(carry_out, files, root, steps) if steps else None
 
 
 def _choose(
-    files: FileSystem, root: Path, audit: StoreAudit, *, all_of: bool
+    files: FileSystem, root: Path, audit: StoreAudit, before: Rehearsal, *, all_of: bool
 ) -> Collection[tuple[str, int]]:
     """Return the queues to remove, and say which are kept; what follows is tried in memory."""
-    logging.getLogger("ternmq_store").addHandler(logging.NullHandler())
-    before: Rehearsal | None = None
     refused: Sequence[KeptQueue] = ()
     for with_sound in (True,) if all_of else (False, True):
         removed, kept = choose_queues(files, root, audit, all_of=with_sound)
@@ -184,7 +206,6 @@ def _choose(
                 click.echo(f"kept: queue {one.queue_id} of {one.topic}: {one.reason}")
         if not removed:
             return ()
-        before = before or rehearse(files, root, StoreConfig())
         paths = [*queue_paths(files, root, removed)]
         after = rehearse(files, root, StoreConfig(), without=paths)
         lost = lost_numbers(audit, before, after)

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from ternmq_broker.found_tables import (
     FoundTable,
-    accept_command,
     config_folder,
     find_table,
+    lost_tables,
 )
 from ternmq_broker.table_formats import TOPICS, FoundTables, find_tables, parse_table
 from ternmq_store.disk.filesystem import FileSystem
@@ -64,18 +64,19 @@ def _rest(found: FoundTable[Any]) -> str:
     return f"the next start takes the generation before, {name}: {found.format.older}"
 
 
-def refusals(root: Path, found: FoundTables) -> Sequence[str]:
-    """Return what a start does about tables without a right generation, in sentences. Pure."""
+def is_slave(found: FoundTables) -> bool:
+    """Tell whether a master tells the directory's user most of its tables. Pure."""
     kept = found.replication.table
-    is_slave = kept is not None and kept.is_master is False
-    lost = [each for each in found if each.refusal]
-    copied = [each for each in lost if is_slave and each.format.is_replicated]
-    fatal = [each for each in lost if each not in copied]
-    said = [f"The slave takes a table from its master: {each.refusal}." for each in copied]
-    said += [f"The broker does not start: {each.refusal}." for each in fatal]
-    if fatal:
-        said.append(
-            "Put these tables back from a backup or, to go on with what is there:"
-            f" `{accept_command(root)}`."
-        )
-    return said
+    return kept is not None and kept.is_master is False
+
+
+def table_words(root: Path, found: FoundTables) -> Sequence[str]:
+    """Return what a start does about tables without a right generation, in sentences. Pure."""
+    slave = is_slave(found)
+    fatal = lost_tables(root, found, is_slave=slave)
+    said = [
+        f"The slave takes a table from its master: {each.refusal}."
+        for each in found
+        if each.refusal and each.format.is_replicated and slave
+    ]
+    return said if fatal is None else [*said, f"The broker does not start: {fatal.text}."]

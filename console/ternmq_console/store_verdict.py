@@ -21,7 +21,7 @@ def next_start(
     rehearsal: Rehearsal | None,
     bad: Sequence[BadPlace],
     areas: Collection[str],
-    refusals: Sequence[str],
+    tables: Sequence[str],
 ) -> Sequence[str]:
     """Return a sentence for each thing that the next start does.
 
@@ -31,14 +31,14 @@ def next_start(
         rehearsal: What opening it did, in memory; None when somebody uses it.
         bad: Where the log is bad.
         areas: What problems there are, as `Finding.area` names them.
-        refusals: What it does about tables without a right generation.
+        tables: What it does about tables without a right generation.
     """
     if state is LogState.IN_USE or rehearsal is None:
         return (
             "Somebody uses the store: what was written during the check may look unfinished here;"
             " check again, or a copy. What a start would do is not known.",
         )
-    said = [*refusals]
+    said = [*tables]
     if rehearsal.refusal:
         return [*said, f"The store is refused, and stays as it is: {rehearsal.refusal}."]
     if rehearsal.report is None:
@@ -50,13 +50,13 @@ def next_start(
     said += _left_words(rehearsal, bad, report)
     if "queue" in areas and not report.queues_rebuilt:
         said.append(
-            "Consume queue units that are wrong stay so until a reader meets one, or"
-            " `ternmq store repair` lets them be built anew."
+            "Consume queue units that are wrong stay so until a reader or the verification meets"
+            " one."
         )
     if "index" in areas:
         said.append(
-            "An index that ends too early is completed from the log; for any other fault"
-            " `ternmq store repair` lets it be built anew."
+            "An index that ends too early is completed from the log; the verification mends"
+            " wrong entries."
         )
     return said
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from ternmq_model.errors import StoreError
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
+from ternmq_store.recovery.choices import Choice, UndecidedStore
+from ternmq_store.recovery.recovery import RecoveryReport
 from tests.support.console import invoke
 from tests.support.rocketmq import contents, manifest, unpack_store
 from tests.support.stores import HandClock
@@ -242,26 +243,32 @@ STARTS: dict[str, Damage] = {
 @pytest.mark.parametrize("name", STARTS)
 def test_next_start_does_what_the_check_predicts(root: Path, name: str) -> None:
     STARTS[name](root)
-    said = json.loads(check(root, "--json").stdout.splitlines()[-1])["nextStart"]
+    *rows, summary = [json.loads(line) for line in check(root, "--json").stdout.splitlines()]
+    said = summary["nextStart"]
     log_files = set((root / "commitlog").iterdir())
     before = contents(root)
+    choice: Choice | None = None
+    report: RecoveryReport | None = None
     try:
         store = MessageStore.open(root, CONFIG, FlushMode.SYNC, RealFileSystem(), HandClock())
-    except StoreError as error:
-        refusal = str(error)
-        report = None
+    except UndecidedStore as error:
+        choice = error.choice
     else:
-        refusal = ""
         report = store.report
         store.close()
-    if report is None:
+    waiting = {row["text"]: row["ways"] for row in rows if row["kind"] == "decision"}
+    if choice is not None:
         after = contents(root)
         after.pop("lock", None)
         assert (said, after) == (
-            [f"The store is refused, and stays as it is: {refusal}."],
+            [f"The store is refused, and stays as it is: {choice.text}."],
             before,
         )
+        assert [way["command"] for way in waiting[choice.text]] == [
+            way.command or None for way in choice.ways
+        ]
         return
+    assert report is not None
     for finding in report.findings:
         assert any(finding.reason in sentence for sentence in said), finding
     assert any(f"ends at {report.end}" in sentence for sentence in said) or any(

@@ -102,6 +102,9 @@ def test_refused_log_is_served_after_the_command_of_its_error(tmp_path: Path) ->
     ):
         pass
     assert log_file(data, 0).stat().st_size == MIB
+    shown = invoke("store", "repair", str(data), "--yes")
+    assert shown.exit_code == 0
+    assert f": ternmq store repair {data} --fill-gaps\n" in shown.stdout
     run_command(str(caught.value), "--fill-gaps")
     with running_broker(folder, "", settings=TINY) as process:
         found = asyncio.run(read_all(process.broker))

@@ -45,7 +45,9 @@ def test_broker_without_its_tables_names_them_and_serves_when_that_is_accepted(
     *found, summary = [json.loads(line) for line in checked.stdout.splitlines()]
     problems = [row for row in found if row["kind"] == "problem"]
     assert {Path(row["file"]).name for row in problems} == set(LOST)
-    assert any("--accept-tables" in sentence for sentence in summary["nextStart"])
+    assert any("The broker does not start" in sentence for sentence in summary["nextStart"])
+    (decision,) = [row for row in found if row["kind"] == "decision"]
+    assert decision["ways"][-1]["command"] == f"ternmq {' '.join(command)} --accept-tables"
     before = contents(config)
     shown = invoke(*command, "--accept-tables", "--dry-run")
     assert (shown.exit_code, contents(config)) == (0, before)

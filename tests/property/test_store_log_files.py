@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.rehearsal import rehearse
 from ternmq_store.message_store import MessageStore
+from ternmq_store.recovery.choices import UndecidedStore
 from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
 from tests.support.files import MemoryFileSystem, Node
@@ -209,11 +209,11 @@ def test_unclear_log_is_refused_and_left_as_it_was(
     files = filled(is_clean=True)
     damage(files)
     before = {path: node.data.tobytes() for path, node in files.nodes.items()}
-    with pytest.raises(StoreError, match="ternmq store repair") as caught:
+    with pytest.raises(UndecidedStore, match="ternmq store repair") as caught:
         open_store(files, config=CONFIG)
     files.nodes.pop(ROOT / "lock", None)
     assert {path: node.data.tobytes() for path, node in files.nodes.items()} == before
-    assert rehearse(files, ROOT, CONFIG).refusal == str(caught.value)
+    assert rehearse(files, ROOT, CONFIG).choice == caught.value.choice
 
 
 def test_slave_serves_around_a_missing_file_and_hands_it_on() -> None:

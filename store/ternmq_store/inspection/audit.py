@@ -39,7 +39,6 @@ from ternmq_store.log.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
 from ternmq_store.log.checksum_ranges import is_inside
 from ternmq_store.log.log_notes import LastUse, LogNotes, last_use, load_abort, load_notes
 from ternmq_store.recovery.deletions import load_deletions
-from ternmq_store.recovery.set_aside import asides
 
 
 class LogState(enum.Enum):
@@ -228,9 +227,6 @@ class StoreAudit:
         if self.notes.cut_to is not None:
             text = "is to be cut here: the next start does so"
             yield note("log", None, self.notes.cut_to, text)
-        for path in asides(self._files, self._root):
-            text = f"was set aside; `ternmq store repair {self._root} --leftovers` removes it"
-            yield note("log", path, None, text)
         path = next_file_path(self._root)
         if self._files.exists(path) and self.state is not LogState.IN_USE:
             yield note("log", path, None, "a file that was prepared; the next start removes it")

@@ -1,6 +1,6 @@
 """What a human decides of a log that no start takes over: which files are its, how long they are.
 
-Nothing is deleted but what was set aside before. The next start does the rest, as it would have.
+Nothing is deleted. The next start does the rest, as it would have.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from ternmq_model.errors import UsageError
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, commit_log_folder, file_name
 from ternmq_store.inspection.log_inspection import LogFile, find_log_files
-from ternmq_store.recovery.set_aside import asides, set_aside_file, set_aside_surplus
+from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
 
 _GAP_FILES_MAX: Final = 10_000
 
@@ -36,7 +36,6 @@ def decide(
     set_aside: Sequence[str] = (),
     file_bytes: int | None = None,
     fill_gaps: bool = False,
-    leftovers: bool = False,
 ) -> Sequence[Decision]:
     """Return the changes that were asked for, in their order; nothing is changed yet.
 
@@ -46,7 +45,6 @@ def decide(
         set_aside: Names of files of the log that are none of it.
         file_bytes: The right length of its files; None = not decided.
         fill_gaps: Files that are missing between others do not come back.
-        leftovers: What was set aside is to go.
 
     Raises:
         StoreNotFound: There is no store.
@@ -69,10 +67,6 @@ def decide(
         steps += _fitted(files, root, kept, file_bytes)
     if fill_gaps:
         steps += _filled(files, kept, file_bytes)
-    if leftovers:
-        steps += [
-            Decision(f"remove {each}", partial(files.remove, each)) for each in asides(files, root)
-        ]
     return steps
 
 

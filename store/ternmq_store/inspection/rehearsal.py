@@ -12,6 +12,7 @@ from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.inspection.findings import Finding, note, problem
 from ternmq_store.inspection.overlay import Overlay
 from ternmq_store.log.quarantine import Stretch
+from ternmq_store.recovery.choices import Choice, UndecidedStore
 from ternmq_store.recovery.opening import open_files
 from ternmq_store.recovery.recovery import RecoveryReport, What
 
@@ -32,6 +33,9 @@ class Rehearsal:
 
     refusal: str = ""
     """Why the store is refused."""
+
+    choice: Choice | None = None
+    """What must be decided before it is not."""
 
     unknown: str = ""
     """Why it is not known what happens."""
@@ -67,6 +71,8 @@ def rehearse(
         folder = commit_log_folder(root)
         gone = [path for path in overlay.removed if path.parent == folder and path not in own]
         return replace(told, log_files_removed=sorted(gone))
+    except UndecidedStore as error:
+        return Rehearsal(refusal=error.choice.text, choice=error.choice)
     except StoreError as error:
         return Rehearsal(refusal=str(error))
     except OSError as error:

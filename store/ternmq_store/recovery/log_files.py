@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name
@@ -19,6 +18,13 @@ from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.log.resync import HEAD_BYTES, claimed_offset, next_record
+from ternmq_store.recovery.choices import (
+    Choice,
+    Undecided,
+    UndecidedStore,
+    Way,
+    repair_command,
+)
 from ternmq_store.recovery.recovery import Finding, What
 from ternmq_store.recovery.session import Session
 from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
@@ -93,7 +99,7 @@ def find_plan(files: FileSystem, root: Path, session: Session, default_bytes: in
         default_bytes: The length for a log without files.
 
     Raises:
-        StoreError: As `plan_log`, or files bear each other's names.
+        UndecidedStore: As `plan_log`, or files bear each other's names.
         OSError: A file cannot be read.
     """
     found, known = find_files(files, commit_log_folder(root)), _known_log(session)
@@ -131,8 +137,7 @@ def plan_log(
         foreign: Files with records that belong elsewhere, and none that lies where it says.
 
     Raises:
-        StoreError: Nothing tells which files are the log's, or how long they are; names them, and a
-            command for each way to go on.
+        UndecidedStore: Nothing tells which files are the log's, or how long they are.
     """
     strays = [Stray(file, "its records belong elsewhere") for file in found if file.path in foreign]
     kept = [file for file in found if file.path not in foreign]
@@ -148,7 +153,7 @@ def plan_log(
     strays += [Stray(file, f"no file of {file_bytes} bytes begins there") for file in unfit]
     kept = [file for file in kept if file.base % file_bytes == 0]
     if len(strays) >= len(kept):
-        raise _unclear("files of two logs", [kept, [stray.file for stray in strays]])
+        raise _two_logs([kept, [stray.file for stray in strays]])
     runs = list(_runs(kept, file_bytes))
     row = list(runs[0])
     for run in runs[1:]:
@@ -204,44 +209,50 @@ def _file_bytes(kept: Sequence[FoundFile], known: KnownLog) -> int:
     return best[0]
 
 
-def _two_lengths(kept: Sequence[FoundFile], lengths: Sequence[int]) -> StoreError:
+def _two_lengths(kept: Sequence[FoundFile], lengths: Sequence[int]) -> UndecidedStore:
     """Return the refusal of a log whose files may have either of two lengths."""
     told = ", ".join(f"{file.path.name} has {file.file_bytes} bytes" for file in kept[:8])
-    ways = " or ".join(_command(kept[0], f"--file-bytes {length}") for length in lengths)
-    return StoreError(f"how long files of the log are is not clear: {told}; choose by {ways}")
-
-
-def _unclear(what: str, groups: Sequence[Sequence[FoundFile]]) -> StoreError:
     ways = [
-        _command(group[0], *(f"--set-aside {file.path.name}" for file in group))
-        for group in groups
-        if group
+        Way(f"Where they have {length} bytes", _command(kept[0], f"--file-bytes {length}"))
+        for length in lengths
     ]
-    folder = next(group[0] for group in groups if group).path.parent
-    return StoreError(f"{folder} has {what}; choose which go, by {' or '.join(ways)}")
+    text = f"how long files of the log are is not clear: {told}"
+    return UndecidedStore(Choice(Undecided.FILE_LENGTH, text, ways))
 
 
-def _has_gap(row: Sequence[FoundFile], run: Sequence[FoundFile], gap: range) -> StoreError:
-    missing = f"{run[0].path} does not follow: {file_name(gap.start)} is missing"
+def _two_logs(groups: Sequence[Sequence[FoundFile]]) -> UndecidedStore:
+    kept = [group for group in groups if group]
+    text = f"{kept[0][0].path.parent} has files of two logs"
+    return UndecidedStore(Choice(Undecided.TWO_LOGS, text, [*map(_away, kept)]))
+
+
+def _has_gap(row: Sequence[FoundFile], run: Sequence[FoundFile], gap: range) -> UndecidedStore:
+    text = f"{run[0].path} does not follow: {file_name(gap.start)} is missing"
     ways = [
-        _command(group[0], *(f"--set-aside {file.path.name}" for file in group))
-        for group in (row, run)
+        Way("Put it back if you have it"),
+        Way("Where it is lost", _command(row[0], "--fill-gaps")),
+        *(_away(group) for group in (row, run)),
     ]
-    return StoreError(
-        f"{missing}. Restore it; or go on without it by {_command(row[0], '--fill-gaps')}; or, if"
-        f" the files are of two logs, take one's away by {' or '.join(ways)}"
-    )
+    return UndecidedStore(Choice(Undecided.MISSING_FILE, text, ways))
+
+
+def _away(group: Sequence[FoundFile]) -> Way:
+    """Return the way on which files are none of the log."""
+    names = [file.path.name for file in group]
+    which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    when = f"Where {which} {'is' if len(names) == 1 else 'are'} of another log"
+    return Way(when, _command(group[0], *(f"--set-aside {name}" for name in names)))
 
 
 def _command(file: FoundFile, *options: str) -> str:
-    return f"`ternmq store repair {file.path.parent.parent} {' '.join(options)}`"
+    return repair_command(file.path.parent.parent, *options)
 
 
 def _find_foreign(files: FileSystem, found: Sequence[FoundFile]) -> Collection[Path]:
     """Return the files whose first record belongs elsewhere, and that have none of their own.
 
     Raises:
-        StoreError: Files bear each other's names; names one and whose content it has.
+        UndecidedStore: Files bear each other's names; names one and whose content it has.
     """
     by_base = {file.base: file for file in found}
     foreign: list[Path] = []
@@ -255,10 +266,12 @@ def _find_foreign(files: FileSystem, found: Sequence[FoundFile]) -> Collection[P
             continue
         if claimed in by_base:
             other = by_base[claimed].path
-            raise StoreError(
-                f"{one.path} holds what belongs into {other}: give them their names, or go on"
-                f" without both by {_command(one, f'--set-aside {one.path.name}')}"
-            )
+            text = f"{one.path} holds what belongs into {other}"
+            ways = [
+                Way("Give each its name if they were mixed up"),
+                Way("Where it is not worth it", _command(one, f"--set-aside {one.path.name}")),
+            ]
+            raise UndecidedStore(Choice(Undecided.SWAPPED_FILES, text, ways))
         foreign.append(one.path)
     return foreign
 
@@ -285,7 +298,7 @@ def _check_surplus(files: FileSystem, plan: LogPlan, known: KnownLog) -> None:
     """Refuse a log with a file in which records of the log go on behind its end.
 
     Raises:
-        StoreError: Its files may have either of two lengths, and nothing noted tells which.
+        UndecidedStore: Its files may have either of two lengths, and nothing noted tells which.
     """
     if known.is_ours and known.file_bytes == plan.file_bytes:
         return

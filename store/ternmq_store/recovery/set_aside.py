@@ -1,6 +1,5 @@
 """Keeping what lies in the log's folder and is none of the log: nothing of it is deleted."""
 
-from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -44,12 +43,6 @@ def set_aside_surplus(files: FileSystem, root: Path, path: Path, length: int) ->
     finally:
         file.close()
     return to
-
-
-def asides(files: FileSystem, root: Path) -> Sequence[Path]:
-    """Return what was set aside in a store's directory and is still there."""
-    folder = aside_folder(root)
-    return [folder / name for name in files.files(folder)] if files.exists(folder) else ()
 
 
 def _place(files: FileSystem, root: Path, name: str) -> Path:

@@ -6,7 +6,6 @@ import pytest
 
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.decisions import decide
 from tests.support.damage import CONFIG, Key, filled, readable
 from tests.support.files import MemoryFileSystem, Node
@@ -54,7 +53,7 @@ def test_missing_file_is_passed_over_once_its_gap_is_filled() -> None:
     assert readable(open_store(files, config=CONFIG)).items() >= before(1).items()
 
 
-def test_files_of_another_log_are_moved_and_removed_at_last() -> None:
+def test_files_of_another_log_are_moved() -> None:
     files = unnoted()
     name = file_name(50 * FILE_BYTES)
     put(files, FOLDER / name, bytes(FILE_BYTES))
@@ -65,13 +64,6 @@ def test_files_of_another_log_are_moved_and_removed_at_last() -> None:
     assert (FOLDER / name not in files.nodes, ASIDE / name in files.nodes) == (True, True)
     store = open_store(files, config=CONFIG)
     assert readable(store).items() >= before(-1).items()
-    store.close()
-    told = [one.text for one in StoreAudit(files, ROOT).findings() if one.file == ASIDE / name]
-    assert told == [f"was set aside; `ternmq store repair {ROOT} --leftovers` removes it"]
-    for step in decide(files, ROOT, leftovers=True):
-        step.run()
-    assert ASIDE / name not in files.nodes
-    assert not decide(files, ROOT, leftovers=True)
 
 
 @pytest.mark.parametrize("file_bytes", [FILE_BYTES, 2 * FILE_BYTES])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ternmq_console.store_verdict import next_start
-from ternmq_model.errors import StoreError
 from ternmq_store.disk.layout import (
     abort_path,
     checkpoint_path,
@@ -18,6 +17,7 @@ from ternmq_store.disk.layout import (
 from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse, told_by
+from ternmq_store.recovery.choices import UndecidedStore
 from ternmq_store.recovery.opening import open_files
 from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, copied, filled
@@ -136,8 +136,8 @@ def opened(files: MemoryFileSystem) -> Rehearsal:
     before = set(files.nodes)
     try:
         done = open_files(files, ROOT, CONFIG, now_ms=7)
-    except StoreError as error:
-        return Rehearsal(refusal=str(error))
+    except UndecidedStore as error:
+        return Rehearsal(refusal=error.choice.text, choice=error.choice)
     gone = sorted(path for path in before - set(files.nodes) if path.parent == LOG)
     return Rehearsal(
         report=done.report,
@@ -158,7 +158,7 @@ def verdict(files: MemoryFileSystem, rehearsal: Rehearsal) -> str:
             rehearsal=rehearsal,
             bad=audit.bad,
             areas=areas,
-            refusals=(),
+            tables=(),
         )
     )
 
@@ -198,7 +198,6 @@ def said_of(damage: Damage, *, is_clean: bool) -> tuple[str, Rehearsal]:
 def test_refusal_is_predicted_alone() -> None:
     words, _ = said_of(lambda files: swap(files, 0, 1), is_clean=True)
     assert "00000000000000000000 holds what belongs into" in words
-    assert f"`ternmq store repair {ROOT} --set-aside 00000000000000000000`" in words
     assert "opened" not in words
 
 
@@ -233,7 +232,7 @@ def test_store_in_use_is_not_rehearsed() -> None:
         rehearsal=None,
         bad=(),
         areas=(),
-        refusals=(),
+        tables=(),
     )
     assert "not known" in sentence
 
@@ -241,14 +240,14 @@ def test_store_in_use_is_not_rehearsed() -> None:
 def test_refused_table_is_said_before_the_log() -> None:
     files = filled(is_clean=True)
     audit = StoreAudit(files, ROOT)
-    refusals = ["The broker does not start: topics.json is not there.", "Accept it."]
+    tables = ["The broker does not start: topics.json is not there.", "Accept it."]
     said = next_start(
         state=audit.state,
         last_use=audit.last_use,
         rehearsal=rehearse(files, ROOT, CONFIG),
         bad=(),
         areas={"state"},
-        refusals=refusals,
+        tables=tables,
     )
-    assert said[:2] == refusals
+    assert said[:2] == tables
     assert len(said) > 2

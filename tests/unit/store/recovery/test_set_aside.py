@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_store.recovery.set_aside import asides, set_aside_file, set_aside_surplus
+from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
 from tests.support.files import MemoryFileSystem
 
 ROOT = Path("/store")
+ASIDE = ROOT / "aside"
 PATH = ROOT / "commitlog" / "00"
 
 
@@ -29,14 +30,14 @@ def test_surplus_is_copied_before_it_is_cut() -> None:
     assert to is not None
     assert to == ROOT / "aside" / "00.beyond"
     assert (content(files, PATH), content(files, to)) == (b"kept", b"more")
-    assert asides(files, ROOT) == [to]
+    assert files.files(ASIDE) == [to.name]
 
 
 def test_zeros_behind_a_file_are_not_kept() -> None:
     files = files_with(b"kept" + bytes(2 << 20))
     assert set_aside_surplus(files, ROOT, PATH, 4) is None
     assert content(files, PATH) == b"kept"
-    assert not asides(files, ROOT)
+    assert not files.exists(ASIDE) or not files.files(ASIDE)
 
 
 def test_file_takes_no_name_that_is_taken() -> None:
@@ -45,7 +46,8 @@ def test_file_takes_no_name_that_is_taken() -> None:
         files.open(PATH, create=True).write(0, b"%d" % number)
         assert set_aside_file(files, ROOT, PATH) == ROOT / "aside" / name
         assert PATH not in files.nodes
-    assert [content(files, path) for path in asides(files, ROOT)] == [b"0", b"1", b"2"]
+    kept = [content(files, ASIDE / name) for name in files.files(ASIDE)]
+    assert kept == [b"0", b"1", b"2"]
 
 
 def test_full_disk_leaves_the_file_as_it_was() -> None:
@@ -55,4 +57,4 @@ def test_full_disk_leaves_the_file_as_it_was() -> None:
         set_aside_surplus(files, ROOT, PATH, 4)
     assert caught.value.errno == errno.ENOSPC
     assert content(files, PATH) == b"keptmore"
-    assert not asides(files, ROOT)
+    assert not files.exists(ASIDE) or not files.files(ASIDE)

@@ -1,0 +1,124 @@
+"""What a human must decide about a data directory, and how it is told. Nothing is written."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from ternmq_broker.found_tables import BAD, config_folder, lost_tables
+from ternmq_broker.table_formats import FoundTables
+from ternmq_console.store_rows import json_line, printable
+from ternmq_console.store_state import is_slave
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import aside_folder, cut_folder
+from ternmq_store.inspection.audit import BadPlace
+from ternmq_store.inspection.rehearsal import Rehearsal
+from ternmq_store.recovery.choices import Choice, Undecided, Way, repair_command
+
+_PLACES_MAX: Final = 5
+"""Named in one decision; how many more there are is said, too."""
+
+
+def choices(
+    root: Path,
+    *,
+    rehearsal: Rehearsal,
+    found: FoundTables,
+    bad: Sequence[BadPlace],
+    areas: Collection[str],
+    leftovers: Sequence[Path],
+) -> Sequence[Choice]:
+    """Return every decision that waits, those first without which no start goes on. Pure.
+
+    Args:
+        root: The data directory, which nobody uses.
+        rehearsal: What opening it did, in memory.
+        found: Its tables.
+        bad: Where the log is bad.
+        areas: What problems there are, as `Finding.area` names them.
+        leftovers: What was set aside.
+    """
+    all_of = (
+        rehearsal.choice,
+        lost_tables(root, found, is_slave=is_slave(found)),
+        _damaged_log(rehearsal, bad),
+        _wrong_queues(root, rehearsal, areas),
+        _leftovers(root, leftovers),
+    )
+    return [each for each in all_of if each is not None]
+
+
+def _damaged_log(rehearsal: Rehearsal, bad: Sequence[BadPlace]) -> Choice | None:
+    if rehearsal.report is None:
+        return None
+    end = rehearsal.report.end
+    places = [place for place in bad if place.offset < end]
+    if not places:
+        return None
+    told = [f"{place.file} offset {place.offset}" for place in places[:_PLACES_MAX]]
+    more = f" and {len(places) - _PLACES_MAX} more places" if len(places) > _PLACES_MAX else ""
+    text = f"the log is damaged at {', '.join(told)}{more}; readers pass over it"
+    ways = (
+        Way(
+            "Promote a slave that has these records, and let this member follow with an empty"
+            " directory"
+        ),
+        Way("Else nothing is to be done: what lay there is lost"),
+    )
+    return Choice(Undecided.DAMAGED_LOG, text, ways)
+
+
+def _wrong_queues(root: Path, rehearsal: Rehearsal, areas: Collection[str]) -> Choice | None:
+    wrong = [name for name in ("queue", "index") if name in areas]
+    if rehearsal.report is None or rehearsal.report.queues_rebuilt or not wrong:
+        return None
+    names = {"queue": "consume queues", "index": "the index"}
+    text = f"{' and '.join(names[each] for each in wrong)} and the log do not agree"
+    ways = (
+        Way("Start the broker: it completes what ends too early, and mends units as they are met"),
+        Way("To have all of it built anew at the next start", repair_command(root)),
+    )
+    return Choice(Undecided.WRONG_QUEUES, text, ways)
+
+
+def _leftovers(root: Path, found: Sequence[Path]) -> Choice | None:
+    if not found:
+        return None
+    told = ", ".join(map(str, found[:_PLACES_MAX]))
+    more = f" and {len(found) - _PLACES_MAX} more" if len(found) > _PLACES_MAX else ""
+    ways = (
+        Way("Look whether you need any of it: nothing reads it"),
+        Way("To remove all of it", repair_command(root, "--leftovers")),
+    )
+    return Choice(Undecided.LEFTOVERS, f"set aside and kept for you: {told}{more}", ways)
+
+
+def leftovers(files: FileSystem, root: Path) -> Sequence[Path]:
+    """Return what starts, cuts of the log and accepted tables kept for a human to look at."""
+    found = [
+        folder / name
+        for folder in (aside_folder(root), cut_folder(root))
+        if files.exists(folder)
+        for name in files.files(folder)
+    ]
+    config = config_folder(root)
+    names = files.files(config) if files.exists(config) else ()
+    return found + [config / name for name in names if name.endswith(BAD)]
+
+
+def choice_lines(choice: Choice) -> Sequence[str]:
+    """Return a decision as text, a line for each way."""
+    lines = [f"decide  {choice.state.value}: {choice.text}"]
+    for when, command in choice.ways:
+        lines.append(f"        - {when}: {command}" if command else f"        - {when}")
+    return [printable(line) for line in lines]
+
+
+def choice_json(choice: Choice) -> str:
+    """Return a decision as one line of JSON."""
+    row = {
+        "kind": "decision",
+        "state": choice.state.value,
+        "text": choice.text,
+        "ways": [{"when": when, "command": command or None} for when, command in choice.ways],
+    }
+    return json_line(row).rstrip()
