@@ -161,11 +161,12 @@ class Assignment:
         self._leaving = {owned.queue for owned in leaving}
         await self._quiesce(leaving, self._drop_wait_s)
         for owned in leaving:
-            if owned.queue in self._leaving:
-                self._offsets.update(owned.queue, owned.in_hand.commit_offset)
-            logger.info(
-                "queue given away queue=%s offset=%s", owned.queue, owned.in_hand.commit_offset
-            )
+            if owned.queue not in self._leaving:
+                logger.info("queue given away, and reset meanwhile queue=%s", owned.queue)
+                continue
+            offset = owned.in_hand.commit_offset
+            self._offsets.update(owned.queue, offset)
+            logger.info("queue given away queue=%s offset=%s", owned.queue, offset)
         self._remember_calls(leaving)
         await self._offsets.commit(queues)
         self._offsets.forget(queues)
