@@ -25,6 +25,9 @@ _HEAD_BYTES: Final = 76
 """Of a record, up to and with its store time if the born host is IPv6."""
 
 _MAGIC: Final = slice(4, 8)
+_QUEUE_ID: Final = slice(12, 16)
+_QUEUE_OFFSET: Final = slice(20, 28)
+_PLACE: Final = slice(28, 36)
 _SYS_FLAG: Final = slice(36, 40)
 _STORED_AT: Final = 56
 _BORN_HOST_V6: Final = 0x10
@@ -42,7 +45,12 @@ class Boundary(enum.Enum):
 
 
 def find_offset(
-    low: int, high: int, at_ms: int, boundary: Boundary, time_of: Callable[[int], int | None]
+    low: int,
+    high: int,
+    at_ms: int,
+    boundary: Boundary,
+    time_of: Callable[[int], int | None],
+    is_open: Callable[[int], bool] = lambda _: False,
 ) -> int:
     """Return the message of `low` to `high`, without `high`, that `boundary` means; `low` if none.
 
@@ -52,6 +60,8 @@ def find_offset(
         at_ms: A time.
         boundary: From which side.
         time_of: Returns a message's store time, None for a place without a message.
+        is_open: Tells whether a place without a time may have what is looked for all the same: it
+            is not passed over then.
     """
     first, end = low, high
     while low < high:
@@ -70,7 +80,7 @@ def find_offset(
         else:
             high = middle
     if boundary is Boundary.LOWER:
-        while low < end and time_of(low) is None:
+        while low < end and time_of(low) is None and not is_open(low):
             low += 1
         return low
     low -= 1
@@ -93,6 +103,8 @@ class TimeSearch:
     source: Source
     at_ms: int
     boundary: Boundary
+    is_end: bool = False
+    """What is found ends a stretch: places whose time is not known belong before it."""
 
     def run(self) -> QueueOffset:
         """Return the message that is meant; what retention removes meanwhile counts as older.
@@ -102,8 +114,10 @@ class TimeSearch:
         """
         with ExitStack() as stack:
             times = _Times(self.files, self.folder, self.file_bytes, self.source, stack)
-            found = find_offset(self.first, self.end, self.at_ms, self.boundary, times.of)
-            return QueueOffset(found)
+            place = (self.first, self.end, self.at_ms, self.boundary)
+            if self.is_end:
+                return QueueOffset(find_offset(*place, times.of))
+            return QueueOffset(find_offset(*place, times.of, times.is_damaged))
 
 
 class TimedPlace(NamedTuple):
@@ -147,24 +161,41 @@ class _Times:
     ) -> None:
         self._files = files
         self._folder = folder
+        self._queue_id = int(folder.name).to_bytes(4, "big")
         self._file_bytes = file_bytes
         self._source = source
         self._stack = stack
         self._opened: dict[tuple[Path, int], File | None] = {}
 
     def of(self, offset: int) -> int | None:
-        """Return a message's store time; 0 when it is gone, None for a place without a message."""
+        """Return a message's store time; 0 when it is gone, None for a place without a message.
+
+        A unit that is damaged tells of no message: nobody is led by the time of another record.
+        """
+        place = self._place(offset)
+        if place is None or place >= self._source.end:
+            return None
+        if place < self._source.start:
+            before = self._place(offset - 1)
+            return 0 if before is None or before < self._source.start else None
+        head = self._read(self._source.folder, self._source.file_bytes, place, _HEAD_BYTES)
+        if not head:
+            return 0
+        claimed = int.from_bytes(head[_QUEUE_OFFSET], "big"), int.from_bytes(head[_PLACE], "big")
+        is_right = claimed == (offset, place) and head[_QUEUE_ID] == self._queue_id
+        return _stored_at_ms(head) if is_right else None
+
+    def is_damaged(self, offset: int) -> bool:
+        """Tell whether a unit is no place without a message, although no record fits it."""
+        return self._place(offset) is not None and self.of(offset) is None
+
+    def _place(self, offset: int) -> int | None:
+        """Return where a unit says that its record begins; -1 when there is no unit any more."""
         unit = self._read(self._folder, self._file_bytes, offset * UNIT_BYTES, UNIT_BYTES)
         if len(unit) < UNIT_BYTES:
-            return 0
+            return -1
         size = int.from_bytes(unit[_OFFSET_BYTES : _OFFSET_BYTES + 4], "big")
-        if size == PADDING_SIZE:
-            return None
-        at = int.from_bytes(unit[:_OFFSET_BYTES], "big")
-        if at < self._source.start:
-            return 0
-        head = self._read(self._source.folder, self._source.file_bytes, at, _HEAD_BYTES)
-        return _stored_at_ms(head) if head else 0
+        return None if size == PADDING_SIZE else int.from_bytes(unit[:_OFFSET_BYTES], "big")
 
     def _read(self, folder: Path, file_bytes: int, at: int, length: int) -> bytes:
         base = base_of(at, file_bytes)

@@ -74,17 +74,18 @@ def _narrowed_by_time(
     folder = queue_folder(directory.root, stretch.topic, stretch.queue_id)
     file_bytes = directory.queue_file_bytes(stretch.topic, stretch.queue_id)
 
-    def first_since(begin: int, at_ms: int) -> int:
+    def first_since(begin: int, at_ms: int, *, is_end: bool) -> int:
         first, end = QueueOffset(begin), QueueOffset(stretch.end)
         return TimeSearch(
-            directory.files, folder, file_bytes, first, end, source, at_ms, Boundary.LOWER
+            *(directory.files, folder, file_bytes, first, end, source, at_ms, Boundary.LOWER),
+            is_end=is_end,
         ).run()
 
     begin, end = stretch.begin, stretch.end
     if wanted.stored_from_ms and begin < end:
-        begin = first_since(begin, wanted.stored_from_ms)
+        begin = first_since(begin, wanted.stored_from_ms, is_end=False)
     if wanted.stored_before_ms and begin < end:
-        end = first_since(begin, wanted.stored_before_ms)
+        end = first_since(begin, wanted.stored_before_ms, is_end=True)
     return stretch._replace(begin=begin, end=end)
 
 
