@@ -51,6 +51,7 @@ def carry_out(files: FileSystem, root: Path, plan: Iterable[Acceptance]) -> None
         OSError: Part of it may be done; planning and doing it again goes on.
     """
     absent: list[str] = []
+    files.make_folder(config_folder(root))
     for each in plan:
         main, wanted = each.found.main, each.found.format
         if each.source is None:

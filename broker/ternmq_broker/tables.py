@@ -1,5 +1,6 @@
 """The broker's tables together with the files that keep them."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -39,6 +40,8 @@ from ternmq_runtime.service import Job
 from ternmq_runtime.whole_calls import run_whole
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import replace_file
+
+logger = logging.getLogger(__name__)
 
 TOPICS_JOB: Final = "save-topics"
 GROUPS_JOB: Final = "save-groups"
@@ -244,8 +247,8 @@ async def load_tables(
 ) -> Tables:
     """Return the tables that lie in the data directory; empty ones where there never were any.
 
-    Of a table whose main file is not right the generation before is taken; topics that it lacks
-    are those of which the store has queues.
+    Of a table whose main file is not right the generation before is taken. The table of topics
+    gets those of which the store has queues.
 
     A crash may have left offsets of a topic that was deleted: what points beyond its queue's end or
     into a topic that does not exist is left out. After an unclean stop what points beyond a queue's
@@ -276,8 +279,13 @@ async def load_tables(
     offsets = found.offsets.table or OffsetTable(version)
     offsets.versions = found.versions.table or OffsetVersions()
     offsets.is_awaited = bool(found.offsets.refusal)
-    if not is_slave and found.topics.taken is not found.topics.main:
+    if not is_slave:
+        # A table may be older than the log: one from a backup has a right checksum.
         put_found_topics(topics, store.queues(), now_ms=now_ms)
+        if found.offsets.is_absent and any(store.queues()):
+            logger.warning(
+                "no offsets are kept, groups begin anew file=%s", found.offsets.main.path
+            )
     topics.set_template(
         queues=config.default_topic_queues, is_allowed=config.auto_create_topics, now_ms=now_ms
     )

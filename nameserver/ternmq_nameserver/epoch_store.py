@@ -95,7 +95,10 @@ class EpochStore:
 
 
 def _load(path: Path) -> EpochTable:
-    return read_newest(path, epoch_table_from_json) or EpochTable()
+    table = read_newest(path, epoch_table_from_json)
+    if table is None and any(path.parent.glob("*.json")):
+        logger.warning("no epochs are kept here, brokers tell theirs again file=%s", path)
+    return table or EpochTable()
 
 
 def _save(path: Path, data: bytes) -> None:

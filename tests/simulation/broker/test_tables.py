@@ -26,6 +26,7 @@ from ternmq_broker.table_formats import (
     parse_table,
 )
 from ternmq_model.errors import RefusedError, StoreError
+from ternmq_model.json_checksum import add_checksum
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_store.disk.state_file import previous_path, read_whole, replace_file
@@ -214,23 +215,38 @@ def test_illegible_table_that_is_accepted_is_lost_and_kept_aside() -> None:
     run_in_virtual_time(main())
 
 
-@pytest.mark.parametrize("is_older", [False, True])
-def test_topics_are_found_by_their_queues_and_keep_their_offsets(*, is_older: bool) -> None:
+@pytest.mark.parametrize("lost", ["table", "topic of older generation", "topic of backup"])
+def test_topics_are_found_by_their_queues_and_keep_their_offsets(lost: str) -> None:
     async def main() -> None:
         async with used() as around:
-            if is_older:
-                around.files.remove(TOPICS_PATH)
-                older = parse_table(read_whole(around.files, previous_path(TOPICS_PATH)))
-                older["topicConfigTable"].pop("A", None)
+            older = parse_table(read_whole(around.files, TOPICS_PATH))
+            older["topicConfigTable"].pop("A")
+            remove(around.files, TOPICS.name)
+            if lost == "topic of older generation":
                 data = write_json(older).encode()
                 replace_file(around.files, previous_path(TOPICS_PATH), data, keep_previous=False)
             else:
-                remove(around.files, TOPICS.name)
                 await refused(around)
-                carry_out(around.files, ROOT, plan_acceptance(found(around.files)))
+                if lost == "table":
+                    carry_out(around.files, ROOT, plan_acceptance(found(around.files)))
+                else:
+                    data = add_checksum(write_json(older))
+                    replace_file(around.files, TOPICS_PATH, data, keep_previous=False)
             assert await offset_after_start(around) == 6
 
     run_in_virtual_time(main())
+
+
+def test_start_without_offsets_that_were_there_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with used() as around:
+            for path in (ROOT / "ternmq.store", ROOT / "ternmq.store.bak"):
+                around.files.nodes.pop(path, None)
+            remove(around.files, OFFSETS.name)
+            await offset_after_start(around)
+
+    run_in_virtual_time(main())
+    assert "no offsets are kept, groups begin anew" in caplog.text
 
 
 def as_older_version(files: MemoryFileSystem) -> None:

@@ -66,6 +66,14 @@ def test_legible_generation_is_taken_as_it_is(main: bytes | None, previous: byte
     assert files.exists(bad_path(PATH)) == (main is not None)
 
 
+def test_tables_of_a_lost_folder_are_missed_no_more() -> None:
+    files = MemoryFileSystem()
+    files.make_folder(ROOT)
+    save_notes(files, ROOT, NOTES)
+    accept(files)
+    assert (found(files).refusal, files.exists(FOLDER)) == ("", True)
+
+
 @pytest.mark.parametrize(("main", "previous"), [(None, None), (ILLEGIBLE, None), (None, ILLEGIBLE)])
 def test_illegible_table_is_missed_no_more(main: bytes | None, previous: bytes | None) -> None:
     files = directory(main, previous)

@@ -155,3 +155,14 @@ def test_epochs_are_kept_in_memory_without_a_file() -> None:
             assert store.highest("c", "a") == 2
 
     run_in_virtual_time(main())
+
+
+def test_lost_epochs_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "kvConfig.json").write_text("{}", encoding="utf-8")
+
+    async def main() -> None:
+        async with store_at(tmp_path / FILE_NAME):
+            pass
+
+    run_in_virtual_time(main())
+    assert "no epochs are kept here" in caplog.text
