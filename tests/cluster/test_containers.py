@@ -1,6 +1,8 @@
 """What the containers may do, and what the cluster does for whoever is beside or inside it."""
 
+import asyncio
 import contextlib
+import json
 import os
 import re
 import signal
@@ -16,12 +18,14 @@ from typing import Final
 import pytest
 
 from tests.support.containers import (
+    BROKER_PORTS,
     COMPOSE,
     NAMESERVERS,
     PORTS,
     container,
     inspected,
 )
+from tests.support.processes import eventually, run_ternmq
 from tools.project import ROOT
 
 README: Final = re.findall(
@@ -71,6 +75,19 @@ def test_container_stops_cleanly_and_at_once() -> None:
         ["docker", "logs", container("broker-b")], check=True, capture_output=True, text=True
     )
     assert "store closed root=/data clean=True" in log.stderr
+    assert asyncio.run(eventually(is_whole)), "broker-b is not back"
+
+
+async def is_whole() -> bool:
+    """Tell whether each member is registered in each NameServer, and answers."""
+    for nameserver in NAMESERVERS.split(";"):
+        told = await asyncio.to_thread(
+            run_ternmq, "cluster", "list", "--nameserver", nameserver, "--output", "json"
+        )
+        members = json.loads(told)
+        if len(members) < len(BROKER_PORTS) or any(each["status"] != "serving" for each in members):
+            return False
+    return True
 
 
 def test_sdk_tests_pass_from_host_machine(tmp_path: Path) -> None:
