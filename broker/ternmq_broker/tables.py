@@ -276,6 +276,9 @@ async def load_tables(
     offsets = found.offsets.table or OffsetTable(version)
     offsets.versions = found.versions.table or OffsetVersions()
     offsets.is_awaited = bool(found.offsets.refusal)
+    delays = found.delays.table or DelayOffsets(version)
+    if found.delays.taken is not None and not found.delays.taken.has_checksum:
+        delays.look_from = None  # who wrote it delivered since, and told of no sources
     if not is_slave and found.topics.taken is not found.topics.main:
         put_found_topics(topics, store.queues(), now_ms=now_ms)
     topics.set_template(
@@ -290,7 +293,7 @@ async def load_tables(
         topics,
         found.groups.table or GroupTable(version),
         offsets,
-        found.delays.table or DelayOffsets(version),
+        delays,
         found.filters.table or FilterTable(),
         found.transactions.table or ScanOffset(PhysicalOffset(0)),
         unsaved=_unsaved(found),
