@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,9 +30,17 @@ from ternmq_remoting import contracts
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.log.log_notes import load_notes
 from tests.support.brokers import Client, bodies, connected
-from tests.support.console import invoke, json_of, text_of
+from tests.support.console import json_of, text_of
 from tests.support.older_version import unpack_older
-from tests.support.processes import TERNMQ, TINY, ServiceProcess, eventually, running_dev
+from tests.support.processes import (
+    TERNMQ,
+    TINY,
+    ServiceProcess,
+    eventually,
+    running_broker,
+    running_dev,
+    running_nameserver,
+)
 from tests.support.transactions import bodies_of
 
 TOPIC: Final = "orders"
@@ -229,3 +238,77 @@ def test_store_is_used_by_both_versions_in_turn(
                 [*program, "store", "check", use.data], capture_output=True, text=True
             )
             assert not done.returncode, f"{program}: {done.stdout}"
+
+
+async def send_numbers(nameserver: str, numbers: range) -> None:
+    """Send numbers: most at once, others delayed."""
+    async with Producer("senders", nameserver=nameserver) as producer:
+        for number in numbers:
+            delay = {8: {"delay_level": LEVEL}, 9: {"deliver_after_ms": DELAY_MS}}
+            later = delay.get(number % 10, {})
+            await producer.send(Message(TOPIC, b"%d" % number, **later))
+
+
+def test_broker_name_is_upgraded_slave_first(older: Sequence[str], tmp_path: Path) -> None:
+    settings = (*TINY, "broker.offsets_interval_ms=200")
+
+    def member(broker_id: int, launcher: Sequence[str]) -> ServiceProcess:
+        words = ("--role", "sync_master", "--broker-id", broker_id)
+        folder = tmp_path / f"member-{broker_id}"
+        return running_broker(
+            folder, nameserver, *words, name="a", settings=settings, launcher=launcher
+        )
+
+    async def in_sync(master: ServiceProcess) -> None:
+        async with connected(master.broker) as client:
+            await client.until_in_sync(2)
+
+    async def use(master: ServiceProcess, slave: ServiceProcess) -> None:
+        """Have it all at the slave that a promotion needs."""
+        await in_sync(master)
+        await send_numbers(nameserver, range(10, 20))
+        async with connected(master.broker) as client, connected(slave.broker) as other:
+            offset = groups.QueueOffset(topic=TOPIC, queue_id=0, offset=7)
+            request = groups.CommitOffsetsRequest(group=GROUP, offsets=[offset])
+            await client.call(contracts.COMMIT_OFFSETS, request)
+
+            async def is_told() -> bool:
+                return await committed(other) == (7, 0)
+
+            assert await eventually(is_told)
+
+    async def found(master: ServiceProcess) -> None:
+        """Check that nothing is lost, and nothing delivered twice."""
+        await in_sync(master)
+        await send_numbers(nameserver, range(20, 28))
+        async with connected(master.broker) as client:
+            assert await committed(client) == (7, 0)
+
+            async def is_all() -> bool:
+                return len(await bodies_of(client, TOPIC)) >= 28
+
+            assert await eventually(is_all)
+            assert sorted(map(int, await bodies_of(client, TOPIC))) == list(range(28))
+
+    async def begin(master: ServiceProcess) -> None:
+        async with connected(master.broker) as client:
+            await client.put_topic(TOPIC, 1)
+        await in_sync(master)
+        await send_numbers(nameserver, range(10))
+
+    with (
+        running_nameserver(tmp_path / "names") as names,
+        ExitStack() as stack,
+    ):
+        nameserver = names.nameserver
+        master, slave = (stack.enter_context(member(each, older)) for each in range(2))
+        asyncio.run(begin(master))
+        assert slave.end() == 0
+        slave = stack.enter_context(member(1, TERNMQ))
+        asyncio.run(use(master, slave))
+        assert master.end() == 0
+        text_of("broker", "promote", "a", "--broker-id", "1", "--yes", "--nameserver", nameserver)
+        master = stack.enter_context(member(0, TERNMQ))
+        asyncio.run(found(slave))
+        assert not errors(slave)
+        assert not errors(master)
