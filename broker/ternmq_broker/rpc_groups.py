@@ -264,7 +264,7 @@ class GroupService:
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
         version = services.offsets.version(group, topic, request.queue_id)
-        return groups.QueryOffsetReply(offset=offset, version=version, is_kept=kept is not None)
+        return groups.QueryOffsetReply(offset=offset, version=version, is_proposed=kept is None)
 
     async def _first_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return where a new group begins: 0 while the queue's first message is in memory.

@@ -279,6 +279,9 @@ async def load_tables(
     offsets = found.offsets.table or OffsetTable(version)
     offsets.versions = found.versions.table or OffsetVersions()
     offsets.is_awaited = bool(found.offsets.refusal)
+    delays = found.delays.table or DelayOffsets(version)
+    if found.delays.taken is not None and not found.delays.taken.has_checksum:
+        delays.look_from = None  # who wrote it delivered since, and told of no sources
     if not is_slave:
         # A table may be older than the log: one from a backup has a right checksum.
         put_found_topics(topics, store.queues(), now_ms=now_ms)
@@ -298,7 +301,7 @@ async def load_tables(
         topics,
         found.groups.table or GroupTable(version),
         offsets,
-        found.delays.table or DelayOffsets(version),
+        delays,
         found.filters.table or FilterTable(),
         found.transactions.table or ScanOffset(PhysicalOffset(0)),
         unsaved=_unsaved(found),

@@ -83,7 +83,7 @@ BROKERS_OWN: Final = frozenset(
         CRC32, REAL_TOPIC, REAL_QUEUE_ID, "TRAN_PREPARED_QUEUE_OFFSET", "TIMER_OUT_MS",
         "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DELAY_LEVEL",
         "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK",
-        "POP_CK_OFFSET", SOURCE,
+        "POP_CK_OFFSET",
     }
 )  # fmt: skip
 """Names that a broker alone writes, for itself to read: no client may send them."""
@@ -95,10 +95,11 @@ ROUTING: Final = frozenset(
     {
         DELAY, TRANSACTION_PREPARED, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC,
         TIMER_CANCEL,
-        RECONSUME_TIME, STAGED_FOR,
+        RECONSUME_TIME, STAGED_FOR, SOURCE,
     }
 )  # fmt: skip
-"""Names with which a record may have to lie somewhere else before it comes into its own queue."""
+"""Names with which a record may have to lie somewhere else before it comes into its own queue, or
+in another form: clients that do not know `SOURCE` send it on with what they have read."""
 
 
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."

@@ -193,7 +193,7 @@ def running_broker(
 
 def running_dev(
     folder: Path,
-    *,
+    *words: object,
     port_nameserver: str | int = 0,
     launcher: Sequence[str | Path] = TERNMQ,
     env: Mapping[str, str] | None = None,
@@ -201,7 +201,7 @@ def running_dev(
     """Start `ternmq dev` with a broker on a free port. The arguments are `ServiceProcess`'s."""
     port = int(port_nameserver) or free_port()
     ports = ("--port-nameserver", port, "--port-broker", free_port())
-    return ServiceProcess(folder, "dev", *ports, launcher=launcher, env=env)
+    return ServiceProcess(folder, "dev", *ports, *words, launcher=launcher, env=env)
 
 
 @contextlib.contextmanager

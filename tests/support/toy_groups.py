@@ -212,9 +212,7 @@ class ToyGroups:
         assert request.group, "a group has a name"
         queue = MessageQueue(request.topic, self._log.name, request.queue_id)
         kept = self._kept(request.group, queue)
-        return groups.QueryOffsetReply(
-            offset=kept.offset, version=kept.version, is_kept=kept.offset >= 0
-        )
+        return groups.QueryOffsetReply(offset=kept.offset, version=kept.version)
 
     async def lock_queues(
         self, request: groups.LockQueuesRequest, call: Call

@@ -10,7 +10,7 @@ from ternmq_broker.inner.rerouting import SPARE_BYTES, Rules, route
 from ternmq_broker.inner.staged_rows import stage_rows
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.names import HALF_TOPIC
-from ternmq_model.properties import CHECK_IMMUNITY_S, STAGED_FOR
+from ternmq_model.properties import CHECK_IMMUNITY_S, SOURCE, STAGED_FOR
 from ternmq_model.record import decode_record
 from ternmq_model.record_batch import RecordBatch, select_rows
 from ternmq_model.record_heads import Ints
@@ -108,4 +108,4 @@ def _form(batch: RecordBatch, row: int, rules: Rules) -> InnerRecord | None:
     assert record is not None, "a checked record is one"
     inner = inner_record_of(record)
     form = route(inner, rules)
-    return None if form is inner else form
+    return None if form is inner and SOURCE.encode() not in record.properties else form

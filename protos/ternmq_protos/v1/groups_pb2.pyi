@@ -251,16 +251,16 @@ class QueryOffsetRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ...) -> None: ...
 
 class QueryOffsetReply(_message.Message):
-    __slots__ = ("status", "offset", "version", "is_kept")
+    __slots__ = ("status", "offset", "version", "is_proposed")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    IS_KEPT_FIELD_NUMBER: _ClassVar[int]
+    IS_PROPOSED_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     offset: int
     version: int
-    is_kept: bool
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offset: _Optional[int] = ..., version: _Optional[int] = ..., is_kept: bool = ...) -> None: ...
+    is_proposed: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offset: _Optional[int] = ..., version: _Optional[int] = ..., is_proposed: bool = ...) -> None: ...
 
 class QueueLock(_message.Message):
     __slots__ = ("topic", "queue_id", "token")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.delay import wheel_code
+from ternmq_model.delay import LATER_MS_MAX, TICK_MS, wheel_code
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties, tag_code
@@ -219,14 +219,15 @@ class QueueAudit:
 def _is_tag_code(found: FoundRecord, code: int) -> bool:
     """Tell whether a unit may have this tag code.
 
-    A delayed message has its delivery time there; so has a timed one, but not RocketMQ's.
+    A delayed message has its delivery time there; so has a timed one, but not RocketMQ's. Versions
+    that counted delays from before the store time kept some ticks less.
     """
     record = found.record
     properties = decode_properties(record.properties)
     if record.topic == SCHEDULE_TOPIC.encode() and "DELAY" in properties:
         return code >= record.header.stored_at_ms
-    if record.topic == WHEEL_TOPIC.encode() and code == wheel_code(
-        properties, record.header.stored_at_ms
-    ):
-        return True
+    if record.topic == WHEEL_TOPIC.encode():
+        right = wheel_code(properties, record.header.stored_at_ms)
+        if right is not None and code in range(right - LATER_MS_MAX, right + 1, TICK_MS):
+            return True
     return code == tag_code(properties.get(TAGS, ""))

@@ -296,6 +296,22 @@ def test_table_that_other_program_wrote_is_taken_as_it_is(
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
+@pytest.mark.parametrize("rewrite", [as_older_version, as_rocketmq])
+def test_place_to_look_from_is_forgotten_when_other_program_wrote(
+    rewrite: Callable[[MemoryFileSystem], None],
+) -> None:
+    async def main() -> None:
+        async with used() as around:
+            for is_later in (False, True):
+                table = found(around.files).delays.table
+                assert table is not None
+                assert bool(table.look_from) == is_later
+                rewrite(around.files)
+                await offset_after_start(around)
+
+    run_in_virtual_time(main())
+
+
 def test_table_that_older_version_lost_is_not_missed() -> None:
     async def main() -> None:
         async with used() as around:

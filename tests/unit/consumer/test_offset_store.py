@@ -52,7 +52,7 @@ class _Keeps:
             return groups.QueryOffsetReply(
                 offset=self._world.kept.get(queue, self._world.young_offset),
                 version=self._world.versions.get(queue, 0),
-                is_kept=queue in self._world.kept,
+                is_proposed=queue not in self._world.kept,
             )
         assert rpc is COMMIT_OFFSETS
         reply = groups.CommitOffsetsReply()

@@ -182,7 +182,8 @@ class TableTaker:
         if not isinstance(found, list):
             raise ValueError("there is no checkpoint")
         numbers = [as_int(each, "checkpoint") for each in cast("list[object]", found)]
-        told = TimerCheckpoint._make(numbers)
+        look_behind = as_int(content.get("lookBehind", 0), "lookBehind")
+        told = TimerCheckpoint._make((*numbers, look_behind))
         if min(told) < 0:
             raise ValueError(f"negative number in {told}")
         if told != self._services.tables.timer:

@@ -19,6 +19,7 @@ from ternmq_broker.replication.metadata.names import (
     TRANSACTIONS,
 )
 from ternmq_broker.tables import Tables
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.transactions.progress import GROUP
 from ternmq_model.data_version import DataVersion
 from ternmq_model.names import HALF_TOPIC, OP_TOPIC
@@ -82,7 +83,7 @@ class Snapshots:
             TRANSACTIONS: (self._transactions_token, self._transactions),
             TIMER: (
                 lambda: ".".join(map(str, tables.timer)),
-                lambda: _now({"checkpoint": list(tables.timer)}),
+                lambda: _now(_timer_content(tables.timer)),
             ),
         }
 
@@ -152,6 +153,11 @@ class Snapshots:
 def _now(content: Mapping[str, Any]) -> _Content:
     """Return what gives `content`, which is small enough to be made on the loop."""
     return lambda: content
+
+
+def _timer_content(timer: TimerCheckpoint) -> Mapping[str, Any]:
+    """Return what RocketMQ's numbers are, as versions take them that know no other, and ours."""
+    return {"checkpoint": list(timer[:-1]), "lookBehind": timer.look_behind}
 
 
 def _token(version: DataVersion) -> str:

@@ -8,6 +8,7 @@ from ternmq_model.record import decode_record
 from tests.support.records import STORE_HOST, batch_of, record
 
 RULES = Rules(now_ms=1_700_000_000_000)
+MORE: tuple[dict[str, str], ...] = ({}, {"DELAY": "3"})
 
 
 @pytest.mark.parametrize("is_checksummed", [False, True])
@@ -38,6 +39,23 @@ def test_rows_that_need_it_are_rerouted_and_order_stays(is_checksummed: bool) ->
         ("RMQ_SYS_TRANS_HALF_TOPIC", 0): [3],
     }
     assert done.batch.is_checksummed is is_checksummed
+
+
+def test_place_that_client_sent_on_is_taken_off() -> None:
+    read = {"TERNMQ_SOURCE": "7", "TAGS": "x"}
+    batch = batch_of(
+        record("A", 0, b"0"), *(record("A", 0, b"1", {**read, **more}) for more in MORE)
+    )
+    assert batch.routed == (1, 2)
+    done = reroute(batch, RULES, store_host=STORE_HOST)
+    assert done.batch is not None
+    assert not done.refused
+    assert [(q.topic, q.rows.tolist()) for q in done.batch.queues] == [
+        ("A", [0, 1]),
+        ("SCHEDULE_TOPIC_XXXX", [2]),
+    ]
+    assert b"TERNMQ_SOURCE" not in done.batch.data
+    assert done.batch.data.count(b"TAGS\x01x") == 2
 
 
 def test_unroutable_or_oversized_rows_are_refused_and_others_kept() -> None:

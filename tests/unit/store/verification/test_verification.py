@@ -14,7 +14,9 @@ from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.layout import commit_log_folder, file_name, index_folder, queue_folder
 from ternmq_store.hints import no_bit_maps
 from ternmq_store.index.index_format import ENTRY, IndexSizes
+from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.message_store import MessageStore
+from ternmq_store.queues.units import UNIT
 from ternmq_store.verification.log_piece import LogPiece
 from ternmq_store.verification.verification import ROUND_PAUSE_MS
 from tests.support.files import Bytes, MemoryFileSystem
@@ -271,20 +273,26 @@ def test_index_entries_in_another_order_than_the_log_stay() -> None:
     assert there["offset"].tolist() == entries["offset"].tolist()
 
 
+def keep_waiting(files: MemoryFileSystem, topic: str, properties: dict[str, str]) -> MessageStore:
+    """Return a store with five messages of `topic`, which no client may send to."""
+    store = open_store(files, config=SOME)
+    data = memoryview(record(topic, 0, b"waits", properties) + bytes(8))
+    for _ in range(5):
+        at = PhysicalOffset(0)
+        found = scan_records(data, 0, len(data), at=at, records_max=1, verify=Verify.NOTHING)
+        assert found.batch is not None
+        append(store, found.batch)
+    settle(store)
+    return store
+
+
 @pytest.mark.parametrize(
     ("topic", "properties"),
     [(SCHEDULE_TOPIC, {"DELAY": "3"}), (WHEEL_TOPIC, {"TIMER_OUT_MS": "1700000005000"})],
 )
 def test_wrong_delivery_time_is_mended(topic: str, properties: dict[str, str]) -> None:
     files = MemoryFileSystem()
-    store = open_store(files, config=SOME)
-    data = memoryview(record(topic, 0, b"waits", properties) + bytes(8))
-    for _ in range(5):  # no client may send such
-        at = PhysicalOffset(0)
-        found = scan_records(data, 0, len(data), at=at, records_max=1, verify=Verify.NOTHING)
-        assert found.batch is not None
-        append(store, found.batch)
-    settle(store)
+    store = keep_waiting(files, topic, properties)
     units = units_of(files, topic, 0)
     before = units.tobytes()
     units[2 * 20 + 14] ^= 2  # years later
@@ -292,6 +300,21 @@ def test_wrong_delivery_time_is_mended(topic: str, properties: dict[str, str]) -
     assert codes[2] > codes[1] + 365 * 86_400_000
     go_round(store)
     assert units.tobytes() == before
+
+
+@pytest.mark.parametrize(
+    ("less_ms", "is_mended"),
+    [(100, False), (10_000, False), (10_100, True), (1, True), (150, True), (-100, True)],
+)
+def test_earlier_tick_of_older_version_stays(less_ms: int, *, is_mended: bool) -> None:
+    files = MemoryFileSystem()
+    store = keep_waiting(files, WHEEL_TOPIC, {"TIMER_OUT_MS": "1700000005000"})
+    units = np.frombuffer(units_of(files, WHEEL_TOPIC, 0)[: 5 * 20], dtype=UNIT)
+    units["tag_code"] -= less_ms
+    wrong = [each for each in StoreAudit(files, ROOT).findings() if "tag code" in each.text]
+    assert len(wrong) == (5 if is_mended else 0)
+    go_round(store)
+    assert store.verification.units_mended == (5 if is_mended else 0)
 
 
 @pytest.mark.parametrize("position", range(20))

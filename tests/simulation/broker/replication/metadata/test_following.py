@@ -158,7 +158,7 @@ def test_delivery_progress_counts_once_log_has_arrived() -> None:
         settle(master.store)
         master.tables.delays.put(3, QueueOffset(8), now_ms=1)
         master.tables.scan_offset.put(PhysicalOffset(50))
-        await master.tables.save_timer(TimerCheckpoint(read_ms=5, next_offset=3))
+        await master.tables.save_timer(TimerCheckpoint(read_ms=5, next_offset=3, look_behind=9))
         await asyncio.sleep(2)
         assert (slave.tables.delays.get(3), slave.tables.scan_offset.offset) == (0, 0)
         for offset in range(9, 20):  # it goes on all the time
@@ -171,7 +171,7 @@ def test_delivery_progress_counts_once_log_has_arrived() -> None:
                 settle(slave.store)
         assert slave.tables.delays.get(3) in (8, 9)
         assert slave.tables.scan_offset.offset == 50
-        assert slave.tables.timer == TimerCheckpoint(read_ms=5, next_offset=3)
+        assert slave.tables.timer == TimerCheckpoint(read_ms=5, next_offset=3, look_behind=9)
         follow(master.store, slave.store)
         settle(slave.store)
         await until(lambda: same(both), within_s=SECOND_S)
@@ -315,6 +315,8 @@ class Scripted:
         ("timer", '{"checkpoint":[1,2]}'),
         ("timer", '{"checkpoint":[1,2,"x",4,5,6,7]}'),
         ("timer", '{"checkpoint":[1,2,3,4,-5,6,7]}'),
+        ("timer", '{"checkpoint":[1,2,3,4,5,6,7,8]}'),
+        ("timer", '{"checkpoint":[1,2,3,4,5,6,7],"lookBehind":-1}'),
         ("timer", "{}"),
     ],
 )
@@ -362,6 +364,19 @@ def test_restarted_master_sends_everything_again() -> None:
             both.connection = await both.slave.env.network.connect([address])
             await until(lambda: both.slave.offset(topic="U") == (7, 0), within_s=SECOND_S)
             assert both.slave.offset() == (None, 0), "its topic is gone"
+            both.connection = None
+
+    run(scenario)
+
+
+def test_timer_progress_of_older_master_is_taken() -> None:
+    async def scenario(both: Pair) -> None:
+        host = both.network.host("x")
+        scripted = Scripted("timer", '{"checkpoint":[1,0,3,4,5,6,7]}')
+        async with host.serve([stream(METADATA, scripted.metadata)], Address("x", 1)):
+            both.connection = await both.slave.env.network.connect([Address("x", 1)])
+            wanted = TimerCheckpoint(1, 0, 3, 4, 5, 6, 7)
+            await until(lambda: both.slave.tables.timer == wanted, within_s=5)
             both.connection = None
 
     run(scenario)
