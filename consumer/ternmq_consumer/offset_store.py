@@ -136,6 +136,13 @@ class OffsetStore:
         progress = self._progress.get(queue)
         return not self._group or (progress is not None and progress.committed is not None)
 
+    def version(self, queue: MessageQueue) -> int:
+        """Return the version of a queue's offset, with seeks that no broker has confirmed."""
+        progress = self._progress.get(queue)
+        if progress is None:
+            return 0
+        return progress.version + progress.seeks - progress.seeks_committed
+
     def at(self, queue: MessageQueue) -> QueueOffset | None:
         """Return where `queue` is, as far as is known here; None = it is not kept."""
         progress = self._progress.get(queue)
