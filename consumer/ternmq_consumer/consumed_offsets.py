@@ -11,8 +11,9 @@ class Told(NamedTuple):
     """What who keeps a group's offsets says of one queue."""
 
     offset: QueueOffset
-    is_kept: bool
-    """The group has committed it; else it is where the broker has a new group begin."""
+    is_kept: bool | None
+    """The group has committed it; else it is where the broker has a new group begin. None = a
+    broker of an earlier version does not tell."""
 
 
 class ConsumedOffsets(Protocol):

@@ -112,7 +112,10 @@ class OffsetStore:
         )
         reply = await connection.call(QUERY_OFFSET, request, timeout_s=self._timeout_s)
         self._told_versions[queue] = reply.version
-        return Told(QueueOffset(reply.offset), reply.is_kept) if reply.offset >= 0 else None
+        if reply.offset < 0:
+            return None
+        is_kept = reply.is_kept if reply.HasField("is_kept") else None
+        return Told(QueueOffset(reply.offset), is_kept)
 
     def epoch(self, queue: MessageQueue) -> int | None:
         """Return None: the broker that keeps the offset sets it right itself."""

@@ -62,7 +62,7 @@ def test_default_start_time_is_half_an_hour_before_the_start() -> None:
 class Broker:
     """A broker with one queue from 5 to 50; what was stored at n ms lies at offset n / 100."""
 
-    def __init__(self, told: int, *, is_kept: bool = True) -> None:
+    def __init__(self, told: int, *, is_kept: bool | None = True) -> None:
         self.told = told
         self.is_kept = is_kept
 
@@ -71,7 +71,10 @@ class Broker:
 
     async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
         if rpc is QUERY_OFFSET:
-            return groups.QueryOffsetReply(offset=self.told, is_kept=self.is_kept)
+            reply = groups.QueryOffsetReply(offset=self.told)
+            if self.is_kept is not None:
+                reply.is_kept = self.is_kept
+            return reply
         if rpc is QUERY_OFFSET_BY_TIME:
             assert request.boundary == admin.LOWER
             return admin.QueryOffsetByTimeReply(offset=request.at_ms // 100)
@@ -103,8 +106,11 @@ def test_consuming_begins_at_committed_offset_or_where_the_setting_says(
     assert asyncio.run(points.find(MessageQueue(topic, "b", 0))) == (begins_at, committed)
 
 
-def test_young_queue_begins_where_its_broker_says_and_that_is_not_kept() -> None:
-    broker = Broker(0, is_kept=False)
+@pytest.mark.parametrize("is_kept", [False, None])
+def test_young_queue_begins_where_its_broker_says_and_that_is_not_kept(
+    is_kept: bool | None,
+) -> None:
+    broker = Broker(0, is_kept=is_kept)
     offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
     points = StartingPoints(broker, offsets, FirstStart(ConsumeFrom.LAST_OFFSET, 0), timeout_s=1)
     assert asyncio.run(points.find(MessageQueue(PLAIN, "b", 0))) == (0, None)
