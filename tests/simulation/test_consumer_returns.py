@@ -185,3 +185,48 @@ def test_queue_waits_until_its_start_is_on_disk(
                 await until(lambda: HELD in heard)
 
     run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("member", [pushing, broadcasting, subscribed])
+def test_queue_added_under_a_member_loses_no_message(member: Member) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(brokers=("a",), memory_bytes=MEMORY_BYTES) as cluster,
+            cluster.producer() as producer,
+        ):
+            await cluster.put_topic(QUEUE.topic, 1)
+            heard: set[str] = {"called before"}
+            async with member(cluster, QUEUE, heard, ConsumeFrom.LAST_OFFSET):
+                await asyncio.sleep(40)
+                await cluster.put_topic(QUEUE.topic, 4)
+                for number in range(100):
+                    await cluster.send(producer, QUEUE.topic, str(number), size=1000)
+                    await asyncio.sleep(0.7)
+                await until(lambda: heard >= {str(number) for number in range(100)})
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("member", [pushing, broadcasting, subscribed])
+def test_queue_out_of_reach_when_members_came_begins_where_they_came(member: Member) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(memory_bytes=MEMORY_BYTES) as cluster,
+            cluster.producer() as producer,
+        ):
+            await cluster.put_topic(QUEUE.topic, 1)
+            for number in range(100):
+                await cluster.send(producer, QUEUE.topic, f"old {number}", size=1000)
+            await cluster.stop("b")
+            await asyncio.sleep(60)
+            heard: set[str] = {"called before"}
+            async with member(cluster, QUEUE, heard, ConsumeFrom.LAST_OFFSET):
+                await asyncio.sleep(10)
+                await cluster.start("b")
+                for number in range(100):
+                    await cluster.send(producer, QUEUE.topic, str(number), size=1000)
+                    await asyncio.sleep(0.7)
+                await until(lambda: heard >= {str(number) for number in range(100)})
+                assert not any(name.startswith("old") for name in heard)
+
+    run_in_virtual_time(main())

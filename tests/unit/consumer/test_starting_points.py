@@ -106,6 +106,26 @@ def test_consuming_begins_at_committed_offset_or_where_the_setting_says(
     assert asyncio.run(points.find(MessageQueue(topic, "b", 0))) == (begins_at, committed)
 
 
+@pytest.mark.parametrize(
+    ("consume_from", "topic", "begins_at"),
+    [
+        (ConsumeFrom.LAST_OFFSET, PLAIN, 30),
+        (ConsumeFrom.LAST_OFFSET, RETRY, 5),
+        (ConsumeFrom.FIRST_OFFSET, PLAIN, 5),
+        (ConsumeFrom.TIMESTAMP, PLAIN, 20),
+        (ConsumeFrom.TIMESTAMP, RETRY, 30),
+    ],
+)
+def test_queue_added_under_a_member_begins_where_the_member_came(
+    consume_from: ConsumeFrom, topic: str, begins_at: int
+) -> None:
+    broker = Broker(NEVER)
+    offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
+    points = StartingPoints(broker, offsets, FirstStart(consume_from, 2_000), timeout_s=1)
+    found = asyncio.run(points.find(MessageQueue(topic, "b", 0), since_ms=3_000))
+    assert found == (begins_at, None)
+
+
 @pytest.mark.parametrize("is_kept", [False, None])
 def test_young_queue_begins_where_its_broker_says_and_that_is_not_kept(
     is_kept: bool | None,
