@@ -54,6 +54,8 @@ class OffsetTable:
         self._extras: dict[str, Any] = {}
         self._refused: set[tuple[str, int]] = set()
         self._recent = RecentChanges[tuple[str, int]]()
+        self._unsaved_begins: dict[tuple[str, int], int] = {}
+        """First offsets that the file may lack, each with its change; oldest first."""
         self._commits = 0
         self._changes = 0
 
@@ -112,6 +114,8 @@ class OffsetTable:
         if offset != kept:
             queues[queue_id] = offset
             self._changes += 1
+        if kept is None:
+            self._note_begin(key, queue_id)
         if offset != kept or version != version_kept or force:
             self._recent.note((key, queue_id))
         self._commits += 1
@@ -146,7 +150,23 @@ class OffsetTable:
                 self.versions.put(group, topic, queue_id, version)
         self._changes += 1
         self._recent.note((key, queue_id), removed=offset is None)
+        if kept is None:
+            self._note_begin(key, queue_id)
         return True
+
+    def note_saved(self, changes: int) -> None:
+        """Take note that the file holds the table as it was after so many `changes`."""
+        begins = self._unsaved_begins
+        while begins and begins[first := next(iter(begins))] <= changes:
+            del begins[first]
+
+    def has_unsaved_begin(self, group: str, topic: str, queue_id: int) -> bool:
+        """Return whether a crash may make the group one that never consumed the queue."""
+        return (topic + _SEPARATOR + group, queue_id) in self._unsaved_begins
+
+    def _note_begin(self, key: str, queue_id: int) -> None:
+        self._unsaved_begins.pop((key, queue_id), None)  # of an offset that was removed since
+        self._unsaved_begins[key, queue_id] = self._changes
 
     def clamp(self, group: str, topic: str, queue_id: int, end: QueueOffset) -> bool:
         """Set an offset beyond the end of its queue to that end; return whether it was beyond.

@@ -189,6 +189,7 @@ class GroupParts:
                 delayed=delayed,
                 group_topics=self.topics,
                 groups=self._tables.groups,
+                offsets=self._tables.offsets,
                 locks=self.locks,
                 statistics=self._statistics,
                 random=self._env.random,

@@ -23,7 +23,14 @@ from ternmq_broker.retry import GroupTopics
 from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import ConnectionLost, InvalidParameter, RefusedError, TernError, refusal
+from ternmq_model.errors import (
+    ConnectionLost,
+    InvalidParameter,
+    RefusedError,
+    StoreError,
+    TernError,
+    refusal,
+)
 from ternmq_model.names import check_group, check_topic, is_system_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
@@ -196,21 +203,19 @@ class GroupService:
         """Keep how far a group is, where it is further than what is kept.
 
         A seek is answered when it is on disk with its new versions: a crash must not let a commit
-        of before the seek count again. So is the first commit of a group in a queue: without it the
-        group would begin at a later end.
+        of before the seek count again. So is every commit in a queue until the file holds one:
+        without it the group would begin at a later end.
         """
         services = self._services
         now_ms = services.clock.wall_ms()
         group = services.groups.use(request.group, now_ms=now_ms).group
         reply = groups.CommitOffsetsReply()
-        must_last = request.force
         for each in request.offsets:
             what_told = Committed(
                 each.topic, each.queue_id, each.offset, each.version, each.lock_token
             )
             why = services.offset_rules.why_not(group, what_told)
             if why is None:
-                is_first = services.offsets.query(group, each.topic, each.queue_id) is None
                 is_kept = services.offsets.commit(
                     group,
                     each.topic,
@@ -220,7 +225,6 @@ class GroupService:
                     force=request.force,
                     now_ms=now_ms,
                 )
-                must_last |= is_kept and is_first
                 if is_kept and not request.force:
                     continue
             kept = services.offsets.query(group, each.topic, each.queue_id)
@@ -245,18 +249,33 @@ class GroupService:
         if reply.refused:
             reply.status.code = ResponseCode.INVALID_PARAMETER
             reply.status.remark = "; ".join(each.status.remark for each in reply.refused[:3])
-        if must_last:
-            for saving in [saving for saved in services.saved if (saving := saved()) is not None]:
-                await saving
+        if request.force or any(
+            services.offsets.has_unsaved_begin(group, each.topic, each.queue_id)
+            for each in request.offsets
+        ):
+            await self._saved()
         return reply
+
+    async def _saved(self) -> None:
+        """Wait until the tables are on disk as they are now.
+
+        Raises:
+            StoreError: The disk refuses; they are saved later.
+        """
+        for saving in [saving for saved in self._services.saved if (saving := saved()) is not None]:
+            await saving
 
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
     ) -> groups.QueryOffsetReply:
-        """Tell how far a group is."""
+        """Tell how far a group is, and whether it will still be there after a crash."""
         services = self._services
         group, topic = check_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
+        is_unsaved = partial(services.offsets.has_unsaved_begin, group, topic, request.queue_id)
+        if is_unsaved():
+            with contextlib.suppress(StoreError):  # who begins there hears of it from its commit
+                await self._saved()
         kept = services.offsets.query(group, topic, request.queue_id)
         if kept is None and services.offsets.is_awaited:
             # An answer would let the group begin at the end of the queue.
@@ -264,7 +283,8 @@ class GroupService:
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
         version = services.offsets.version(group, topic, request.queue_id)
-        return groups.QueryOffsetReply(offset=offset, version=version, is_proposed=kept is None)
+        is_kept = kept is not None and not is_unsaved()
+        return groups.QueryOffsetReply(offset=offset, version=version, is_kept=is_kept)
 
     async def _first_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return where a new group begins: 0 while the queue's first message is in memory.

@@ -30,6 +30,7 @@ class StateFile:
         changes: Tells the table's present version; any value that differs after a change.
         to_dict: Returns the table in the file's shape.
         wake: Makes `step` run soon.
+        on_saved: Called with what `changes` told of the table that the file has come to hold.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class StateFile:
         changes: Callable[[], object],
         to_dict: Callable[[], Mapping[str, Any]],
         wake: Callable[[], None],
+        on_saved: Callable[[Any], None] = lambda _changes: None,
     ) -> None:
         self._path = path
         self._files = files
@@ -48,6 +50,7 @@ class StateFile:
         self._changes = changes
         self._to_dict = to_dict
         self._wake = wake
+        self._on_saved = on_saved
         self._saved: object = None
         self._waiting: list[asyncio.Future[None]] = []
         self._is_failing = False
@@ -113,6 +116,7 @@ class StateFile:
             refused.may_have_happened = True  # the change itself counts, until a crash
             return refused
         self._saved = saving
+        self._on_saved(saving)
         if self._is_failing:
             self._is_failing = False
             logger.info("table saved again file=%s", self._path)

@@ -100,12 +100,14 @@ class Tables:
             job: str,
             changes: Callable[[], object],
             to_dict: Callable[[], dict[str, Any]],
+            on_saved: Callable[[Any], None] = lambda _changes: None,
         ) -> StateFile:
             file = StateFile(
                 *(folder / name, files, blocking),
                 changes=changes,
                 to_dict=to_dict,
                 wake=lambda: wake(job),
+                on_saved=on_saved,
             )
             if name not in unsaved:
                 file.mark_saved()
@@ -119,7 +121,8 @@ class Tables:
             GROUPS.name, GROUPS_JOB, lambda: groups.version, groups.to_dict
         )
         self.offsets_file = state_file(
-            OFFSETS.name, OFFSETS_JOB, lambda: offsets.changes, offsets.to_dict
+            *(OFFSETS.name, OFFSETS_JOB, lambda: offsets.changes, offsets.to_dict),
+            on_saved=offsets.note_saved,
         )
         self.versions_file = state_file(
             VERSIONS.name, VERSIONS_JOB, lambda: versions.changes, versions.to_dict

@@ -91,13 +91,19 @@ class Assignment:
         counts = [(owned.in_hand.count, owned.in_hand.record_bytes) for owned in self._all()]
         return sum(count for count, _ in counts), sum(size for _, size in counts)
 
-    async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
+    async def start(
+        self, wanted: Mapping[MessageQueue, Subscription], since_ms: int | None
+    ) -> bool:
         """Own these queues, none of which is owned, and begin to read them.
 
         Where a group begins in a queue that is new to it is kept before the first message is read,
         or the queue is not owned: should this member leave before it has finished anything, the
         next one must not begin at a later end. In order, a queue that was owned before waits for
         the listener call that began then: its lock keeps other members away, but not this one.
+
+        Args:
+            wanted: With what is wanted of each.
+            since_ms: See `StartingPoints.find`.
 
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
@@ -108,7 +114,9 @@ class Assignment:
         self._starting = dict.fromkeys(leases)
         async with asyncio.TaskGroup() as questions:
             asked = {
-                queue: questions.create_task(self._find_start(queue), name=f"start {queue}")
+                queue: questions.create_task(
+                    self._find_start(queue, since_ms), name=f"start {queue}"
+                )
                 for queue in leases
             }
         starts = {queue: task.result() for queue, task in asked.items()}
@@ -296,10 +304,10 @@ class Assignment:
             logger.warning("listener calls outlive their queues queues=%s", still)
 
     async def _find_start(
-        self, queue: MessageQueue
+        self, queue: MessageQueue, since_ms: int | None
     ) -> tuple[QueueOffset, QueueOffset | None] | None:
         try:
-            return await self._starting_points.find(queue)
+            return await self._starting_points.find(queue, since_ms)
         except TernError as error:
             logger.warning("queue not taken over queue=%s error=%s", queue, error)
             return None

@@ -11,8 +11,9 @@ class Told(NamedTuple):
     """What who keeps a group's offsets says of one queue."""
 
     offset: QueueOffset
-    is_kept: bool
-    """The group has committed it; else it is where the broker has a new group begin."""
+    is_kept: bool | None
+    """The group has committed it; else it is where the broker has a new group begin. None = a
+    broker of an earlier version does not tell."""
 
 
 class ConsumedOffsets(Protocol):
@@ -42,6 +43,10 @@ class ConsumedOffsets(Protocol):
 
     def has_begun(self, queue: MessageQueue) -> bool:
         """Return whether an offset of `queue` is kept, so that no later start can pass it over."""
+        ...
+
+    def version(self, queue: MessageQueue) -> int:
+        """Return how often the offset of `queue` was set on purpose, as far as is known here."""
         ...
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:

@@ -114,7 +114,8 @@ class OffsetStore:
         self._told_versions[queue] = reply.version
         if reply.offset < 0:
             return None
-        return Told(QueueOffset(reply.offset), is_kept=not reply.is_proposed)
+        is_kept = reply.is_kept if reply.HasField("is_kept") else None
+        return Told(QueueOffset(reply.offset), is_kept)
 
     def epoch(self, queue: MessageQueue) -> int | None:
         """Return None: the broker that keeps the offset sets it right itself."""
@@ -137,6 +138,13 @@ class OffsetStore:
         """Return whether the broker keeps an offset of `queue`; True without a group."""
         progress = self._progress.get(queue)
         return not self._group or (progress is not None and progress.committed is not None)
+
+    def version(self, queue: MessageQueue) -> int:
+        """Return the version of a queue's offset, with seeks that no broker has confirmed."""
+        progress = self._progress.get(queue)
+        if progress is None:
+            return 0
+        return progress.version + progress.seeks - progress.seeks_committed
 
     def at(self, queue: MessageQueue) -> QueueOffset | None:
         """Return where `queue` is, as far as is known here; None = it is not kept."""

@@ -10,6 +10,7 @@ from typing import Final
 from ternmq_consumer.answers import DEAD_LETTER
 from ternmq_consumer.results import HandsOut, Lot, TakesBack
 from ternmq_consumer.statistics import Counters
+from ternmq_consumer.try_counts import TryCounts
 from ternmq_consumer.work import Work
 from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import tried_again
@@ -66,9 +67,11 @@ class OrderlyResults:
         self._suspend_s = suspend_s
         self._retries_max = retries_max
         self._on_fenced = on_fenced
+        self._tries = TryCounts()
 
     def begin(self, work: Work) -> None:
         """Learn that a worker has taken `work`: an orderly call may take as long as it likes."""
+        self._tries.apply(work.assigned.queue, work.handout.messages)
 
     async def look(self) -> bool:
         """Do nothing. See `begin`."""
@@ -76,7 +79,8 @@ class OrderlyResults:
 
     def take(self, work: Work) -> None:
         """End `work`, which the worker is done with. See `Results`."""
-        unfinished = work.unfinished
+        unfinished = [*map(tried_again, work.failed), *work.left]
+        self._tries.note(work.assigned.queue, work.handout.messages, unfinished)
         if not unfinished or work.is_dropped:
             self._dispatcher.finish(work, unfinished)
             return
@@ -95,7 +99,7 @@ class OrderlyResults:
         if dead:
             self._bury(work, dead)
         else:
-            self._suspend(work, [*map(tried_again, work.failed), *work.left])
+            self._suspend(work, unfinished)
 
     def _suspend(self, work: Work, unfinished: Sequence[StoredMessage]) -> None:
         self._dispatcher.finish(work, unfinished)
@@ -140,6 +144,7 @@ class OrderlyResults:
         gone -= {message.queue_offset for message in refused}
         failed = [tried_again(each) for each in work.failed if each.queue_offset not in gone]
         unfinished = [*failed, *work.left]
+        self._tries.note(work.assigned.queue, work.handout.messages, unfinished)
         if work.is_dropped or not unfinished:
             self._dispatcher.finish(work, unfinished)
         elif failed:

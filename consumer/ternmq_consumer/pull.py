@@ -337,6 +337,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     async def committed(self, queue: MessageQueue) -> QueueOffset | None:
         """Return the group's offset as the broker has it; None = never committed.
 
+        A broker of an earlier version tells a group that is new to a young queue 0 instead.
+
         Raises:
             TransportError: The broker did not answer.
             UsageError: The consumer has no group.
@@ -344,7 +346,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         self._check_group("have an offset")
         await self._client.routes.route(queue.topic)
         told = await self._parts.offsets.query(queue)
-        return told.offset if told is not None and told.is_kept else None
+        return None if told is None or told.is_kept is False else told.offset
 
     def _note_positions(self) -> None:
         """Have every position committed by the next commit."""

@@ -76,12 +76,18 @@ class PullOwned:
         """The owned queues, sorted."""
         return self._queues.names
 
-    async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
+    async def start(
+        self, wanted: Mapping[MessageQueue, Subscription], since_ms: int | None
+    ) -> bool:
         """Own these queues, tell the application, and begin to read them.
 
         Where a group begins in a queue that is new to it is kept first, or the queue is not owned:
         nobody after this member can begin at a later end. The application may seek before anything
         is read.
+
+        Args:
+            wanted: With what is wanted of each.
+            since_ms: See `StartingPoints.find`.
 
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
@@ -90,7 +96,9 @@ class PullOwned:
         self._starting = frozenset(wanted)
         async with asyncio.TaskGroup() as questions:
             asked = {
-                queue: questions.create_task(self._find_start(queue), name=f"start {queue}")
+                queue: questions.create_task(
+                    self._find_start(queue, since_ms), name=f"start {queue}"
+                )
                 for queue in wanted
             }
         starts = {queue: start for queue, task in asked.items() if (start := task.result())}
@@ -163,10 +171,10 @@ class PullOwned:
             self._on_failure(error)
 
     async def _find_start(
-        self, queue: MessageQueue
+        self, queue: MessageQueue, since_ms: int | None
     ) -> tuple[QueueOffset, QueueOffset | None] | None:
         try:
-            return await self._parts.starting_points.find(queue)
+            return await self._parts.starting_points.find(queue, since_ms)
         except TernError as error:
             logger.warning("queue not taken over queue=%s error=%s", queue, error)
             return None

@@ -102,6 +102,7 @@ class PullMembership(Lifecycle):
             allocate=strategy_of(config.allocate),
             timeout_s=client.config.request_timeout_s,
             take_over_wait_s=config.take_over_wait_s,
+            wall_ms=client.env.clock.wall_ms,
             on_settled=self._first_share.set,
             retry_soon=self._rebalance_soon,
         )

@@ -181,6 +181,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             self._counters,
             locks,
             group=self._group,
+            version_of=offsets.version,
         )
         callers = self._listeners.callers(self._config, client, blocking, self._group)
         for number, call in enumerate(callers):
@@ -329,6 +330,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             allocate=strategy_of(config.allocate),
             timeout_s=client.config.request_timeout_s,
             take_over_wait_s=config.take_over_wait_s,
+            wall_ms=client.env.clock.wall_ms,
             on_settled=self._assigned.set,
             retry_soon=retry_soon,
         )

@@ -171,6 +171,7 @@ def results_of(
     locks: QueueLocks | None,
     *,
     group: str,
+    version_of: Callable[[MessageQueue], int],
 ) -> Results:
     """Return what ends hand-outs."""
     send_backs = None
@@ -193,6 +194,7 @@ def results_of(
             client_id=client.client_id,
             timeout_s=client.config.request_timeout_s,
             retries_max=config.retries_max,
+            version_of=version_of,
             on_confirmed=note,
             send_copy=copies.send,
         )

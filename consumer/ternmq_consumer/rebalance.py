@@ -56,8 +56,15 @@ class Owned(Protocol):
         """The owned queues, sorted."""
         ...
 
-    async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
-        """Own these queues; return whether all could be started."""
+    async def start(
+        self, wanted: Mapping[MessageQueue, Subscription], since_ms: int | None
+    ) -> bool:
+        """Own these queues; return whether all could be started.
+
+        Args:
+            wanted: Queues of one topic, none of which is owned.
+            since_ms: From when on the member has had a share of the topic; None = from now on.
+        """
         ...
 
     async def drop(self, queues: Sequence[MessageQueue]) -> None:
@@ -94,6 +101,7 @@ class Rebalancer:
         allocate: Which queues are whose.
         timeout_s: For each request.
         take_over_wait_s: Pause before queues are taken over that another member may give away.
+        wall_ms: Tells the time.
         on_settled: Called after a look at which every topic was known and nothing failed.
         retry_soon: Called when a look must be repeated in `RETRY_S`.
     """
@@ -112,6 +120,7 @@ class Rebalancer:
         allocate: AllocationStrategy,
         timeout_s: float,
         take_over_wait_s: float,
+        wall_ms: Callable[[], int],
         on_settled: Callable[[], None],
         retry_soon: Callable[[], None],
     ) -> None:
@@ -126,6 +135,9 @@ class Rebalancer:
         self._allocate = allocate
         self._timeout_s = timeout_s
         self._take_over_wait_s = take_over_wait_s
+        self._wall_ms = wall_ms
+        self._since_ms: dict[str, int] = {}
+        """By topic: when its queues were shared for the first time."""
         self._on_settled = on_settled
         self._retry_soon = retry_soon
         self._misses = dict.fromkeys(subscriptions, 0)
@@ -168,6 +180,8 @@ class Rebalancer:
                 return trouble
         else:
             self._misses[topic] = 0
+        since_ms = self._since_ms.get(topic)
+        self._since_ms.setdefault(topic, self._wall_ms())
         queues = route.read_queues()
         share = queues if self._takes_all else self._allocate(queues, members, self._client_id)
         change = change_of(owned, share)
@@ -188,7 +202,7 @@ class Rebalancer:
             # committed before this one asks where to begin.
             await asyncio.sleep(self._take_over_wait_s)
         subscription = self._subscriptions[topic]
-        if not await self._owned.start(dict.fromkeys(change.added, subscription)):
+        if not await self._owned.start(dict.fromkeys(change.added, subscription), since_ms):
             return "a queue could not be taken over"
         return trouble
 

@@ -16,6 +16,7 @@ from ternmq_consumer.answers import DEAD_LETTER
 from ternmq_consumer.brokers import Brokers
 from ternmq_consumer.results import Lot
 from ternmq_model.errors import ClosedError, TernError
+from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -29,7 +30,7 @@ REQUEST_MESSAGES_MAX: Final = 1024
 
 
 def failed_message(
-    message: StoredMessage, level: int, *, retries_max: int, token: int, again: bool = False
+    message: StoredMessage, level: int, *, retries_max: int, token: int, version: int
 ) -> groups.FailedMessage:
     """Return what a broker is told of a message. Pure.
 
@@ -38,7 +39,7 @@ def failed_message(
         level: As in `ReconsumeLater.delay_level`.
         retries_max: After how many retries it is a dead letter; −1 = as the group's settings say.
         token: Of the queue's lock; 0 = it has none.
-        again: It was given back before, without an answer.
+        version: Of the queue's offset.
     """
     return groups.FailedMessage(
         physical_offset=message.physical_offset,
@@ -51,7 +52,7 @@ def failed_message(
         attempts_max=max(0, retries_max),
         lock_token=token,
         reconsume_times=message.reconsume_times,
-        again=again,
+        version=version,
     )
 
 
@@ -65,6 +66,7 @@ class SendBacks:
         client_id: The member.
         timeout_s: For each request.
         retries_max: After how many retries they are dead letters; −1 = as the group's settings say.
+        version_of: Tells the version of a queue's offset.
         on_confirmed: Called with a broker's name and how many messages it has just confirmed.
         send_copy: Sends a copy of a message whose record is gone, and tells whether the broker has
             that; given the message and its level. None = nothing helps such a message.
@@ -79,6 +81,7 @@ class SendBacks:
         client_id: str,
         timeout_s: float,
         retries_max: int,
+        version_of: Callable[[MessageQueue], int],
         on_confirmed: Callable[[str, int], None],
         send_copy: Callable[[StoredMessage, int], Awaitable[bool]] | None = None,
     ) -> None:
@@ -88,11 +91,10 @@ class SendBacks:
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._retries_max = retries_max
+        self._version_of = version_of
         self._on_confirmed = on_confirmed
         self._send_copy = send_copy
         self._outboxes: dict[str, deque[tuple[Lot, int]]] = {}
-        self._in_doubt: set[tuple[str, int]] = set()
-        """Broker and place of messages whose last request has no answer: copies may be stored."""
 
     def add(self, lot: Lot) -> None:
         """Send `lot` back soon, together with what else waits.
@@ -141,7 +143,7 @@ class SendBacks:
                     lot.levels[place],
                     retries_max=self._retries_max,
                     token=lot.token,
-                    again=(broker_name, lot.messages[place].physical_offset) in self._in_doubt,
+                    version=self._version_of(lot.queue),
                 )
                 for lot, place in going
             ],
@@ -160,7 +162,6 @@ class SendBacks:
     async def _ask(self, broker_name: str, request: groups.SendBackRequest) -> list[int]:
         """Return the broker's code for each message; what it does not say is a failure."""
         count = len(request.messages)
-        places = {(broker_name, each.physical_offset) for each in request.messages}
         try:
             connection = await self._brokers.broker(broker_name)
             reply = await connection.call(SEND_BACK, request, timeout_s=self._timeout_s)
@@ -172,10 +173,7 @@ class SendBacks:
                 count,
                 error,
             )
-            if error.may_have_happened:
-                self._in_doubt |= places
             return [int(ResponseCode.SYSTEM_ERROR)] * count
-        self._in_doubt -= places
         codes = [status.code for status in reply.outcomes[:count]]
         codes += [int(ResponseCode.SYSTEM_ERROR)] * (count - len(codes))
         refusals = [status for status in reply.outcomes if status.code]

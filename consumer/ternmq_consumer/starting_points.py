@@ -78,8 +78,15 @@ class StartingPoints:
         self._offsets = offsets
         self._first = first
 
-    async def find(self, queue: MessageQueue) -> tuple[QueueOffset, QueueOffset | None]:
+    async def find(
+        self, queue: MessageQueue, since_ms: int | None = None
+    ) -> tuple[QueueOffset, QueueOffset | None]:
         """Return where to begin, and what the broker has as the group's offset, if anything.
+
+        Args:
+            queue: Which one.
+            since_ms: From when on nothing may be passed over, Unix milliseconds: the member has
+                been there since, and the queue was added, or out of reach. None = from now on.
 
         Raises:
             TransportError: The broker did not answer.
@@ -91,5 +98,7 @@ class StartingPoints:
         place = first_place(self._first.consume_from, queue.topic)
         if place is Place.TIME:
             return await self._ends.at(queue, self._first.at_ms), None
+        if place is Place.END and since_ms is not None:
+            return await self._ends.at(queue, since_ms), None
         ends = await self._ends.range(queue)
         return ends.end if place is Place.END else ends.begin, None

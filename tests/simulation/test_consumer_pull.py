@@ -116,6 +116,9 @@ def test_group_resumes_at_its_committed_offset_even_after_seeking_back() -> None
             await consumer.poll(messages_max=1)
             assert await consumer.commit()
         assert cluster.committed("g", queue) == 6
+        cluster.first.groups.tells_if_kept = False
+        async with consumer_at(cluster, "g") as consumer:
+            assert await consumer.committed(queue) == 6, "a broker of an earlier version"
 
     in_cluster(test)
 

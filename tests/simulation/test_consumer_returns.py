@@ -1,19 +1,28 @@
 """A group that goes away before it has finished anything misses nothing that comes meanwhile."""
 
 import asyncio
+import errno
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
-from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
+from ternmq_consumer.config import (
+    ConsumeFrom,
+    MessageModel,
+    OffsetsKept,
+    PullConsumerConfig,
+    PushConsumerConfig,
+)
 from ternmq_consumer.pull import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TransportError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
+from tests.support.files import MemoryFile
 from tests.support.history import id_of
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.toy_cluster import ToyCluster
@@ -35,7 +44,11 @@ def address(cluster: Cluster) -> str:
 
 
 def pushing(
-    cluster: Cluster, queue: MessageQueue, heard: set[str], consume_from: ConsumeFrom
+    cluster: Cluster,
+    queue: MessageQueue,
+    heard: set[str],
+    consume_from: ConsumeFrom,
+    **settings: Any,
 ) -> AbstractAsyncContextManager[object]:
     """Return a push consumer whose first call ends when it is cancelled."""
 
@@ -49,7 +62,7 @@ def pushing(
         *("g", queue.topic),
         nameserver=address(cluster),
         listener=listen,
-        config=PushConsumerConfig(consume_from=consume_from, close_wait_s=0.1),
+        config=PushConsumerConfig(consume_from=consume_from, close_wait_s=0.1, **settings),
         env=cluster.environment("member"),
     )
 
@@ -83,6 +96,9 @@ async def polling(
         polls.cancel()
 
 
+broadcasting = partial(
+    pushing, message_model=MessageModel.BROADCASTING, offsets_kept=OffsetsKept.AT_BROKERS
+)
 subscribed = partial(polling, assigns=False)
 assigned = partial(polling, assigns=True)
 
@@ -133,5 +149,84 @@ def test_queue_waits_until_its_start_is_committed(member: Member) -> None:
                 assert not heard
                 cluster.first.groups.commit_fault = 0
                 await until(lambda: bool(heard))
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("member", [pushing, broadcasting, subscribed, assigned])
+def test_queue_waits_until_its_start_is_on_disk(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_full = False
+    write = MemoryFile.write
+
+    def write_if_room(file: MemoryFile, position: int, data: bytes | memoryview) -> None:
+        if is_full and "consumerOffset" in file.path.name:
+            raise OSError(errno.ENOSPC, "the disk is full")
+        write(file, position, data)
+
+    monkeypatch.setattr(MemoryFile, "write", write_if_room)
+
+    async def main() -> None:
+        nonlocal is_full
+        async with (
+            simulated_cluster(brokers=("a",), memory_bytes=MEMORY_BYTES) as cluster,
+            cluster.producer() as producer,
+        ):
+            await cluster.put_topic(QUEUE.topic, 1)
+            await cluster.send(producer, QUEUE.topic, HELD)
+            await asyncio.sleep(20)
+            is_full = True
+            heard: set[str] = set()
+            async with member(cluster, QUEUE, heard, ConsumeFrom.LAST_OFFSET):
+                await asyncio.sleep(120)
+                assert not heard
+                is_full = False
+                await until(lambda: HELD in heard)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("member", [pushing, broadcasting, subscribed])
+def test_queue_added_under_a_member_loses_no_message(member: Member) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(brokers=("a",), memory_bytes=MEMORY_BYTES) as cluster,
+            cluster.producer() as producer,
+        ):
+            await cluster.put_topic(QUEUE.topic, 1)
+            heard: set[str] = {"called before"}
+            async with member(cluster, QUEUE, heard, ConsumeFrom.LAST_OFFSET):
+                await asyncio.sleep(40)
+                await cluster.put_topic(QUEUE.topic, 4)
+                for number in range(100):
+                    await cluster.send(producer, QUEUE.topic, str(number), size=1000)
+                    await asyncio.sleep(0.7)
+                await until(lambda: heard >= {str(number) for number in range(100)})
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("member", [pushing, broadcasting, subscribed])
+def test_queue_out_of_reach_when_members_came_begins_where_they_came(member: Member) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(memory_bytes=MEMORY_BYTES) as cluster,
+            cluster.producer() as producer,
+        ):
+            await cluster.put_topic(QUEUE.topic, 1)
+            for number in range(100):
+                await cluster.send(producer, QUEUE.topic, f"old {number}", size=1000)
+            await cluster.stop("b")
+            await asyncio.sleep(60)
+            heard: set[str] = {"called before"}
+            async with member(cluster, QUEUE, heard, ConsumeFrom.LAST_OFFSET):
+                await asyncio.sleep(10)
+                await cluster.start("b")
+                for number in range(100):
+                    await cluster.send(producer, QUEUE.topic, str(number), size=1000)
+                    await asyncio.sleep(0.7)
+                await until(lambda: heard >= {str(number) for number in range(100)})
+                assert not any(name.startswith("old") for name in heard)
 
     run_in_virtual_time(main())

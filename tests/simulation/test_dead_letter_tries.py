@@ -1,5 +1,6 @@
 """How many tries a dead letter tells of: as many as listener calls with its message."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -113,5 +114,29 @@ def test_orderly_dead_letter_does_not_tell_of_calls_at_a_member_before() -> None
             async with consumer(cluster, ORDERLY, "second", listener=listener_of("second")):
                 assert set((await tries_told(cluster)).values()) == {6}
             assert calls["second"] == 18
+
+    run_in_virtual_time(main())
+
+
+def test_orderly_dead_letter_tells_of_calls_before_the_queue_was_lost() -> None:
+    async def main() -> None:
+        async with simulated_cluster(1, brokers=["a"]) as cluster:
+            await send_three(cluster)
+            calls: Counter[bytes] = Counter()
+
+            def listener(message: StoredMessage) -> bool:
+                assert message.reconsume_times == calls[message.body]
+                calls[message.body] += 1
+                return False
+
+            async with consumer(cluster, ORDERLY, listener=listener):
+                for times in (3, 5):
+                    while max(calls.values(), default=0) < times:
+                        await asyncio.sleep(0.1)
+                    cluster.kill("a")
+                    await cluster.start("a")
+                assert await tries_told(cluster) == calls
+            assert min(calls.values()) == 6
+            assert max(calls.values()) <= 8, "a token that had become stale sent nothing back"
 
     run_in_virtual_time(main())

@@ -137,7 +137,9 @@ class ToyGroups:
         locks: As a broker keeps them.
         commits: Everything that was committed and kept: group, queue, offset.
         fault: Returns the code that a message which is sent back is refused with; 0 = it is not.
-        commit_fault: The code that all commits are refused with; 0 = they are not.
+        commit_fault: The code that all commits are refused with, as by a broker that has them in
+            memory and cannot save them; 0 = they are not.
+        tells_if_kept: Brokers of earlier versions do not.
         is_down: Neither locks nor send-backs are answered with anything but a failure.
         sent_back: Every message that was taken back.
         dead: Dead letters: the bodies, in order.
@@ -151,6 +153,7 @@ class ToyGroups:
         self.commits: list[tuple[str, MessageQueue, int]] = []
         self.fault: Callable[[groups.FailedMessage], int] = lambda _failed: 0
         self.commit_fault = 0
+        self.tells_if_kept = True
         self.is_down = False
         self.sent_back: list[groups.FailedMessage] = []
         self.dead: list[bytes] = []
@@ -182,8 +185,6 @@ class ToyGroups:
         self, request: groups.CommitOffsetsRequest, call: Call
     ) -> groups.CommitOffsetsReply:
         """Keep how far a group is."""
-        if self.commit_fault:
-            raise refusal(self.commit_fault, "the disk is full")
         reply = groups.CommitOffsetsReply()
         for each in request.offsets:
             if each.topic not in self._log.topics:
@@ -203,6 +204,8 @@ class ToyGroups:
             told.status.CopyFrom(status)
             reply.refused.append(told)
             reply.status.code = ResponseCode.INVALID_PARAMETER
+        if self.commit_fault:
+            raise refusal(self.commit_fault, "the disk is full")
         return reply
 
     async def query_offset(
@@ -212,7 +215,10 @@ class ToyGroups:
         assert request.group, "a group has a name"
         queue = MessageQueue(request.topic, self._log.name, request.queue_id)
         kept = self._kept(request.group, queue)
-        return groups.QueryOffsetReply(offset=kept.offset, version=kept.version)
+        reply = groups.QueryOffsetReply(offset=kept.offset, version=kept.version)
+        if self.tells_if_kept:
+            reply.is_kept = kept.offset >= 0 and not self.commit_fault
+        return reply
 
     async def lock_queues(
         self, request: groups.LockQueuesRequest, call: Call

@@ -83,12 +83,18 @@ def inner_record_of(record: Record, properties: dict[str, str] | None = None) ->
     )
 
 
-def with_source(record: InnerRecord, source: Record) -> InnerRecord:
+def with_source(record: InnerRecord, source: Record, version: int | None = None) -> InnerRecord:
     """Return `record` with the place of `source`, as which it was stored before.
 
     Without it where the properties have no room: then a crash may store it twice.
+
+    Args:
+        record: What is to be stored.
+        source: Where it comes from.
+        version: Of what is stored once for each version; None = it is stored once.
     """
-    properties = {**record.properties, SOURCE: str(source.header.physical_offset)}
+    place = str(source.header.physical_offset)
+    properties = {**record.properties, SOURCE: place if version is None else f"{place}.{version}"}
     length = len(encode_properties(properties)) + _WAITING_BYTES
     return replace(record, properties=properties) if length <= PROPERTIES_BYTES_MAX else record
 

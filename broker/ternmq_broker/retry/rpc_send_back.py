@@ -1,19 +1,21 @@
 """SendBack: members give messages back that they could not consume."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 from ternmq_broker.clients import check_client_id
+from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.locks import LockTable
 from ternmq_broker.reading import StoreReader
-from ternmq_broker.retry.group_topics import GroupTopics
+from ternmq_broker.retry.group_topics import GroupTopics, retry_topic
 from ternmq_broker.retry.send_back import Failure, Fate, SentBack, sent_back, why_not
+from ternmq_broker.retry.stored_copies import StoredCopies
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
@@ -25,9 +27,7 @@ from ternmq_model.errors import (
     refusal,
 )
 from ternmq_model.group_settings import GroupSettings
-from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.properties import REAL_TOPIC, SOURCE, UNIQUE_KEY
 from ternmq_model.record import Record, decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
@@ -55,6 +55,7 @@ class SendBackServices:
 
     group_topics: GroupTopics
     groups: GroupTable
+    offsets: OffsetTable
     locks: LockTable
     statistics: BrokerStatistics
     random: Random
@@ -87,7 +88,8 @@ class SendBackService:
         """Store a copy of each message, to be tried again or as a dead letter.
 
         An outcome is 0 once the copy is as safe as the broker promises its senders. Until then the
-        member keeps the message: a message that is sent back twice comes twice, none is lost.
+        member keeps the message. A copy that is stored already counts, whoever sent it back: a
+        member that got the message again after a crash, or one whose answer was lost.
         """
         services = self._services
         if services.is_closing():
@@ -105,16 +107,16 @@ class SendBackService:
                 decided = await self._decide(group, told)
                 if decided.fate is Fate.DROPPED:
                     dropped += 1
-                elif not (told.again and await self._is_stored(decided)):
+                else:
                     batch.records.append(self._stored_form(group, decided))
                     batch.messages.append((index, decided))
                     batch.body_bytes += len(decided.record.body)
             except TernError as error:
                 outcomes[index].CopyFrom(status_of(error))
             if batch.body_bytes >= _PUT_BYTES_MAX:
-                await self._put_unfenced(group.group, batch, request.messages, outcomes)
+                await self._put_new(group.group, batch, request.messages, outcomes)
                 batch = _Batch()
-        await self._put_unfenced(group.group, batch, request.messages, outcomes)
+        await self._put_new(group.group, batch, request.messages, outcomes)
         if dropped:
             why = "the group has no retry queues"
             logger.warning(
@@ -142,6 +144,10 @@ class SendBackService:
             told.delay_level,
             told.attempts_max,
             told.reconsume_times,
+            max(
+                told.version,
+                services.offsets.version(group.group, told.topic, told.queue_id),
+            ),
         )
         if (error := why_not(record, failure)) is not None:
             raise error
@@ -171,37 +177,6 @@ class SendBackService:
             remark = f"no record begins at physical offset {offset}"
         raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
 
-    async def _is_stored(self, decided: SentBack) -> bool:
-        """Tell whether the copy of a message is stored and safe already.
-
-        Raises:
-            RefusedError: The disk failed, or the copy is stored and not safe yet.
-        """
-        store, copy = self._services.reader.store, decided.record
-        key, place = copy.properties.get(UNIQUE_KEY), copy.properties.get(SOURCE)
-        if not key or not place or not store.searches.has_index:
-            return False
-        is_retry = decided.fate is Fate.RETRY
-        topic = SCHEDULE_TOPIC if is_retry else copy.topic
-        wanted = {SOURCE: place} | ({REAL_TOPIC: copy.topic} if is_retry else {})
-        end = min(store.max_physical, store.commits.offset)
-
-        def is_copy(properties: Mapping[str, str]) -> bool:
-            return wanted.items() <= properties.items()
-
-        search = store.searches.unique(topic, [key.encode()], end=end)
-        search = replace(search, accepts=is_copy)
-        try:
-            found = (await self._services.reader.blocking.run(search.run)).get(key)
-        except OSError as error:
-            remark = f"whether it is stored already cannot be told: {error}"
-            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
-        if found is None:
-            return False
-        if found.physical_offset + found.total_bytes > store.confirm_offset:
-            raise refusal(ResponseCode.SYSTEM_BUSY, "its copy is stored and not safe yet")
-        return True
-
     def _stored_form(self, group: GroupSettings, decided: SentBack) -> InnerRecord:
         """Return what is stored now; its topic is there from then on.
 
@@ -223,20 +198,33 @@ class SendBackService:
             group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms
         )
 
-    async def _put_unfenced(
+    async def _put_new(
         self,
         group: str,
         batch: _Batch,
         told: Sequence[groups.FailedMessage],
         outcomes: Sequence[common.Status],
     ) -> None:
-        """Store what the member may still act for: while others' records were read, a lock may
-        have fallen."""
-        left = _Batch()
-        for record, (index, decided) in zip(batch.records, batch.messages, strict=True):
-            if (error := self._fenced(group, told[index])) is not None:
+        """Store what is not stored yet, and what the member may still act for: while records were
+        read, a lock may have fallen."""
+        store, left = self._services.reader.store, _Batch()
+        start = store.deletions.get(retry_topic(group), PhysicalOffset(0))
+        try:
+            ends = await StoredCopies(self._services.reader).find(batch.records, start=start)
+        except RefusedError as error:
+            for index, _ in batch.messages:
                 outcomes[index].CopyFrom(status_of(error))
-            else:
+            return
+        for row, (record, (index, decided)) in enumerate(
+            zip(batch.records, batch.messages, strict=True)
+        ):
+            why_not_now = self._fenced(group, told[index])
+            if why_not_now is None and ends.get(row, 0) > store.confirm_offset:
+                remark = "its copy is stored and not safe yet"
+                why_not_now = refusal(ResponseCode.SYSTEM_BUSY, remark)
+            if why_not_now is not None:
+                outcomes[index].CopyFrom(status_of(why_not_now))
+            elif row not in ends:
                 left.records.append(record)
                 left.messages.append((index, decided))
         if left.records:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of, with_source
+from ternmq_broker.offset_versions import VERSION_MAX
 from ternmq_broker.retry.group_topics import dead_letter_topic, retry_topic
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.group_settings import GroupSettings
@@ -96,6 +97,9 @@ class Failure:
     reconsume_times: int = 0
     """Retries before this failure, as its member counted them; the record may tell of more."""
 
+    version: int = 0
+    """Of the group's offset in the queue: after a seek the same message fails anew."""
+
 
 def why_not(record: Record, failure: Failure) -> RefusedError | None:
     """Return why a record is not the message that is sent back, None when it is.
@@ -128,6 +132,8 @@ def why_not(record: Record, failure: Failure) -> RefusedError | None:
             f" attempts_max {failure.attempts_max} at least 0"
         )
         return refusal(ResponseCode.INVALID_PARAMETER, remark)
+    if not 0 <= failure.version <= VERSION_MAX:
+        return refusal(ResponseCode.INVALID_PARAMETER, f"no version is {failure.version}")
     if not 0 <= failure.reconsume_times <= _RECONSUME_TIMES_MAX:
         remark = f"reconsume_times {failure.reconsume_times} must be 0 to {_RECONSUME_TIMES_MAX}"
         return refusal(ResponseCode.INVALID_PARAMETER, remark)
@@ -169,10 +175,10 @@ def sent_back(record: Record, failure: Failure, group: GroupSettings, *, queue_i
         return SentBack(Fate.DROPPED, again, 0, origin_topic)
     if failure.delay_level < 0 or tries >= (failure.attempts_max or group.retries_max):
         letter = dead_letter(again, group.group, message_id=unique_key)
-        return SentBack(Fate.DEAD, with_source(letter, record), 0, origin_topic)
+        return SentBack(Fate.DEAD, with_source(letter, record, failure.version), 0, origin_topic)
     level = min(failure.delay_level or _FIRST_RETRY_LEVEL + tries, DELAY_LEVELS)
     retry = replace(again, topic=retry_topic(group.group), queue_id=queue_id)
-    return SentBack(Fate.RETRY, with_source(retry, record), level, origin_topic)
+    return SentBack(Fate.RETRY, with_source(retry, record, failure.version), level, origin_topic)
 
 
 def dead_letter(message: InnerRecord, group: str, *, message_id: str) -> InnerRecord:

@@ -251,16 +251,16 @@ class QueryOffsetRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ...) -> None: ...
 
 class QueryOffsetReply(_message.Message):
-    __slots__ = ("status", "offset", "version", "is_proposed")
+    __slots__ = ("status", "offset", "version", "is_kept")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    IS_PROPOSED_FIELD_NUMBER: _ClassVar[int]
+    IS_KEPT_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     offset: int
     version: int
-    is_proposed: bool
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offset: _Optional[int] = ..., version: _Optional[int] = ..., is_proposed: bool = ...) -> None: ...
+    is_kept: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offset: _Optional[int] = ..., version: _Optional[int] = ..., is_kept: bool = ...) -> None: ...
 
 class QueueLock(_message.Message):
     __slots__ = ("topic", "queue_id", "token")
@@ -319,7 +319,7 @@ class SendBackRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[FailedMessage, _Mapping]]] = ...) -> None: ...
 
 class FailedMessage(_message.Message):
-    __slots__ = ("physical_offset", "message_id", "topic", "queue_id", "queue_offset", "delay_level", "attempts_max", "lock_token", "reconsume_times", "again")
+    __slots__ = ("physical_offset", "message_id", "topic", "queue_id", "queue_offset", "delay_level", "attempts_max", "lock_token", "reconsume_times", "version")
     PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -329,7 +329,7 @@ class FailedMessage(_message.Message):
     ATTEMPTS_MAX_FIELD_NUMBER: _ClassVar[int]
     LOCK_TOKEN_FIELD_NUMBER: _ClassVar[int]
     RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
-    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     physical_offset: int
     message_id: str
     topic: str
@@ -339,8 +339,8 @@ class FailedMessage(_message.Message):
     attempts_max: int
     lock_token: int
     reconsume_times: int
-    again: bool
-    def __init__(self, physical_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., delay_level: _Optional[int] = ..., attempts_max: _Optional[int] = ..., lock_token: _Optional[int] = ..., reconsume_times: _Optional[int] = ..., again: bool = ...) -> None: ...
+    version: int
+    def __init__(self, physical_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., delay_level: _Optional[int] = ..., attempts_max: _Optional[int] = ..., lock_token: _Optional[int] = ..., reconsume_times: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class SendBackReply(_message.Message):
     __slots__ = ("status", "outcomes")

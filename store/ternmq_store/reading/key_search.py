@@ -152,24 +152,36 @@ class KeySearches:
                 lookups.append((topic, dropped.get(topic, PhysicalOffset(0)), lookup))
         return KeySearch(query, self._source(), lookups)
 
-    def unique(self, topic: str, keys: Sequence[bytes], *, end: PhysicalOffset) -> UniqueSearch:
+    def unique(
+        self,
+        topic: str,
+        keys: Sequence[bytes],
+        *,
+        start: PhysicalOffset = PhysicalOffset(0),  # noqa: B008
+        end: PhysicalOffset,
+    ) -> UniqueSearch:
         """Return the look for records of a topic with these unique keys, indexed yet or not.
 
         Args:
             topic: What they are stored under.
             keys: At most `UNIQUE_KEYS_MAX`.
+            start: Records before it do not count.
             end: Records before it can be read from the log's files: confirmed ones or not.
         """
         assert len(keys) <= UNIQUE_KEYS_MAX, "more are looked up in several goes"
         texts = [key.decode("utf-8", "replace") for key in keys]
         hashes = [key_hash(topic, text) for text in texts]
+        index, lookup = self._index, None
+        if index is not None:
+            infos = [each for each in index.infos() if each.header.end_offset >= start]
+            lookup = index.lookup_in(infos[::-1], hashes, 0, 1 << 62)
         return UniqueSearch(
             topic,
             texts,
-            self._dispatcher.dropped.get(topic, PhysicalOffset(0)),
+            max(start, self._dispatcher.dropped.get(topic, PhysicalOffset(0))),
             replace(self._source(), end=end),
             self._dispatcher.waiting(end),
-            None if self._index is None else self._index.lookup(topic, texts),
+            lookup,
             hashes,
         )
 

@@ -332,6 +332,27 @@ def test_commit_older_than_a_seek_is_refused_even_after_a_crash() -> None:
     run_in_virtual_time(main())
 
 
+def test_begin_of_a_group_is_told_only_once_it_is_on_disk() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            await client.send("A")
+            await asyncio.sleep(20)
+            around.sync_s = 3.0
+            calls = [commit(client, ("A", 0, 1)), commit(client, ("A", 0, 1)), query(client, "A")]
+            answers = [asyncio.ensure_future(call) for call in calls]
+            answers.append(asyncio.ensure_future(commit(client, ("A", 0, 0))))
+            await asyncio.sleep(2.5)
+            assert not any(answer.done() for answer in answers)
+            await asyncio.gather(*answers)
+            path = around.config.data / "config" / "consumerOffset.json"
+            assert b'"A@G"' in around.files.nodes[path].data.tobytes()
+            began_s = asyncio.get_running_loop().time()
+            assert await query(client, "A") == 1
+            assert asyncio.get_running_loop().time() - began_s < 1.0
+
+    run_in_virtual_time(main())
+
+
 def test_impossible_version_is_refused() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):

@@ -101,6 +101,24 @@ def test_saves_are_due_only_after_a_change() -> None:
     assert offsets.changes != before
 
 
+def test_begin_counts_as_unsaved_until_the_file_holds_it() -> None:
+    offsets = table()
+    commit(offsets, 1)
+    begun_at = offsets.changes
+    commit(offsets, 2)
+    offsets.merge(KeptOffset("G", "T", 1, QueueOffset(0), 0))
+    assert [offsets.has_unsaved_begin("G", "T", queue_id) for queue_id in range(3)] == [1, 1, 0]
+    offsets.note_saved(begun_at - 1)
+    assert offsets.has_unsaved_begin("G", "T", 0)
+    offsets.note_saved(begun_at)
+    assert [offsets.has_unsaved_begin("G", "T", queue_id) for queue_id in range(2)] == [0, 1]
+    offsets.remove_group("G")
+    saved_without = offsets.changes
+    offsets.merge(KeptOffset("G", "T", 1, QueueOffset(0), 0))
+    offsets.note_saved(saved_without)
+    assert offsets.has_unsaved_begin("G", "T", 1)
+
+
 def test_offsets_are_found_by_group_and_by_topic() -> None:
     offsets = table()
     commit(offsets, 3, queue_id=1)

@@ -27,6 +27,7 @@ class World:
         self.kept: dict[MessageQueue, int] = {}
         self.young_offset = -1
         """Where a new group begins; -1 = the consumer decides."""
+        self.tells_if_kept = True
         self.away: set[str] = set()
         self.versions: dict[MessageQueue, int] = {}
         self.requests: list[tuple[str, dict[int, int], bool]] = []
@@ -49,11 +50,13 @@ class _Keeps:
     async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
         if rpc is QUERY_OFFSET:
             queue = MessageQueue(request.topic, self._name, request.queue_id)
-            return groups.QueryOffsetReply(
+            told = groups.QueryOffsetReply(
                 offset=self._world.kept.get(queue, self._world.young_offset),
                 version=self._world.versions.get(queue, 0),
-                is_proposed=queue not in self._world.kept,
             )
+            if self._world.tells_if_kept:
+                told.is_kept = queue in self._world.kept
+            return told
         assert rpc is COMMIT_OFFSETS
         reply = groups.CommitOffsetsReply()
         offsets = {offset.queue_id: offset.offset for offset in request.offsets}
@@ -116,6 +119,8 @@ def test_uncommitted_queue_has_no_offset() -> None:
     assert asyncio.run(store.query(OTHER)) is None
     world.young_offset = 0
     assert asyncio.run(store.query(OTHER)) == (0, False)
+    world.tells_if_kept = False
+    assert asyncio.run(store.query(QUEUE)) == (0, None)
 
 
 def test_queue_has_begun_once_the_broker_keeps_an_offset() -> None:
@@ -134,6 +139,18 @@ def test_queue_has_begun_once_the_broker_keeps_an_offset() -> None:
     assert another.has_begun(QUEUE), "somebody else was first"
     assert not another.has_begun(OTHER)
     assert OffsetStore(world, group="", client_id="c", timeout_s=1).has_begun(OTHER)
+
+
+def test_version_counts_seeks_that_no_broker_has_confirmed() -> None:
+    store = store_in(World())
+    assert store.version(QUEUE) == 0
+    store.begin(QUEUE, offset(5), offset(5))
+    store.reset(QUEUE, offset(3), 4)
+    assert store.version(QUEUE) == 4
+    store.restart(QUEUE, offset(0))
+    assert store.version(QUEUE) == 5
+    assert asyncio.run(store.commit())
+    assert store.version(QUEUE) == 5
 
 
 def test_changed_offsets_are_committed_with_one_request_per_broker() -> None:

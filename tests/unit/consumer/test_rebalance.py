@@ -32,6 +32,8 @@ class World:
         self.queues: list[MessageQueue] = []
         self.settled = 0
         self.retries = 0
+        self.now_ms = 0
+        self.told_since: list[int | None] = []
 
     async def route(self, topic: str) -> TopicRoute:
         if not self.has_route:
@@ -56,7 +58,10 @@ class World:
     def members_to_list(self, route: TopicRoute) -> list[tuple[str, int]]:
         return [(data.broker_name, 0) for data in route.brokers]
 
-    async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
+    async def start(
+        self, wanted: Mapping[MessageQueue, Subscription], since_ms: int | None
+    ) -> bool:
+        self.told_since.append(since_ms)
         if self.can_start:
             self.queues = sorted([*self.queues, *wanted])
         return self.can_start
@@ -84,6 +89,7 @@ class World:
                 allocate=allocate_averagely,
                 timeout_s=1,
                 take_over_wait_s=0,
+                wall_ms=lambda: self.now_ms,
                 on_settled=settle,
                 retry_soon=retry,
             )
@@ -114,6 +120,15 @@ def test_rebalance_makes_the_owned_queues_the_share() -> None:
     world.look()
     assert world.queues == QUEUES[2:]
     assert (world.settled, world.retries) == (3, 0)
+
+
+def test_queues_are_started_with_when_the_topic_was_first_shared() -> None:
+    world = World()
+    world.can_start = world.has_route = False
+    for world.now_ms in range(4):
+        world.look()
+        world.has_route = True
+    assert world.told_since == [None, 1, 1]
 
 
 def test_another_broker_is_asked_when_the_first_is_silent() -> None:

@@ -95,6 +95,7 @@ def play(test: Callable[[Broker, SendBacks, Answers], Awaitable[None]]) -> None:
                 client_id="me",
                 timeout_s=3,
                 retries_max=-1,
+                version_of=lambda queue: 7 if queue == QUEUE else 0,
                 on_confirmed=broker.confirm,
                 send_copy=broker.send_copy,
             )
@@ -111,7 +112,7 @@ def test_send_back_carries_place_delay_and_limit(
     level: int, retries_max: int, said_level: int, said_max: int
 ) -> None:
     message = tried_again(tried_again(message_at(4)))
-    told = failed_message(message, level, retries_max=retries_max, token=9)
+    told = failed_message(message, level, retries_max=retries_max, token=9, version=7)
     assert told == groups.FailedMessage(
         physical_offset=4000,
         message_id="id-4",
@@ -122,6 +123,7 @@ def test_send_back_carries_place_delay_and_limit(
         attempts_max=said_max,
         lock_token=9,
         reconsume_times=2,
+        version=7,
     )
 
 
@@ -135,6 +137,7 @@ def test_messages_added_during_a_request_form_the_next_one() -> None:
         await asyncio.sleep(0.3)
         sent = [of_offsets(list(request.messages)) for request in broker.requests]
         assert sent == [[0], [1, 2, 3]]
+        assert {each.version for request in broker.requests for each in request.messages} == {7}
         assert [lot.refused for lot in answers.lots] == [[], [], []]
         assert broker.confirmed == 4
         backs.add(answers.lot(4))
@@ -165,18 +168,6 @@ def test_unanswered_messages_do_not_count_as_sent_back(error: Exception) -> None
         (lot,) = answers.lots
         assert of_offsets(lot.refused) == [0, 1]
         assert broker.confirmed == 0
-
-    play(test)
-
-
-def test_message_given_back_without_an_answer_is_given_back_again_as_such() -> None:
-    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
-        for error in (refusal(ResponseCode.SYSTEM_BUSY, "busy"), ConnectionLost("cut"), None, None):
-            broker.error = error
-            backs.add(answers.lot(0))
-            await asyncio.sleep(1)
-        told = [request.messages[0].again for request in broker.requests]
-        assert told == [False, False, True, False]
 
     play(test)
 

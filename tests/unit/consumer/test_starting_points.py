@@ -62,16 +62,19 @@ def test_default_start_time_is_half_an_hour_before_the_start() -> None:
 class Broker:
     """A broker with one queue from 5 to 50; what was stored at n ms lies at offset n / 100."""
 
-    def __init__(self, told: int, *, is_proposed: bool = False) -> None:
+    def __init__(self, told: int, *, is_kept: bool | None = True) -> None:
         self.told = told
-        self.is_proposed = is_proposed
+        self.is_kept = is_kept
 
     async def reader(self, broker_name: str) -> Connection:
         return cast("Connection", self)
 
     async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
         if rpc is QUERY_OFFSET:
-            return groups.QueryOffsetReply(offset=self.told, is_proposed=self.is_proposed)
+            reply = groups.QueryOffsetReply(offset=self.told)
+            if self.is_kept is not None:
+                reply.is_kept = self.is_kept
+            return reply
         if rpc is QUERY_OFFSET_BY_TIME:
             assert request.boundary == admin.LOWER
             return admin.QueryOffsetByTimeReply(offset=request.at_ms // 100)
@@ -103,8 +106,31 @@ def test_consuming_begins_at_committed_offset_or_where_the_setting_says(
     assert asyncio.run(points.find(MessageQueue(topic, "b", 0))) == (begins_at, committed)
 
 
-def test_young_queue_begins_where_its_broker_says_and_that_is_not_kept() -> None:
-    broker = Broker(0, is_proposed=True)
+@pytest.mark.parametrize(
+    ("consume_from", "topic", "begins_at"),
+    [
+        (ConsumeFrom.LAST_OFFSET, PLAIN, 30),
+        (ConsumeFrom.LAST_OFFSET, RETRY, 5),
+        (ConsumeFrom.FIRST_OFFSET, PLAIN, 5),
+        (ConsumeFrom.TIMESTAMP, PLAIN, 20),
+        (ConsumeFrom.TIMESTAMP, RETRY, 30),
+    ],
+)
+def test_queue_added_under_a_member_begins_where_the_member_came(
+    consume_from: ConsumeFrom, topic: str, begins_at: int
+) -> None:
+    broker = Broker(NEVER)
+    offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
+    points = StartingPoints(broker, offsets, FirstStart(consume_from, 2_000), timeout_s=1)
+    found = asyncio.run(points.find(MessageQueue(topic, "b", 0), since_ms=3_000))
+    assert found == (begins_at, None)
+
+
+@pytest.mark.parametrize("is_kept", [False, None])
+def test_young_queue_begins_where_its_broker_says_and_that_is_not_kept(
+    is_kept: bool | None,
+) -> None:
+    broker = Broker(0, is_kept=is_kept)
     offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
     points = StartingPoints(broker, offsets, FirstStart(ConsumeFrom.LAST_OFFSET, 0), timeout_s=1)
     assert asyncio.run(points.find(MessageQueue(PLAIN, "b", 0))) == (0, None)

@@ -268,10 +268,9 @@ def test_message_sent_back_again_is_stored_once_for_each_group(level: int) -> No
                 client = await around.connect(broker)
                 await client.put_topic("A", 1)
                 one, other = await sent(client, b"one", b"other")
-                first = failed(one, delay_level=level)
-                again = [failed(each, delay_level=level, again=True) for each in (one, other)]
+                again = [failed(each, delay_level=level) for each in (one, other)]
                 for group in ("H", "G"):
-                    assert await send_back(client, first, group=group) == [0]
+                    assert await send_back(client, again[0], group=group) == [0]
                 assert await send_back(client, *again) == [0, 0]
                 await client.connection.close()
             async with around.broker() as broker:
@@ -283,5 +282,28 @@ def test_message_sent_back_again_is_stored_once_for_each_group(level: int) -> No
                     found = stored(await client.pull(topic))
                     assert [each.body for each in found] == [b"one", b"other"]
                 await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_messages_of_one_key_are_told_apart_and_each_version_fails_anew() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            for number in range(3):
+                properties = {"UNIQ_KEY": "same"}
+                await client.send("A", str(number).encode(), queue_id=0, properties=properties)
+            told = [failed(each, delay_level=-1) for each in stored(await client.pull("A"))]
+            assert await send_back(client, told[1]) == [0]
+            assert await send_back(client, *told) == [0, 0, 0]
+            assert await send_back(client, *told) == [0, 0, 0]
+            letters = stored(await client.pull("%DLQ%G"))
+            assert [each.body for each in letters] == [b"1", b"0", b"2"]
+            told[2].version = 1
+            assert await send_back(client, *told) == [0, 0, 0]
+            assert await send_back(client, *told) == [0, 0, 0]
+            letters = stored(await client.pull("%DLQ%G"))
+            assert [each.body for each in letters] == [b"1", b"0", b"2", b"2"]
+            told[2].version = 1 << 62
+            assert await send_back(client, told[2]) == [Code.INVALID_PARAMETER]
 
     run_in_virtual_time(main())

@@ -116,7 +116,7 @@ def test_retry_keeps_the_message_and_names_its_origin() -> None:
         "RETRY_TOPIC": "T",
         "ORIGIN_MESSAGE_ID": OFFSET_ID,
         "WAIT": "false",
-        "TERNMQ_SOURCE": "400",
+        "TERNMQ_SOURCE": "400.0",
     }
     assert (again.body, again.flag, again.sys_flag) == (b"body", 7, FLAG_COMPRESSED)
     assert (again.born_at_ms, again.born_host) == (5, HOST)
@@ -159,7 +159,7 @@ def test_dead_letter_is_not_delayed_and_names_its_origin() -> None:
         "WAIT": "false",
         "DLQ_ORIGIN_TOPIC": "T",
         "DLQ_ORIGIN_MESSAGE_ID": "KEY",
-        "TERNMQ_SOURCE": "400",
+        "TERNMQ_SOURCE": "400.0",
     }
 
 

@@ -1,0 +1,60 @@
+"""How often messages were tried that are handled in order."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.redelivered_message import RedeliveredMessage
+from ternmq_model.stored_message import StoredMessage
+
+
+class _Tried(NamedTuple):
+    queue_offset: QueueOffset
+    times: int
+
+
+class TryCounts:
+    """Tries of unfinished messages at one member, kept while their queue is lost and taken again.
+
+    Owned by `OrderlyResults`. In order only the first messages of a queue were tried, so a queue
+    has as many entries at most as a hand-out has messages.
+    """
+
+    def __init__(self) -> None:
+        self._tried: dict[MessageQueue, dict[str, _Tried]] = {}
+
+    def apply(self, queue: MessageQueue, messages: list[StoredMessage]) -> None:
+        """Have messages that were read anew tell of the tries before.
+
+        Args:
+            queue: Theirs.
+            messages: What a worker gets next; changed here.
+        """
+        tried = self._tried.get(queue)
+        if tried is None:
+            return
+        for message_id, each in list(tried.items()):
+            if each.queue_offset < messages[0].queue_offset:  # another member finished it
+                del tried[message_id]
+        for place, message in enumerate(messages):
+            before = tried.get(message.message_id)
+            if before is not None and before.times > message.reconsume_times:
+                messages[place] = RedeliveredMessage.of(message, reconsume_times=before.times)
+
+    def note(
+        self,
+        queue: MessageQueue,
+        messages: Sequence[StoredMessage],
+        unfinished: Sequence[StoredMessage],
+    ) -> None:
+        """Take note of what a worker left unfinished of its `messages`, and forget the others."""
+        tried = self._tried.setdefault(queue, {})
+        if tried:
+            for message in messages:
+                tried.pop(message.message_id, None)
+        for message in unfinished:
+            if message.reconsume_times:
+                tried[message.message_id] = _Tried(message.queue_offset, message.reconsume_times)
+        if not tried:
+            del self._tried[queue]
