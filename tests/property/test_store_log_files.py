@@ -202,6 +202,48 @@ def forget(files: MemoryFileSystem) -> None:
         files.nodes.pop(ROOT / name, None)
 
 
+def killed_at_once(count: int) -> MemoryFileSystem:
+    """Return the files of a store that was killed before anything of its messages was noted."""
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    for number in range(count):
+        append(store, batch_of(record("A", number % 2, bytes((number + 1,)) * 60)))
+    settle(store)
+    files.locks.clear()
+    return files
+
+
+@pytest.mark.parametrize("length", [None, 0, 900])
+@pytest.mark.parametrize("number", range(4))
+def test_killed_store_keeps_what_was_never_noted(number: int, length: int | None) -> None:
+    before = open_store(killed_at_once(70), config=CONFIG)
+    expected, numbers = readable(before), ends(before)
+    files = killed_at_once(70)
+    assert path_of(3) in files.nodes
+    assert path_of(4) not in files.nodes
+    bad = range(number * FILE_BYTES + (length or 0), (number + 1) * FILE_BYTES)
+    if length is None:
+        files.remove(path_of(number))
+    else:
+        with_length(files, number, length)
+    store = open_store(files, config=CONFIG)
+    assert readable(store) == sound(expected, bad)
+    assert ends(store) == numbers
+    assert not [path for path in files.nodes if path.parent == ROOT / "aside"]
+
+
+def test_torn_end_of_a_killed_store_is_cut_and_its_numbers_are_given_again() -> None:
+    files = killed_at_once(70)
+    put(files, path_of(3), bytes(FILE_BYTES))
+    store = open_store(files, config=CONFIG)
+    served = readable(store)
+    assert served == sound(
+        readable(open_store(killed_at_once(70), config=CONFIG)),
+        range(3 * FILE_BYTES, 4 * FILE_BYTES),
+    )
+    assert sum(ends(store).values()) == len(served)
+
+
 @pytest.mark.parametrize("damage", [swap, forget_and_remove])
 def test_unclear_log_is_refused_and_left_as_it_was(
     damage: Callable[[MemoryFileSystem], None],

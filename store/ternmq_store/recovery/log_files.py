@@ -7,6 +7,7 @@ refused only where nothing tells which files are the log's, or how long they are
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -78,6 +79,13 @@ class LogPlan:
         """Files with something behind their end."""
         return [file for file in self.row if file.file_bytes > self.file_bytes]
 
+    def lacks(self, offset: int) -> bool:
+        """Tell whether no file has byte `offset`, which may have been there."""
+        has_gap = any(
+            file.file_bytes <= offset - file.base < self.file_bytes for file in self.short
+        )
+        return has_gap or not self.row or offset >= self.row[-1].base + self.file_bytes
+
     def damage(self, flushed: int) -> Iterator[Stretch]:
         """Yield what was on the disk and is missing now, for a log that was there to `flushed`."""
         for file in self.short:
@@ -104,7 +112,12 @@ def find_plan(files: FileSystem, root: Path, session: Session, default_bytes: in
     """
     found, known = find_files(files, commit_log_folder(root)), _known_log(session)
     foreign = _find_foreign(files, found)
-    plan = plan_log(found, known, default_bytes=default_bytes, foreign=foreign)
+    plan = plan_log(
+        *(found, known),
+        default_bytes=default_bytes,
+        foreign=foreign,
+        has_own=partial(_has_own, files),
+    )
     _check_surplus(files, plan, known)
     return plan
 
@@ -127,14 +140,16 @@ def plan_log(
     *,
     default_bytes: int,
     foreign: Collection[Path] = (),
+    has_own: Callable[[FoundFile], bool],
 ) -> LogPlan:
-    """Return what to do with the files of a log. Pure.
+    """Return what to do with the files of a log.
 
     Args:
         found: The files, by base.
         known: What was noted of the log.
         default_bytes: The length for a log without files.
         foreign: Files with records that belong elsewhere, and none that lies where it says.
+        has_own: Tells whether some record in a file says that it lies there.
 
     Raises:
         UndecidedStore: Nothing tells which files are the log's, or how long they are.
@@ -161,7 +176,9 @@ def plan_log(
         if known.is_ours and gap.start <= known.start:
             strays += [Stray(file, "the log began behind it") for file in row]
             row = list(run)
-        elif _is_lost(gap, known, file_bytes):
+        elif _is_lost(gap, known, file_bytes) or (
+            known.is_ours and not known.was_closed and any(map(has_own, run))
+        ):
             folder = row[0].path.parent
             row += [FoundFile(base, folder / file_name(base), 0) for base in gap]
             row += run
@@ -183,7 +200,7 @@ def _runs(kept: Sequence[FoundFile], file_bytes: int) -> Iterator[Sequence[Found
 
 def _is_lost(gap: range, known: KnownLog, file_bytes: int) -> bool:
     """Tell whether the files of a gap were there: the log was noted to go on behind them."""
-    # What was flushed last may not be noted after a crash.
+    # What was flushed last may not be noted after a crash, with or without records in it.
     unnoted = 0 if known.was_closed else 2 * file_bytes
     return known.is_ours and gap.start < known.flushed and gap.stop < known.flushed + unnoted
 
@@ -278,6 +295,8 @@ def _find_foreign(files: FileSystem, found: Sequence[FoundFile]) -> Collection[P
 
 def _has_own(files: FileSystem, one: FoundFile) -> bool:
     """Tell whether some record in a file says that it lies there."""
+    if not one.file_bytes:
+        return False
     file = files.open(one.path, read_only=True)
     try:
         region = file.map()

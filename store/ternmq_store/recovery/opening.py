@@ -202,7 +202,7 @@ class _Opening:
         self._limit = self._find_limit()
         if self._limit is not None:
             self._limit_queues(self._limit)
-        self._evidence = look_at_queues(log, self._queues)
+        self._evidence = look_at_queues(log, self._queues, self._plan.lacks)
         self._rules = self._scan_rules()
         start = self._start(are_whole)
         if start is not None:
@@ -467,13 +467,15 @@ class _Opening:
             reason = f"{missing} messages are gone; the next one is number {note.end}"
             self._tell(Finding(What.REPORTED, path, queue.end * UNIT_BYTES, 0, reason))
             pad_to(queue, note.end)
-        if self._session.last_use is LastUse.CRASHED:
-            return  # what was not on the disk never counted
-        for (topic, queue_id), end in numbers_given(self._queues, self._evidence.ends):
+        is_crash = self._session.last_use is LastUse.CRASHED
+        # What never was on the disk does not count. What no file has was there: each is made
+        # durably, and of its full length, before anything goes into it.
+        given = self._evidence.lost if is_crash else self._evidence.ends
+        for (topic, queue_id), end in numbers_given(self._queues, given):
             if topic in self._dispatcher.dropped:
                 continue
             queue = self._queues.of(topic, queue_id)
-            reason = f"units tell of records behind the log's end; the next one is number {end}"
+            reason = f"units tell of records that are gone; the next one is number {end}"
             at, path = queue.end * UNIT_BYTES, queue.files.folder
             self._tell(Finding(What.REPORTED, path, at, 0, reason))
             pad_to(queue, end)

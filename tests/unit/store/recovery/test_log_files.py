@@ -1,6 +1,6 @@
 """Which files a log must have, and what becomes of those that do not fit."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,19 @@ KILLED_AT_150 = KnownLog(100, 0, 150, is_ours=True)
 FOLDER = Path("/data/commitlog")
 
 
-def plan(*files: tuple[int, int], known: KnownLog = NOTHING, foreign: int = -1) -> LogPlan:
+def plan(
+    *files: tuple[int, int],
+    known: KnownLog = NOTHING,
+    foreign: int = -1,
+    own: Collection[int] = (),
+) -> LogPlan:
     found = [FoundFile(base, FOLDER / file_name(base), length) for base, length in files]
     return plan_log(
         found,
         known,
         default_bytes=4096,
         foreign=[file.path for file in found if file.base == foreign],
+        has_own=lambda file: file.base in own,
     )
 
 
@@ -89,6 +95,23 @@ def test_missing_file_that_was_on_the_disk_is_damage(known: KnownLog) -> None:
     found = plan((0, 100), (200, 100), (300, 100), known=known)
     assert bases(found.row) == [0, 100, 200, 300]
     assert [(one.start, one.end) for one in found.damage(0)] == [(100, 200)]
+
+
+def test_file_with_its_records_is_of_the_log_however_little_was_noted() -> None:
+    found = plan((0, 100), (800, 100), (900, 100), known=KILLED_AT_150, own={900})
+    assert bases(found.row) == [*range(0, 1000, 100)]
+    assert [(one.start, one.end) for one in found.damage(0)] == [
+        (base, base + 100) for base in range(100, 800, 100)
+    ]
+    found = plan((0, 100), (800, 100), (900, 100), known=KILLED_AT_150)
+    assert (bases(found.row), len(found.strays)) == ([0], 2)
+
+
+def test_bytes_that_no_file_has_are_told() -> None:
+    found = plan((0, 100), (200, 40), (300, 100), (400, 60), known=KILLED_AT_150, own={300})
+    lacking = [at for at in (0, 99, 100, 199, 239, 240, 399, 400, 459, 460, 500) if found.lacks(at)]
+    assert lacking == [100, 199, 240, 460, 500]
+    assert plan().lacks(0)
 
 
 def test_files_outside_the_noted_log_are_strays() -> None:
