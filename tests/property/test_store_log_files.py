@@ -1,7 +1,8 @@
 """Stores whose log has files of a wrong length, too many, too few, or others': what is served."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.rehearsal import rehearse
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery.choices import UndecidedStore
+from ternmq_store.recovery.choices import Undecided, UndecidedStore
 from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
 from tests.support.files import MemoryFileSystem, Node
@@ -185,6 +186,84 @@ def test_foreign_content_under_a_name_of_the_log_is_set_aside() -> None:
     assert files.nodes[ROOT / "aside" / path_of(1).name].data.tobytes() == content
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    "lengths", [(1, 1, 1), (1, 1, -1), (-1, -1, -1), (512, 512, 512), (FILE_BYTES,) * 3]
+)
+@pytest.mark.parametrize("fill", [0, 0xA5])
+def test_noted_length_decides_whatever_lengths_files_have(
+    lengths: Sequence[int], fill: int, is_clean: bool
+) -> None:
+    files = filled(is_clean=is_clean)
+    for number, more in enumerate(lengths):
+        with_length(files, number, FILE_BYTES + more, fill)
+    store = check_served(files, expected(is_clean))
+    assert store.log_file_bytes == FILE_BYTES
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("at", [5, FILE_BYTES])
+def test_stray_beside_the_only_file_is_set_aside(at: int, is_clean: bool) -> None:
+    files = filled(is_clean=is_clean, count=9)
+    served = readable(open_store(filled(is_clean=is_clean, count=9), config=CONFIG))
+    put(files, FOLDER / file_name(at), strange(FILE_BYTES, 77 * FILE_BYTES)[:36])
+    assert readable(open_store(files, config=CONFIG)) == served
+    assert [path.name for path in files.nodes if path.parent == ROOT / "aside"] == [file_name(at)]
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+@pytest.mark.parametrize("to", [LAST, LAST + 1])
+def test_copy_of_another_file_is_set_aside(to: int, is_noted: bool) -> None:
+    files = filled(is_clean=True)
+    if not is_noted:
+        forget(files)
+    content = files.nodes[path_of(1)].data.tobytes()
+    put(files, path_of(to), content)
+    bad = range(to * FILE_BYTES, (to + 1) * FILE_BYTES)
+    check_served(files, sound(expected(is_clean=True), bad))
+    assert files.nodes[ROOT / "aside" / path_of(to).name].data.tobytes() == content
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("is_noted", [True, False])
+@pytest.mark.parametrize("number", range(LAST + 1))
+@pytest.mark.parametrize("to", [1, FILE_BYTES + 1, 7 * FILE_BYTES])
+def test_renamed_file_gets_its_name_back(
+    to: int, number: int, is_noted: bool, is_clean: bool
+) -> None:
+    files = filled(is_clean=is_clean)
+    if not is_noted:
+        forget(files)
+        if number == 0:
+            return  # nothing tells that the log does not begin behind it
+    files.nodes[FOLDER / file_name(to)] = files.nodes.pop(path_of(number))
+    store = check_served(files, expected(is_clean))
+    assert store.report.was_clean
+    assert (ROOT / "aside" / file_name(to)) not in files.nodes
+
+
+def test_file_that_holds_the_next_one_too_is_not_cut() -> None:
+    files = filled(is_clean=True)
+    content = files.nodes[path_of(0)].data.tobytes() + files.nodes[path_of(1)].data.tobytes()
+    put(files, path_of(0), content)
+    with_next = copied(files)
+    check_served(with_next, expected(is_clean=True))
+    files.remove(path_of(1))
+    with pytest.raises(UndecidedStore) as caught:
+        open_store(files, config=CONFIG)
+    assert caught.value.choice.state is Undecided.FILE_LENGTH
+    assert len(caught.value.choice.ways) == 2
+
+
+def test_log_without_any_file_of_its_own_is_refused() -> None:
+    files = filled(is_clean=True)
+    for number in range(LAST + 1):
+        files.remove(path_of(number))
+    put(files, FOLDER / file_name(5), b"odd")
+    with pytest.raises(UndecidedStore, match="Put the files of the log back"):
+        open_store(files, config=CONFIG)
+
+
 def swap(files: MemoryFileSystem) -> None:
     files.nodes[path_of(0)], files.nodes[path_of(1)] = (
         files.nodes[path_of(1)],
@@ -200,6 +279,24 @@ def forget_and_remove(files: MemoryFileSystem) -> None:
 def forget(files: MemoryFileSystem) -> None:
     for name in ("ternmq.store", "ternmq.store.bak"):
         files.nodes.pop(ROOT / name, None)
+
+
+@pytest.mark.parametrize("surplus", [1, FILE_BYTES])
+def test_length_of_the_first_file_is_noted_before_it_is_made(surplus: int) -> None:
+    files = killed_at_once(9)
+    with_length(files, 0, FILE_BYTES + surplus)
+    store = open_store(files, config=replace(CONFIG, commit_log_file_bytes=1 << 20))
+    assert (store.log_file_bytes, len(readable(store))) == (FILE_BYTES, 9)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("change", [1, -1])
+def test_setting_tells_the_length_where_nothing_is_noted(change: int, is_clean: bool) -> None:
+    files = filled(is_clean=is_clean, count=9)
+    forget(files)
+    with_length(files, 0, FILE_BYTES + change)
+    store = open_store(files, config=CONFIG)
+    assert (store.log_file_bytes, len(readable(store))) == (FILE_BYTES, 9)
 
 
 def killed_at_once(count: int) -> MemoryFileSystem:

@@ -168,7 +168,7 @@ class _Opening:
             start=log.start,
             end=log.end,
             dispatched=self._dispatcher.offset,
-            log_file_bytes=log.files.file_bytes if log.files.files else 0,
+            log_file_bytes=log.files.file_bytes,
             queues=queues,
             is_checksummed=config.record_checksum if self._serve_to is None else None,
         )
