@@ -150,6 +150,32 @@ def test_power_loss_amid_a_repair_repeats_it() -> None:
             assert path.suffix == ".tmp" or left.nodes[path].data.tobytes() == b"\xa5" * 7
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("length", [None, 0, 700, 2000])
+@pytest.mark.parametrize("numbers", [(0,), (1,), (0, 1)])
+def test_file_that_is_put_back_is_served_again(
+    numbers: Sequence[int], length: int | None, is_clean: bool
+) -> None:
+    if 0 in numbers and length is None:
+        return  # the log begins later then
+    files = filled(is_clean=is_clean)
+    contents = [files.nodes[path_of(number)].data.tobytes() for number in numbers]
+    for number in numbers:
+        if length is None:
+            files.remove(path_of(number))
+        else:
+            with_length(files, number, length)
+    store = open_store(files, config=CONFIG)
+    assert store.session.quarantine
+    store.close()
+    for number, content in zip(numbers, contents, strict=True):
+        put(files, path_of(number), content)
+        store = open_store(files, config=CONFIG)
+        store.close()
+    assert not store.session.quarantine
+    check_served(files, expected(is_clean))
+
+
 def strange(at: int, claimed: int) -> bytes:
     """Return the content of a file at `at` with a record that belongs to `claimed`."""
     other = MemoryFileSystem()

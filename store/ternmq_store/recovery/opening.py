@@ -48,6 +48,7 @@ from ternmq_store.recovery.log_scan import (
     unit_before,
     units_from,
 )
+from ternmq_store.recovery.mended_log import add_torn, lift_mended
 from ternmq_store.recovery.queue_agreement import QueueAgreement
 from ternmq_store.recovery.queue_evidence import (
     find_later_files,
@@ -151,7 +152,10 @@ class _Opening:
         if self._plan.short:
             session.note_quarantine()
         self._load(self._plan)
-        for finding in find_lost(self._log, session):
+        add_torn(self._log, session.quarantine, self._plan.damage(session.flushed))
+        mended = lift_mended(self._log, session.quarantine, session.check_at)
+        self._is_mended = bool(mended)
+        for finding in (*mended, *find_lost(self._log, session)):
             self._tell(finding)
         start, scan, is_rebuilt = self._read_log()
         log, queues = self._log, self._queues
@@ -324,7 +328,8 @@ class _Opening:
     def _start(self, are_whole: bool) -> PhysicalOffset | None:
         """Return from where the log is scanned; None = all of it: no queue is to be believed."""
         log = self._log
-        if not log.files.files or not are_whole or self._session.notes.queues_wrong:
+        are_wrong = self._session.notes.queues_wrong or self._is_mended
+        if not log.files.files or not are_whole or are_wrong:
             return None
         if self._session.last_use.is_clean:
             for queue in self._queues:
