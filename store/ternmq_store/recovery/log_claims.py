@@ -1,6 +1,5 @@
 """Where the records in a log's files say that they lie."""
 
-from pathlib import Path
 from typing import Protocol
 
 from ternmq_model.offsets import PhysicalOffset
@@ -22,14 +21,27 @@ class Claims(Protocol):
 
 
 class FileClaims:
-    """The claims that lie on a disk: a file is read when it is asked for."""
+    """The claims that lie on a disk: a file is read when it is asked for.
 
-    def __init__(self, files: FileSystem) -> None:
+    Args:
+        files: The file system.
+        unread: Upon such an error a file counts as one that begins with no record.
+    """
+
+    def __init__(self, files: FileSystem, unread: type[OSError]) -> None:
         self._files = files
+        self._unread = unread
 
     def first(self, found: FoundFile) -> PhysicalOffset | None:
         """See `Claims`."""
-        return claimed_offset(self._head(found.path))
+        try:
+            file = self._files.open(found.path, read_only=True)
+            try:
+                return claimed_offset(file.read(0, HEAD_BYTES))
+            finally:
+                file.close()
+        except self._unread:
+            return None
 
     def own(self, found: FoundFile, position: int = 0) -> PhysicalOffset | None:
         """See `Claims`."""
@@ -49,10 +61,3 @@ class FileClaims:
             return None
         finally:
             region.close()
-
-    def _head(self, path: Path) -> bytes:
-        file = self._files.open(path, read_only=True)
-        try:
-            return file.read(0, HEAD_BYTES)
-        finally:
-            file.close()

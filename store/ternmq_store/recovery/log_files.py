@@ -75,6 +75,11 @@ class LogPlan:
     """Files of the row that have another name yet."""
 
     @property
+    def is_in_order(self) -> bool:
+        """Every file has its name and its length, and all are the log's."""
+        return not (self.misnamed or self.strays or self.long or self.short)
+
+    @property
     def short(self) -> Sequence[FoundFile]:
         """Files that lack their end, or all."""
         return [file for file in self.row if file.file_bytes < self.file_bytes]
@@ -102,7 +107,14 @@ class LogPlan:
                 yield Stretch(PhysicalOffset(start), PhysicalOffset(end), reason)
 
 
-def find_plan(files: FileSystem, root: Path, session: Session, default_bytes: int) -> LogPlan:
+def find_plan(
+    files: FileSystem,
+    root: Path,
+    session: Session,
+    default_bytes: int,
+    *,
+    unread: type[OSError] = FileNotFoundError,
+) -> LogPlan:
     """Return what is to be done with the log's files below `root`; nothing is changed.
 
     Args:
@@ -110,15 +122,15 @@ def find_plan(files: FileSystem, root: Path, session: Session, default_bytes: in
         root: The store's directory.
         session: Its notes.
         default_bytes: The length that the settings say.
+        unread: As for `FileClaims`.
 
     Raises:
         UndecidedStore: As `plan_log`.
         OSError: A file cannot be read.
     """
     found = find_files(files, commit_log_folder(root))
-    return plan_log(
-        found, _known_log(session), default_bytes=default_bytes, claims=FileClaims(files)
-    )
+    claims = FileClaims(files, unread)
+    return plan_log(found, _known_log(session), default_bytes=default_bytes, claims=claims)
 
 
 def _known_log(session: Session) -> KnownLog:
@@ -184,10 +196,10 @@ def plan_log(
     _check_surplus(row, file_bytes, claims)
     return LogPlan(
         file_bytes,
-        [replace(file, path=_right_path(file)) for file in row],
+        [replace(file, path=right_path(file)) for file in row],
         removed,
         sorted(strays, key=lambda stray: stray.file.base),
-        [file for file in row if file.path != _right_path(file)],
+        [file for file in row if file.path != right_path(file)],
     )
 
 
@@ -200,7 +212,8 @@ def _base(file: FoundFile) -> int:
     return file.base
 
 
-def _right_path(file: FoundFile) -> Path:
+def right_path(file: FoundFile) -> Path:
+    """Return the path that a file has by its base."""
     return file.path.with_name(file_name(file.base))
 
 
@@ -385,7 +398,7 @@ def carry_out(
         OSError: It could not be done.
     """
     for file in plan.misnamed:
-        path = _right_path(file)
+        path = right_path(file)
         files.rename(file.path, path)
         files.sync_folder(path.parent)
         tell(Finding(What.REPAIRED, path, file.base, 0, f"the file had the name {file.path.name}"))

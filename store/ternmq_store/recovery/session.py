@@ -341,7 +341,7 @@ def _load_checkpoint(files: FileSystem, root: Path) -> Checkpoint:
     path = checkpoint_path(root)
     if not files.exists(path):
         return Checkpoint()
-    file = files.open(path)
+    file = files.open(path, read_only=True)
     try:
         return decode_checkpoint(file.read(0, file.size()))
     finally:
