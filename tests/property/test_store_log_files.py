@@ -176,6 +176,18 @@ def test_file_that_is_put_back_is_served_again(
     check_served(files, expected(is_clean))
 
 
+def test_record_before_a_lost_end_is_served_in_spite_of_other_damage() -> None:
+    files = filled(is_clean=True)
+    first = min(whole(data).header.total_bytes for data in expected(is_clean=True).values())
+    with_length(files, 1, 2000)
+    files.open(path_of(1)).write(0, b"\xff" * first)
+    bad = [range(FILE_BYTES, FILE_BYTES + first), range(FILE_BYTES + 2000, 2 * FILE_BYTES)]
+    served = expected(is_clean=True)
+    for each in bad:
+        served = sound(served, each)
+    check_served(files, served)
+
+
 def strange(at: int, claimed: int) -> bytes:
     """Return the content of a file at `at` with a record that belongs to `claimed`."""
     other = MemoryFileSystem()
@@ -260,8 +272,6 @@ def test_renamed_file_gets_its_name_back(
     files = filled(is_clean=is_clean)
     if not is_noted:
         forget(files)
-        if number == 0:
-            return  # nothing tells that the log does not begin behind it
     files.nodes[FOLDER / file_name(to)] = files.nodes.pop(path_of(number))
     store = check_served(files, expected(is_clean))
     assert store.report.was_clean

@@ -32,6 +32,9 @@ from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
 _ODD_BYTES_MAX: Final = 4096
 """No two settings of the files' length are so close: a length is one of them, spoiled."""
 
+GAP_FILES_MAX: Final = 10_000
+"""Where more are missing, what lies behind them is of another log."""
+
 
 class KnownLog(NamedTuple):
     """What was noted of a log."""
@@ -183,9 +186,7 @@ def plan_log(
         if known.is_ours and gap.start <= known.start:
             strays += [Stray(file, "the log began behind it") for file in row]
             row = list(run)
-        elif _is_lost(gap, known, file_bytes) or (
-            known.is_ours and not known.was_closed and any(map(claims.own, run))
-        ):
+        elif _is_lost(gap, known, file_bytes) or _goes_on(gap, run, known, claims):
             folder = row[0].path.parent
             row += [FoundFile(base, folder / file_name(base), 0) for base in gap]
             row += run
@@ -235,9 +236,9 @@ def _by_claim(
     places = {file.base: file for file in others}
     mixed_up = {file.base for file in foreign}
     first, last = min(places, default=known.start), max(places, default=known.start - file_bytes)
-    start = known.start if known.is_ours else first
-    end = last + file_bytes + 1
+    start, end = first - file_bytes, last + file_bytes + 1
     if known.is_ours:
+        start = max(start, known.start)
         end = known.flushed if known.was_closed else max(end, known.flushed)
     back: list[FoundFile] = []
     strays: list[Stray] = []
@@ -270,6 +271,12 @@ def _is_lost(gap: range, known: KnownLog, file_bytes: int) -> bool:
     # What was flushed last may not be noted after a crash, with or without records in it.
     unnoted = 0 if known.was_closed else 2 * file_bytes
     return known.is_ours and gap.start < known.flushed and gap.stop < known.flushed + unnoted
+
+
+def _goes_on(gap: range, run: Sequence[FoundFile], known: KnownLog, claims: Claims) -> bool:
+    """Tell whether a log that was not closed goes on behind a gap: records say that they do."""
+    may_go_on = known.is_ours and not known.was_closed
+    return may_go_on and len(gap) <= GAP_FILES_MAX and any(map(claims.own, run))
 
 
 def _file_bytes(

@@ -17,11 +17,11 @@ def add_torn(log: CommitLog, quarantine: Quarantine, damage: Iterable[Stretch]) 
     """Quarantine the records, too, whose ends lie in missing bytes."""
     for stretch in damage:
         file = log.files.at(stretch.start)
-        limit, at, before = stretch.start - file.base, 0, -1
+        limit, at, before, is_stopped = stretch.start - file.base, 0, -1, False
         while before < at:
             before = at
-            _, at, _ = follow_lengths(file.view, at, limit, _RECORDS)
-        if at < limit:
+            _, at, is_stopped = follow_lengths(file.view, at, limit, _RECORDS)
+        if at < limit and not is_stopped:
             start = PhysicalOffset(file.base + at)
             quarantine.add(start, stretch.start, stretch.reason)
 

@@ -10,7 +10,7 @@ from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile
-from ternmq_store.recovery.log_files import KnownLog, LogPlan, plan_log
+from ternmq_store.recovery.log_files import GAP_FILES_MAX, KnownLog, LogPlan, plan_log
 
 NOTHING = KnownLog()
 CLOSED_AT_350 = KnownLog(100, 0, 350, is_ours=True, was_closed=True)
@@ -128,6 +128,12 @@ def test_file_with_its_records_is_of_the_log_however_little_was_noted() -> None:
     ]
     found = plan((0, 100), (800, 100), (900, 100), known=KILLED_AT_150)
     assert (bases(found.row), len(found.strays)) == ([0], 2)
+
+
+def test_file_too_far_behind_the_log_is_of_another_one() -> None:
+    far = 100 * (GAP_FILES_MAX + 2)
+    found = plan((0, 100), (far, 100), known=KILLED_AT_150, owns={far: far})
+    assert [stray.file.base for stray in found.strays] == [far]
 
 
 def test_bytes_that_no_file_has_are_told() -> None:
