@@ -1,7 +1,8 @@
 """Stores whose log has files of a wrong length, too many, too few, or others': what is served."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.rehearsal import rehearse
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery.choices import UndecidedStore
+from ternmq_store.recovery.choices import Undecided, UndecidedStore
 from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
 from tests.support.files import MemoryFileSystem, Node
@@ -149,6 +150,44 @@ def test_power_loss_amid_a_repair_repeats_it() -> None:
             assert path.suffix == ".tmp" or left.nodes[path].data.tobytes() == b"\xa5" * 7
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("length", [None, 0, 700, 2000])
+@pytest.mark.parametrize("numbers", [(0,), (1,), (0, 1)])
+def test_file_that_is_put_back_is_served_again(
+    numbers: Sequence[int], length: int | None, is_clean: bool
+) -> None:
+    if 0 in numbers and length is None:
+        return  # the log begins later then
+    files = filled(is_clean=is_clean)
+    contents = [files.nodes[path_of(number)].data.tobytes() for number in numbers]
+    for number in numbers:
+        if length is None:
+            files.remove(path_of(number))
+        else:
+            with_length(files, number, length)
+    store = open_store(files, config=CONFIG)
+    assert store.session.quarantine
+    store.close()
+    for number, content in zip(numbers, contents, strict=True):
+        put(files, path_of(number), content)
+        store = open_store(files, config=CONFIG)
+        store.close()
+    assert not store.session.quarantine
+    check_served(files, expected(is_clean))
+
+
+def test_record_before_a_lost_end_is_served_in_spite_of_other_damage() -> None:
+    files = filled(is_clean=True)
+    first = min(whole(data).header.total_bytes for data in expected(is_clean=True).values())
+    with_length(files, 1, 2000)
+    files.open(path_of(1)).write(0, b"\xff" * first)
+    bad = [range(FILE_BYTES, FILE_BYTES + first), range(FILE_BYTES + 2000, 2 * FILE_BYTES)]
+    served = expected(is_clean=True)
+    for each in bad:
+        served = sound(served, each)
+    check_served(files, served)
+
+
 def strange(at: int, claimed: int) -> bytes:
     """Return the content of a file at `at` with a record that belongs to `claimed`."""
     other = MemoryFileSystem()
@@ -185,6 +224,82 @@ def test_foreign_content_under_a_name_of_the_log_is_set_aside() -> None:
     assert files.nodes[ROOT / "aside" / path_of(1).name].data.tobytes() == content
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    "lengths", [(1, 1, 1), (1, 1, -1), (-1, -1, -1), (512, 512, 512), (FILE_BYTES,) * 3]
+)
+@pytest.mark.parametrize("fill", [0, 0xA5])
+def test_noted_length_decides_whatever_lengths_files_have(
+    lengths: Sequence[int], fill: int, is_clean: bool
+) -> None:
+    files = filled(is_clean=is_clean)
+    for number, more in enumerate(lengths):
+        with_length(files, number, FILE_BYTES + more, fill)
+    store = check_served(files, expected(is_clean))
+    assert store.log_file_bytes == FILE_BYTES
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("at", [5, FILE_BYTES])
+def test_stray_beside_the_only_file_is_set_aside(at: int, is_clean: bool) -> None:
+    files = filled(is_clean=is_clean, count=9)
+    served = readable(open_store(filled(is_clean=is_clean, count=9), config=CONFIG))
+    put(files, FOLDER / file_name(at), strange(FILE_BYTES, 77 * FILE_BYTES)[:36])
+    assert readable(open_store(files, config=CONFIG)) == served
+    assert [path.name for path in files.nodes if path.parent == ROOT / "aside"] == [file_name(at)]
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+@pytest.mark.parametrize("to", [LAST, LAST + 1])
+def test_copy_of_another_file_is_set_aside(to: int, is_noted: bool) -> None:
+    files = filled(is_clean=True)
+    if not is_noted:
+        forget(files)
+    content = files.nodes[path_of(1)].data.tobytes()
+    put(files, path_of(to), content)
+    bad = range(to * FILE_BYTES, (to + 1) * FILE_BYTES)
+    check_served(files, sound(expected(is_clean=True), bad))
+    assert files.nodes[ROOT / "aside" / path_of(to).name].data.tobytes() == content
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("is_noted", [True, False])
+@pytest.mark.parametrize("number", range(LAST + 1))
+@pytest.mark.parametrize("to", [1, FILE_BYTES + 1, 7 * FILE_BYTES])
+def test_renamed_file_gets_its_name_back(
+    to: int, number: int, is_noted: bool, is_clean: bool
+) -> None:
+    files = filled(is_clean=is_clean)
+    if not is_noted:
+        forget(files)
+    files.nodes[FOLDER / file_name(to)] = files.nodes.pop(path_of(number))
+    store = check_served(files, expected(is_clean))
+    assert store.report.was_clean
+    assert (ROOT / "aside" / file_name(to)) not in files.nodes
+
+
+def test_file_that_holds_the_next_one_too_is_not_cut() -> None:
+    files = filled(is_clean=True)
+    content = files.nodes[path_of(0)].data.tobytes() + files.nodes[path_of(1)].data.tobytes()
+    put(files, path_of(0), content)
+    with_next = copied(files)
+    check_served(with_next, expected(is_clean=True))
+    files.remove(path_of(1))
+    with pytest.raises(UndecidedStore) as caught:
+        open_store(files, config=CONFIG)
+    assert caught.value.choice.state is Undecided.FILE_LENGTH
+    assert len(caught.value.choice.ways) == 2
+
+
+def test_log_without_any_file_of_its_own_is_refused() -> None:
+    files = filled(is_clean=True)
+    for number in range(LAST + 1):
+        files.remove(path_of(number))
+    put(files, FOLDER / file_name(5), b"odd")
+    with pytest.raises(UndecidedStore, match="Put the files of the log back"):
+        open_store(files, config=CONFIG)
+
+
 def swap(files: MemoryFileSystem) -> None:
     files.nodes[path_of(0)], files.nodes[path_of(1)] = (
         files.nodes[path_of(1)],
@@ -200,6 +315,66 @@ def forget_and_remove(files: MemoryFileSystem) -> None:
 def forget(files: MemoryFileSystem) -> None:
     for name in ("ternmq.store", "ternmq.store.bak"):
         files.nodes.pop(ROOT / name, None)
+
+
+@pytest.mark.parametrize("surplus", [1, FILE_BYTES])
+def test_length_of_the_first_file_is_noted_before_it_is_made(surplus: int) -> None:
+    files = killed_at_once(9)
+    with_length(files, 0, FILE_BYTES + surplus)
+    store = open_store(files, config=replace(CONFIG, commit_log_file_bytes=1 << 20))
+    assert (store.log_file_bytes, len(readable(store))) == (FILE_BYTES, 9)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("change", [1, -1])
+def test_setting_tells_the_length_where_nothing_is_noted(change: int, is_clean: bool) -> None:
+    files = filled(is_clean=is_clean, count=9)
+    forget(files)
+    with_length(files, 0, FILE_BYTES + change)
+    store = open_store(files, config=CONFIG)
+    assert (store.log_file_bytes, len(readable(store))) == (FILE_BYTES, 9)
+
+
+def killed_at_once(count: int) -> MemoryFileSystem:
+    """Return the files of a store that was killed before anything of its messages was noted."""
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    for number in range(count):
+        append(store, batch_of(record("A", number % 2, bytes((number + 1,)) * 60)))
+    settle(store)
+    files.locks.clear()
+    return files
+
+
+@pytest.mark.parametrize("length", [None, 0, 900])
+@pytest.mark.parametrize("number", range(4))
+def test_killed_store_keeps_what_was_never_noted(number: int, length: int | None) -> None:
+    before = open_store(killed_at_once(70), config=CONFIG)
+    expected, numbers = readable(before), ends(before)
+    files = killed_at_once(70)
+    assert path_of(3) in files.nodes
+    assert path_of(4) not in files.nodes
+    bad = range(number * FILE_BYTES + (length or 0), (number + 1) * FILE_BYTES)
+    if length is None:
+        files.remove(path_of(number))
+    else:
+        with_length(files, number, length)
+    store = open_store(files, config=CONFIG)
+    assert readable(store) == sound(expected, bad)
+    assert ends(store) == numbers
+    assert not [path for path in files.nodes if path.parent == ROOT / "aside"]
+
+
+def test_torn_end_of_a_killed_store_is_cut_and_its_numbers_are_given_again() -> None:
+    files = killed_at_once(70)
+    put(files, path_of(3), bytes(FILE_BYTES))
+    store = open_store(files, config=CONFIG)
+    served = readable(store)
+    assert served == sound(
+        readable(open_store(killed_at_once(70), config=CONFIG)),
+        range(3 * FILE_BYTES, 4 * FILE_BYTES),
+    )
+    assert sum(ends(store).values()) == len(served)
 
 
 @pytest.mark.parametrize("damage", [swap, forget_and_remove])

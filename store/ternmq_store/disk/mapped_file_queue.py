@@ -1,5 +1,6 @@
 """An ordered run of mapped files of one length, addressed as one long row of bytes."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,9 +38,10 @@ def find_files(files: FileSystem, folder: Path) -> Sequence[FoundFile]:
     for name in files.files(folder):
         base = file_base(name)
         if base is not None:
-            file = files.open(folder / name)
-            found.append(FoundFile(base, folder / name, file.size()))
-            file.close()
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile, by who uses it
+                file = files.open(folder / name, read_only=True)
+                found.append(FoundFile(base, folder / name, file.size()))
+                file.close()
     return found
 
 

@@ -8,15 +8,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ternmq_model.errors import UsageError
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, commit_log_folder, file_name
 from ternmq_store.inspection.log_inspection import LogFile, find_log_files
+from ternmq_store.recovery.log_files import GAP_FILES_MAX
 from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
-
-_GAP_FILES_MAX: Final = 10_000
 
 
 class Decision(NamedTuple):
@@ -104,10 +103,10 @@ def _filled(
     paths = [
         before.path.with_name(file_name(base))
         for before, after in pairwise(kept)
-        for base in range(before.base + step, after.base, step)[: _GAP_FILES_MAX + 1]
+        for base in range(before.base + step, after.base, step)[: GAP_FILES_MAX + 1]
     ]
-    if len(paths) > _GAP_FILES_MAX:
-        raise UsageError(f"more than {_GAP_FILES_MAX} files are missing: is one of another log?")
+    if len(paths) > GAP_FILES_MAX:
+        raise UsageError(f"more than {GAP_FILES_MAX} files are missing: is one of another log?")
     return [Decision(f"go on without {path}", partial(_resize, files, path, 0)) for path in paths]
 
 

@@ -85,15 +85,25 @@ def find_log_files(files: FileSystem, root: Path) -> Sequence[LogFile]:
         StoreNotFound: There is no log's folder.
         OSError: It cannot be read.
     """
-    folder = commit_log_folder(root)
-    if not files.exists(folder):
-        raise StoreNotFound(f"{root} is not there or no store: it has no folder {folder.name}")
+    folder = check_folder(files, root)
     found: list[LogFile] = []
     for name in files.files(folder):
         base = file_base(name)
         if base is not None:
             found.append(LogFile(folder / name, base, file_bytes(files, folder / name)))
     return found
+
+
+def check_folder(files: FileSystem, root: Path) -> Path:
+    """Return the folder of the log below `root`.
+
+    Raises:
+        StoreNotFound: It is not there.
+    """
+    folder = commit_log_folder(root)
+    if not files.exists(folder):
+        raise StoreNotFound(f"{root} is not there or no store: it has no folder {folder.name}")
+    return folder
 
 
 def file_bytes(files: FileSystem, path: Path) -> int:

@@ -59,10 +59,11 @@ class _Content:
 
     def resize(self, length: int) -> None:
         old = self.changeable()
-        if length != len(old):
+        if length > len(old):
             self.data = np.zeros(length, dtype=np.uint8)
-            kept = min(length, len(old))
-            self.data[:kept] = old[:kept]
+            self.data[: len(old)] = old
+        else:
+            self.data = old[:length]
 
     def close(self) -> None:
         self.data = None

@@ -60,7 +60,7 @@ class LogNotes:
     """Where the log began."""
 
     log_file_bytes: int = 0
-    """How long its files are; 0 when there is no log yet."""
+    """How long its files are, or the first one will be; 0 after a clean stop without any."""
 
     checksummed: Sequence[ChecksumRange] = ()
     quarantined: Sequence[Stretch] = ()

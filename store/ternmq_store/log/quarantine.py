@@ -91,6 +91,16 @@ class Quarantine:
         index = np.searchsorted(self._starts, starts, side="right") - 1
         return (index >= 0) & (starts < self._ends[index])
 
+    def remove(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
+        """Forget what lies between `start` and `end`: it is good again."""
+        self._stretches = [
+            Stretch(first, last, one.reason)
+            for one in self._stretches
+            for first, last in ((one.start, min(one.end, start)), (max(one.start, end), one.end))
+            if first < last
+        ]
+        self._changed()
+
     def keep_between(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
         """Forget what lies outside the log, which goes from `start` to `end`."""
         kept = [

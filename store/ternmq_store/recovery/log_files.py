@@ -5,11 +5,11 @@ refused only where nothing tells which files are the log's, or how long they are
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
@@ -17,7 +17,6 @@ from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Stretch
-from ternmq_store.log.resync import HEAD_BYTES, claimed_offset, next_record
 from ternmq_store.recovery.choices import (
     Choice,
     Undecided,
@@ -25,9 +24,16 @@ from ternmq_store.recovery.choices import (
     Way,
     repair_command,
 )
+from ternmq_store.recovery.log_claims import Claims, FileClaims
 from ternmq_store.recovery.recovery import Finding, What
 from ternmq_store.recovery.session import Session
 from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
+
+_ODD_BYTES_MAX: Final = 4096
+"""No two settings of the files' length are so close: a length is one of them, spoiled."""
+
+GAP_FILES_MAX: Final = 10_000
+"""Where more are missing, what lies behind them is of another log."""
 
 
 class KnownLog(NamedTuple):
@@ -68,6 +74,14 @@ class LogPlan:
 
     strays: Sequence[Stray] = ()
 
+    misnamed: Sequence[FoundFile] = ()
+    """Files of the row that have another name yet."""
+
+    @property
+    def is_in_order(self) -> bool:
+        """Every file has its name and its length, and all are the log's."""
+        return not (self.misnamed or self.strays or self.long or self.short)
+
     @property
     def short(self) -> Sequence[FoundFile]:
         """Files that lack their end, or all."""
@@ -77,6 +91,13 @@ class LogPlan:
     def long(self) -> Sequence[FoundFile]:
         """Files with something behind their end."""
         return [file for file in self.row if file.file_bytes > self.file_bytes]
+
+    def lacks(self, offset: int) -> bool:
+        """Tell whether no file has byte `offset`, which may have been there."""
+        has_gap = any(
+            file.file_bytes <= offset - file.base < self.file_bytes for file in self.short
+        )
+        return has_gap or not self.row or offset >= self.row[-1].base + self.file_bytes
 
     def damage(self, flushed: int) -> Iterator[Stretch]:
         """Yield what was on the disk and is missing now, for a log that was there to `flushed`."""
@@ -89,24 +110,30 @@ class LogPlan:
                 yield Stretch(PhysicalOffset(start), PhysicalOffset(end), reason)
 
 
-def find_plan(files: FileSystem, root: Path, session: Session, default_bytes: int) -> LogPlan:
+def find_plan(
+    files: FileSystem,
+    root: Path,
+    session: Session,
+    default_bytes: int,
+    *,
+    unread: type[OSError] = FileNotFoundError,
+) -> LogPlan:
     """Return what is to be done with the log's files below `root`; nothing is changed.
 
     Args:
         files: The file system.
         root: The store's directory.
         session: Its notes.
-        default_bytes: The length for a log without files.
+        default_bytes: The length that the settings say.
+        unread: As for `FileClaims`.
 
     Raises:
-        UndecidedStore: As `plan_log`, or files bear each other's names.
+        UndecidedStore: As `plan_log`.
         OSError: A file cannot be read.
     """
-    found, known = find_files(files, commit_log_folder(root)), _known_log(session)
-    foreign = _find_foreign(files, found)
-    plan = plan_log(found, known, default_bytes=default_bytes, foreign=foreign)
-    _check_surplus(files, plan, known)
-    return plan
+    found = find_files(files, commit_log_folder(root))
+    claims = FileClaims(files, unread)
+    return plan_log(found, _known_log(session), default_bytes=default_bytes, claims=claims)
 
 
 def _known_log(session: Session) -> KnownLog:
@@ -122,37 +149,35 @@ def _known_log(session: Session) -> KnownLog:
 
 
 def plan_log(
-    found: Sequence[FoundFile],
-    known: KnownLog,
-    *,
-    default_bytes: int,
-    foreign: Collection[Path] = (),
+    found: Sequence[FoundFile], known: KnownLog, *, default_bytes: int, claims: Claims
 ) -> LogPlan:
-    """Return what to do with the files of a log. Pure.
+    """Return what to do with the files of a log.
 
     Args:
         found: The files, by base.
         known: What was noted of the log.
-        default_bytes: The length for a log without files.
-        foreign: Files with records that belong elsewhere, and none that lies where it says.
+        default_bytes: The length for a log whose files do not tell it.
+        claims: What their records say of their places.
 
     Raises:
         UndecidedStore: Nothing tells which files are the log's, or how long they are.
     """
-    strays = [Stray(file, "its records belong elsewhere") for file in found if file.path in foreign]
-    kept = [file for file in found if file.path not in foreign]
+    foreign = [file for file in found if _is_foreign(file, claims)]
+    kept = [file for file in found if file not in foreign]
     end = len(kept)
     while end and kept[end - 1].file_bytes == 0:
         # The name of a new file reached the disk and nothing else did, or somebody emptied it.
         end -= 1
     kept, removed = kept[:end], kept[end:]
-    if not kept and not strays:
+    if not kept and not foreign:
         return LogPlan(default_bytes, kept, removed)
-    file_bytes = _file_bytes(kept, known) if kept else default_bytes
+    file_bytes = _file_bytes(kept, known, default_bytes, claims)
     unfit = [file for file in kept if file.base % file_bytes]
-    strays += [Stray(file, f"no file of {file_bytes} bytes begins there") for file in unfit]
+    strays = [Stray(file, f"no file of {file_bytes} bytes begins there") for file in unfit]
     kept = [file for file in kept if file.base % file_bytes == 0]
-    if len(strays) >= len(kept):
+    back, others = _by_claim(foreign, [*kept, *removed], known, file_bytes, claims)
+    kept, strays = sorted([*kept, *back], key=_base), [*strays, *others]
+    if strays and (not kept or (not known.is_ours and len(strays) >= len(kept))):
         raise _two_logs([kept, [stray.file for stray in strays]])
     runs = list(_runs(kept, file_bytes))
     row = list(runs[0])
@@ -161,7 +186,7 @@ def plan_log(
         if known.is_ours and gap.start <= known.start:
             strays += [Stray(file, "the log began behind it") for file in row]
             row = list(run)
-        elif _is_lost(gap, known, file_bytes):
+        elif _is_lost(gap, known, file_bytes) or _goes_on(gap, run, known, claims):
             folder = row[0].path.parent
             row += [FoundFile(base, folder / file_name(base), 0) for base in gap]
             row += run
@@ -169,7 +194,67 @@ def plan_log(
             strays += [Stray(file, "the log ended before it") for file in run]
         else:
             raise _has_gap(row, run, gap)
-    return LogPlan(file_bytes, row, removed, sorted(strays, key=lambda stray: stray.file.base))
+    _check_surplus(row, file_bytes, claims)
+    return LogPlan(
+        file_bytes,
+        [replace(file, path=right_path(file)) for file in row],
+        removed,
+        sorted(strays, key=lambda stray: stray.file.base),
+        [file for file in row if file.path != right_path(file)],
+    )
+
+
+def _is_foreign(file: FoundFile, claims: Claims) -> bool:
+    """Tell whether the first record of a file belongs elsewhere, and none of them there."""
+    return claims.first(file) not in {None, file.base} and claims.own(file) is None
+
+
+def _base(file: FoundFile) -> int:
+    return file.base
+
+
+def right_path(file: FoundFile) -> Path:
+    """Return the path that a file has by its base."""
+    return file.path.with_name(file_name(file.base))
+
+
+def _by_claim(
+    foreign: Sequence[FoundFile],
+    others: Sequence[FoundFile],
+    known: KnownLog,
+    file_bytes: int,
+    claims: Claims,
+) -> tuple[Sequence[FoundFile], Sequence[Stray]]:
+    """Sort out files whose records belong elsewhere.
+
+    Returns:
+        Those that are missing there, with the base that they claim; and those of no use.
+
+    Raises:
+        UndecidedStore: A file bears the name of one that has content of a third.
+    """
+    places = {file.base: file for file in others}
+    mixed_up = {file.base for file in foreign}
+    first, last = min(places, default=known.start), max(places, default=known.start - file_bytes)
+    start, end = first - file_bytes, last + file_bytes + 1
+    if known.is_ours:
+        start = max(start, known.start)
+        end = known.flushed if known.was_closed else max(end, known.flushed)
+    back: list[FoundFile] = []
+    strays: list[Stray] = []
+    for file in foreign:
+        claimed = claims.first(file) or PhysicalOffset(0)
+        there = places.get(claimed)
+        if claimed in mixed_up or (there is not None and claims.own(there) is None):
+            raise _swapped(file, file.path.with_name(file_name(claimed)))
+        if there is not None:
+            strays.append(Stray(file, f"its records are those of {there.path.name}"))
+        elif claimed % file_bytes == 0 and start <= claimed < end:
+            places[claimed] = FoundFile(claimed, file.path, file.file_bytes)
+            back.append(places[claimed])
+        else:
+            strays.append(Stray(file, "its records belong elsewhere"))
+    return back, strays
 
 
 def _runs(kept: Sequence[FoundFile], file_bytes: int) -> Iterator[Sequence[FoundFile]]:
@@ -183,30 +268,55 @@ def _runs(kept: Sequence[FoundFile], file_bytes: int) -> Iterator[Sequence[Found
 
 def _is_lost(gap: range, known: KnownLog, file_bytes: int) -> bool:
     """Tell whether the files of a gap were there: the log was noted to go on behind them."""
-    # What was flushed last may not be noted after a crash.
+    # What was flushed last may not be noted after a crash, with or without records in it.
     unnoted = 0 if known.was_closed else 2 * file_bytes
     return known.is_ours and gap.start < known.flushed and gap.stop < known.flushed + unnoted
 
 
-def _file_bytes(kept: Sequence[FoundFile], known: KnownLog) -> int:
+def _goes_on(gap: range, run: Sequence[FoundFile], known: KnownLog, claims: Claims) -> bool:
+    """Tell whether a log that was not closed goes on behind a gap: records say that they do."""
+    may_go_on = known.is_ours and not known.was_closed
+    return may_go_on and len(gap) <= GAP_FILES_MAX and any(map(claims.own, run))
+
+
+def _file_bytes(
+    kept: Sequence[FoundFile], known: KnownLog, default_bytes: int, claims: Claims
+) -> int:
     lengths = Counter(file.file_bytes for file in kept if file.file_bytes)
-    steps = Counter(after.base - before.base for before, after in pairwise(kept))
-    noted, longest = known.file_bytes, max(lengths)
-    if noted and (known.is_ours or noted >= longest):
-        is_one = len(kept) == 1 and kept[0].base % noted == 0
-        if is_one or noted in lengths:
+    noted = known.file_bytes
+    if noted and known.is_ours:
+        unfit = [file for file in kept if file.base % noted]
+        if noted in lengths or not any(claims.own(file) is not None for file in unfit):
             return noted
-    # That a file begins where the one before ends tells as much as its length.
+    if not lengths:
+        return default_bytes
+    steps, longest = _steps(kept), max(lengths)
+    if len(kept) == 1:
+        is_noted = noted >= longest and kept[0].base % noted == 0
+        is_close = abs(longest - default_bytes) < min(_ODD_BYTES_MAX, default_bytes // 8)
+        fits = is_close and kept[0].base % default_bytes == 0
+        return noted if is_noted else default_bytes if fits else longest
+    if noted in lengths and noted == longest:
+        return noted
+    # That files begin where the ones before end tells as much as their length.
     votes = {
         length: sum(file.base % length == 0 for file in kept if file.file_bytes == length)
         + steps[length]
-        for length in lengths
+        for length in {
+            *lengths,
+            *(step for step in steps if steps[step] > 1 and 2 * step > longest),
+        }
     }
     most = max(votes.values())
-    best = sorted(length for length in lengths if votes[length] == most)
+    best = sorted(length for length in votes if votes[length] == most)
     if len(best) > 1:
         raise _two_lengths(kept, best)
     return best[0]
+
+
+def _steps(kept: Sequence[FoundFile]) -> Counter[int]:
+    """Return how often files begin so many bytes behind the one before."""
+    return Counter(after.base - before.base for before, after in pairwise(kept))
 
 
 def _two_lengths(kept: Sequence[FoundFile], lengths: Sequence[int]) -> UndecidedStore:
@@ -222,8 +332,25 @@ def _two_lengths(kept: Sequence[FoundFile], lengths: Sequence[int]) -> Undecided
 
 def _two_logs(groups: Sequence[Sequence[FoundFile]]) -> UndecidedStore:
     kept = [group for group in groups if group]
-    text = f"{kept[0][0].path.parent} has files of two logs"
-    return UndecidedStore(Choice(Undecided.TWO_LOGS, text, [*map(_away, kept)]))
+    files = sorted((file for group in kept for file in group), key=_base)
+    ways = [
+        Way(f"Where all have {step} bytes", _command(files[0], f"--file-bytes {step}"))
+        for step in sorted(_steps(files))
+        if not any(file.base % step or file.file_bytes >= 2 * step for file in files)
+    ]
+    if len(kept) == 1:  # without them nothing is left
+        ways.append(Way("Put the files of the log back if you have them"))
+    text = f"{files[0].path.parent} has files of two logs"
+    return UndecidedStore(Choice(Undecided.TWO_LOGS, text, [*ways, *map(_away, kept)]))
+
+
+def _swapped(file: FoundFile, right: Path) -> UndecidedStore:
+    text = f"{file.path} holds what belongs into {right}"
+    ways = [
+        Way("Give each its name if they were mixed up"),
+        Way("Where it is not worth it", _command(file, f"--set-aside {file.path.name}")),
+    ]
+    return UndecidedStore(Choice(Undecided.SWAPPED_FILES, text, ways))
 
 
 def _has_gap(row: Sequence[FoundFile], run: Sequence[FoundFile], gap: range) -> UndecidedStore:
@@ -248,74 +375,24 @@ def _command(file: FoundFile, *options: str) -> str:
     return repair_command(file.path.parent.parent, *options)
 
 
-def _find_foreign(files: FileSystem, found: Sequence[FoundFile]) -> Collection[Path]:
-    """Return the files whose first record belongs elsewhere, and that have none of their own.
+def _check_surplus(row: Sequence[FoundFile], file_bytes: int, claims: Claims) -> None:
+    """Refuse a log with a file behind whose end its records go on, and no other file has them.
 
     Raises:
-        UndecidedStore: Files bear each other's names; names one and whose content it has.
+        UndecidedStore: Its files may have either of two lengths.
     """
-    by_base = {file.base: file for file in found}
-    foreign: list[Path] = []
-    for one in found:
-        file = files.open(one.path, read_only=True)
-        try:
-            claimed = claimed_offset(file.read(0, HEAD_BYTES))
-        finally:
-            file.close()
-        if claimed is None or claimed == one.base or _has_own(files, one):
-            continue
-        if claimed in by_base:
-            other = by_base[claimed].path
-            text = f"{one.path} holds what belongs into {other}"
-            ways = [
-                Way("Give each its name if they were mixed up"),
-                Way("Where it is not worth it", _command(one, f"--set-aside {one.path.name}")),
-            ]
-            raise UndecidedStore(Choice(Undecided.SWAPPED_FILES, text, ways))
-        foreign.append(one.path)
-    return foreign
-
-
-def _has_own(files: FileSystem, one: FoundFile) -> bool:
-    """Tell whether some record in a file says that it lies there."""
-    file = files.open(one.path, read_only=True)
-    try:
-        region = file.map()
-    finally:
-        file.close()
-    try:
-        at: int | None = -1
-        while at is not None:
-            at = next_record(region.view, at + 1, base=PhysicalOffset(one.base))
-            if at is not None and claimed_offset(bytes(region.view[at : at + HEAD_BYTES])):
-                return True
-        return False
-    finally:
-        region.close()
-
-
-def _check_surplus(files: FileSystem, plan: LogPlan, known: KnownLog) -> None:
-    """Refuse a log with a file in which records of the log go on behind its end.
-
-    Raises:
-        UndecidedStore: Its files may have either of two lengths, and nothing noted tells which.
-    """
-    if known.is_ours and known.file_bytes == plan.file_bytes:
-        return
-    for found in plan.long:
-        file = files.open(found.path, read_only=True)
-        try:
-            claimed = claimed_offset(file.read(plan.file_bytes, HEAD_BYTES))
-        finally:
-            file.close()
-        if claimed == found.base + plan.file_bytes:
-            raise _two_lengths([found], [plan.file_bytes, found.file_bytes])
+    by_base = {file.base: file for file in row}
+    for long in (file for file in row if file.file_bytes > file_bytes):
+        at = claims.own(long, file_bytes)
+        there = None if at is None else by_base.get(at - at % file_bytes)
+        if at is not None and (there is None or claims.own(there) is None):
+            raise _two_lengths([long], [file_bytes, long.file_bytes])
 
 
 def carry_out(
     files: FileSystem, root: Path, plan: LogPlan, flushed: int, tell: Callable[[Finding], None]
 ) -> None:
-    """Set aside, remove and lengthen what the plan says.
+    """Rename, set aside, remove and lengthen what the plan says.
 
     Args:
         files: The file system.
@@ -327,6 +404,11 @@ def carry_out(
     Raises:
         OSError: It could not be done.
     """
+    for file in plan.misnamed:
+        path = right_path(file)
+        files.rename(file.path, path)
+        files.sync_folder(path.parent)
+        tell(Finding(What.REPAIRED, path, file.base, 0, f"the file had the name {file.path.name}"))
     for stray, reason in plan.strays:
         moved = set_aside_file(files, root, stray.path)
         tell(_aside(root, stray.path, stray.base, stray.file_bytes, reason, moved))

@@ -48,6 +48,7 @@ from ternmq_store.recovery.log_scan import (
     unit_before,
     units_from,
 )
+from ternmq_store.recovery.mended_log import add_torn, lift_mended
 from ternmq_store.recovery.queue_agreement import QueueAgreement
 from ternmq_store.recovery.queue_evidence import (
     find_later_files,
@@ -151,7 +152,10 @@ class _Opening:
         if self._plan.short:
             session.note_quarantine()
         self._load(self._plan)
-        for finding in find_lost(self._log, session):
+        add_torn(self._log, session.quarantine, self._plan.damage(session.flushed))
+        mended = lift_mended(self._log, session.quarantine, session.check_at)
+        self._is_mended = bool(mended)
+        for finding in (*mended, *find_lost(self._log, session)):
             self._tell(finding)
         start, scan, is_rebuilt = self._read_log()
         log, queues = self._log, self._queues
@@ -168,7 +172,7 @@ class _Opening:
             start=log.start,
             end=log.end,
             dispatched=self._dispatcher.offset,
-            log_file_bytes=log.files.file_bytes if log.files.files else 0,
+            log_file_bytes=log.files.file_bytes,
             queues=queues,
             is_checksummed=config.record_checksum if self._serve_to is None else None,
         )
@@ -202,7 +206,7 @@ class _Opening:
         self._limit = self._find_limit()
         if self._limit is not None:
             self._limit_queues(self._limit)
-        self._evidence = look_at_queues(log, self._queues)
+        self._evidence = look_at_queues(log, self._queues, self._plan.lacks)
         self._rules = self._scan_rules()
         start = self._start(are_whole)
         if start is not None:
@@ -324,7 +328,8 @@ class _Opening:
     def _start(self, are_whole: bool) -> PhysicalOffset | None:
         """Return from where the log is scanned; None = all of it: no queue is to be believed."""
         log = self._log
-        if not log.files.files or not are_whole or self._session.notes.queues_wrong:
+        are_wrong = self._session.notes.queues_wrong or self._is_mended
+        if not log.files.files or not are_whole or are_wrong:
             return None
         if self._session.last_use.is_clean:
             for queue in self._queues:
@@ -467,13 +472,15 @@ class _Opening:
             reason = f"{missing} messages are gone; the next one is number {note.end}"
             self._tell(Finding(What.REPORTED, path, queue.end * UNIT_BYTES, 0, reason))
             pad_to(queue, note.end)
-        if self._session.last_use is LastUse.CRASHED:
-            return  # what was not on the disk never counted
-        for (topic, queue_id), end in numbers_given(self._queues, self._evidence.ends):
+        is_crash = self._session.last_use is LastUse.CRASHED
+        # What never was on the disk does not count. What no file has was there: each is made
+        # durably, and of its full length, before anything goes into it.
+        given = self._evidence.lost if is_crash else self._evidence.ends
+        for (topic, queue_id), end in numbers_given(self._queues, given):
             if topic in self._dispatcher.dropped:
                 continue
             queue = self._queues.of(topic, queue_id)
-            reason = f"units tell of records behind the log's end; the next one is number {end}"
+            reason = f"units tell of records that are gone; the next one is number {end}"
             at, path = queue.end * UNIT_BYTES, queue.files.folder
             self._tell(Finding(What.REPORTED, path, at, 0, reason))
             pad_to(queue, end)

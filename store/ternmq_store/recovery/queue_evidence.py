@@ -4,7 +4,7 @@ Of a log of which nothing is noted they alone tell how far it went. Numbers that
 given, even when the records that had them are gone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
@@ -34,20 +34,34 @@ class Evidence(NamedTuple):
     ends: Mapping[QueueKey, QueueOffset]
     """Behind the last unit of each queue that tells of a record."""
 
+    lost: Mapping[QueueKey, QueueOffset]
+    """Those of them whose last record lay in bytes that no file of the log has any more."""
 
-def look_at_queues(log: CommitLog, queues: Iterable[ConsumeQueue]) -> Evidence:
-    """Return what the files of `queues` say; nothing is changed."""
+
+def look_at_queues(
+    log: CommitLog, queues: Iterable[ConsumeQueue], is_missing: Callable[[int], bool]
+) -> Evidence:
+    """Return what the files of `queues` say; nothing is changed.
+
+    Args:
+        log: As it is now.
+        queues: All there are.
+        is_missing: Tells of a byte of the log whether no file had it when it was opened.
+    """
     limit = PhysicalOffset(log.files.last.end if log.files.files else 0)
     known_end = PhysicalOffset(0)
     ends: dict[QueueKey, QueueOffset] = {}
+    lost: dict[QueueKey, QueueOffset] = {}
     for queue in queues:
-        last = unit_before(queue, _ANYWHERE)
+        last, key = unit_before(queue, _ANYWHERE), (queue.topic, queue.queue_id)
         if last is not None and OVERHEAD_BYTES <= last.size <= RECORD_BYTES_MAX:
-            ends[queue.topic, queue.queue_id] = count_before(queue, _ANYWHERE)
+            ends[key] = count_before(queue, _ANYWHERE)
+            if is_missing(last.offset + last.size - 1):
+                lost[key] = ends[key]
         inside = unit_before(queue, limit)
         if inside is not None and OVERHEAD_BYTES <= inside.size <= RECORD_BYTES_MAX:
             known_end = max(known_end, min(limit, PhysicalOffset(inside.offset + inside.size)))
-    return Evidence(known_end, ends)
+    return Evidence(known_end, ends, lost)
 
 
 def find_repairs(

@@ -177,7 +177,7 @@ class Session:
             start: Where it begins.
             end: Where it ends; all of it is on the disk.
             dispatched: Up to where `queues` tell of it.
-            log_file_bytes: Length of its files.
+            log_file_bytes: Length of its files, the first of which may still be to come.
             queues: All there are, on the disk or not.
             is_checksummed: Whether records written from now on have their checksum; None = each
                 call of `go_on` tells.
@@ -341,7 +341,7 @@ def _load_checkpoint(files: FileSystem, root: Path) -> Checkpoint:
     path = checkpoint_path(root)
     if not files.exists(path):
         return Checkpoint()
-    file = files.open(path)
+    file = files.open(path, read_only=True)
     try:
         return decode_checkpoint(file.read(0, file.size()))
     finally:

@@ -13,6 +13,7 @@ from ternmq_model.errors import CorruptRecord, StoreError
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record import decode_record
 from ternmq_model.record_scan import Verify
+from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import (
     commit_log_folder,
@@ -24,13 +25,15 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.inspection.log_inspection import (
     LogFile,
+    check_folder,
     content_end,
     file_bytes,
     find_log_files,
 )
+from ternmq_store.inspection.overlay import Overlay
 from ternmq_store.inspection.queue_inspection import QueueFiles, find_queues
 from ternmq_store.log.checksum_ranges import Ranges, is_inside, next_border
-from ternmq_store.log.log_notes import LastUse, last_use, load_abort, load_notes
+from ternmq_store.log.log_notes import LastUse, load_abort
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue_ext import ExtSource
 from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
@@ -38,6 +41,8 @@ from ternmq_store.queues.log_places import first_from, first_kept
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.source import Source
+from ternmq_store.recovery.log_files import LogPlan, find_plan, right_path
+from ternmq_store.recovery.session import Session
 from ternmq_store.scanning.wanted import QueueStretch
 
 logger = logging.getLogger(__name__)
@@ -46,13 +51,16 @@ logger = logging.getLogger(__name__)
 class StoreDirectory:
     """What one reader knows of a directory. To make one reads little of it and leaves nothing open.
 
+    Files of the log that do not fit are read as a start would leave them: without what is none of
+    the log, and with what is missing as a damaged stretch.
+
     Raises:
         StoreNotFound: There is no store.
-        StoreError: Files of the log are missing, or have several lengths.
+        UndecidedStore: No start would tell which files are the log's, or how long they are.
         OSError: It cannot be read.
 
     Attributes:
-        files: The file system.
+        files: The file system, with the log's files as they should be.
         root: The directory.
         log_start: Where the log began when this was made.
         log_end: Behind its last file then.
@@ -65,22 +73,23 @@ class StoreDirectory:
     """
 
     def __init__(self, files: FileSystem, root: Path) -> None:
-        self.files = files
+        check_folder(files, root)
+        session = Session(files, root, self._tell)
+        # That a file cannot be read is for those to tell who want something of it.
+        plan = find_plan(files, root, session, StoreConfig().commit_log_file_bytes, unread=OSError)
+        self.files = files if plan.is_in_order else _fitted(files, plan)
         self.root = root
-        log_files = [file for file in find_log_files(files, root) if file.file_bytes]
-        self.log_file_bytes = log_files[0].file_bytes if log_files else 0
-        _check_row(log_files, self.log_file_bytes)
-        self.log_start = PhysicalOffset(log_files[0].base if log_files else 0)
-        self.log_end = PhysicalOffset(log_files[-1].base + self.log_file_bytes if log_files else 0)
+        self.log_file_bytes = plan.file_bytes if plan.row else 0
+        self.log_start = PhysicalOffset(plan.row[0].base if plan.row else 0)
+        self.log_end = PhysicalOffset(plan.row[-1].base + plan.file_bytes if plan.row else 0)
         self.is_in_use = files.is_locked(lock_path(root))
-        notes = load_notes(files, root, self._tell)
-        abort = load_abort(files, root)
-        self.was_cut_short = abort is not None
-        use = last_use(notes, abort)
+        self.was_cut_short = load_abort(files, root) is not None
         # What was noted before somebody else used the directory does not count.
-        counts = use in (LastUse.CLEAN, LastUse.CRASHED)
-        self.quarantine = Quarantine(notes.quarantined if counts else ())
-        self.checksummed: Ranges = tuple(notes.checksummed) if counts else ()
+        counts = session.last_use in (LastUse.CLEAN, LastUse.CRASHED)
+        self.quarantine = session.quarantine if counts else Quarantine()
+        for stretch in plan.damage(session.flushed):
+            self.quarantine.add(stretch.start, stretch.end, stretch.reason)
+        self.checksummed: Ranges = tuple(session.ranges) if counts else ()
         self.may_map = True
         self._unit_file_bytes: int | None = None
 
@@ -251,6 +260,24 @@ class StoreDirectory:
             return first_kept(units, PhysicalOffset(min(log)))
         finally:
             units.close()
+
+
+def _fitted(files: FileSystem, plan: LogPlan) -> FileSystem:
+    """Return the files with those of the log as `plan` has them; none is changed."""
+    fitted = Overlay(files)
+    for file in plan.misnamed:
+        fitted.rename(file.path, right_path(file))
+    for stray in plan.strays:
+        fitted.remove(stray.file.path)
+    for file in (*plan.long, *plan.short):
+        fitted.open(file.path, create=True).resize(plan.file_bytes)
+    strays = (stray.file for stray in plan.strays)
+    for odd in (*plan.misnamed, *strays, *plan.long, *plan.short):
+        logger.warning(
+            "a file of the log does not fit, the next start mends it path=%s bytes=%d",
+            *(odd.path, odd.file_bytes),
+        )
+    return fitted
 
 
 def _check_row(row: Sequence[LogFile], length: int) -> None:

@@ -50,6 +50,14 @@ def test_damage_outside_the_log_is_forgotten() -> None:
     assert quarantine.changes == 1
 
 
+def test_mended_bytes_are_forgotten_alone() -> None:
+    quarantine = Quarantine([stretch(0, 10), stretch(20, 40), stretch(60, 70)])
+    quarantine.remove(PhysicalOffset(25), PhysicalOffset(65))
+    assert quarantine.ranges == (stretch(0, 10), stretch(20, 25), stretch(65, 70))
+    assert quarantine.end_at(PhysicalOffset(30)) is None
+    assert quarantine.changes == 1
+
+
 @given(pairs=st.lists(st.tuples(OFFSETS, OFFSETS).filter(lambda pair: pair[0] < pair[1])))
 def test_stretches_cover_exactly_the_bytes_added(pairs: list[tuple[int, int]]) -> None:
     quarantine = Quarantine()

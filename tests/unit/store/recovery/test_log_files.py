@@ -1,28 +1,57 @@
 """Which files a log must have, and what becomes of those that do not fit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from ternmq_model.errors import StoreError
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile
-from ternmq_store.recovery.log_files import KnownLog, LogPlan, plan_log
+from ternmq_store.recovery.log_files import GAP_FILES_MAX, KnownLog, LogPlan, plan_log
 
 NOTHING = KnownLog()
 CLOSED_AT_350 = KnownLog(100, 0, 350, is_ours=True, was_closed=True)
 KILLED_AT_150 = KnownLog(100, 0, 150, is_ours=True)
 FOLDER = Path("/data/commitlog")
+NO_CLAIMS: Mapping[int, int] = {}
+FAR = 77_777_700
 
 
-def plan(*files: tuple[int, int], known: KnownLog = NOTHING, foreign: int = -1) -> LogPlan:
-    found = [FoundFile(base, FOLDER / file_name(base), length) for base, length in files]
+class Claimed(NamedTuple):
+    """What records of files say, for each of these by its base."""
+
+    firsts: Mapping[int, int]
+    """The place that its first record claims."""
+
+    owns: Mapping[int, int]
+    """A place that one of its records claims and has."""
+
+    def first(self, found: FoundFile) -> PhysicalOffset | None:
+        """Return what is said of the file."""
+        return PhysicalOffset(self.firsts[found.base]) if found.base in self.firsts else None
+
+    def own(self, found: FoundFile, position: int = 0) -> PhysicalOffset | None:
+        """Return what is said of the file."""
+        at = self.owns.get(found.base, self.firsts.get(found.base))
+        is_there = at is not None and position <= at - found.base < found.file_bytes
+        return PhysicalOffset(at) if at is not None and is_there else None
+
+
+def plan(
+    *files: tuple[int, int],
+    known: KnownLog = NOTHING,
+    firsts: Mapping[int, int] = NO_CLAIMS,
+    owns: Mapping[int, int] = NO_CLAIMS,
+    default_bytes: int = 4096,
+) -> LogPlan:
     return plan_log(
-        found,
+        [FoundFile(base, FOLDER / file_name(base), length) for base, length in files],
         known,
-        default_bytes=4096,
-        foreign=[file.path for file in found if file.base == foreign],
+        default_bytes=default_bytes,
+        claims=Claimed(firsts, owns),
     )
 
 
@@ -91,6 +120,29 @@ def test_missing_file_that_was_on_the_disk_is_damage(known: KnownLog) -> None:
     assert [(one.start, one.end) for one in found.damage(0)] == [(100, 200)]
 
 
+def test_file_with_its_records_is_of_the_log_however_little_was_noted() -> None:
+    found = plan((0, 100), (800, 100), (900, 100), known=KILLED_AT_150, owns={900: 950})
+    assert bases(found.row) == [*range(0, 1000, 100)]
+    assert [(one.start, one.end) for one in found.damage(0)] == [
+        (base, base + 100) for base in range(100, 800, 100)
+    ]
+    found = plan((0, 100), (800, 100), (900, 100), known=KILLED_AT_150)
+    assert (bases(found.row), len(found.strays)) == ([0], 2)
+
+
+def test_file_too_far_behind_the_log_is_of_another_one() -> None:
+    far = 100 * (GAP_FILES_MAX + 2)
+    found = plan((0, 100), (far, 100), known=KILLED_AT_150, owns={far: far})
+    assert [stray.file.base for stray in found.strays] == [far]
+
+
+def test_bytes_that_no_file_has_are_told() -> None:
+    found = plan((0, 100), (200, 40), (300, 100), (400, 60), known=KILLED_AT_150, owns={300: 300})
+    lacking = [at for at in (0, 99, 100, 199, 239, 240, 399, 400, 459, 460, 500) if found.lacks(at)]
+    assert lacking == [100, 199, 240, 460, 500]
+    assert plan().lacks(0)
+
+
 def test_files_outside_the_noted_log_are_strays() -> None:
     found = plan((0, 100), (100, 100), (200, 100), (300, 100), (900, 100), known=CLOSED_AT_350)
     assert bases(found.row) == [0, 100, 200, 300]
@@ -108,17 +160,19 @@ def test_file_at_an_odd_place_is_a_stray() -> None:
 
 
 def test_foreign_file_leaves_a_damaged_stretch() -> None:
-    found = plan((0, 100), (100, 100), (200, 100), (300, 100), known=CLOSED_AT_350, foreign=100)
+    found = plan(
+        (0, 100), (100, 100), (200, 100), (300, 100), known=CLOSED_AT_350, firsts={100: FAR}
+    )
     assert [stray.file.base for stray in found.strays] == [100]
     assert [(one.start, one.end) for one in found.damage(0)] == [(100, 200)]
 
 
 @pytest.mark.parametrize(
-    ("files", "foreign", "words"),
+    ("files", "firsts", "words"),
     [
         (
             ((0, 100), (200, 100)),
-            -1,
+            {},
             (
                 f"{file_name(100)} is missing",
                 "--fill-gaps",
@@ -126,17 +180,21 @@ def test_foreign_file_leaves_a_damaged_stretch() -> None:
                 f"--set-aside {file_name(200)}`",
             ),
         ),
-        (((0, 100), (400, 200)), -1, ("--file-bytes 100`", "--file-bytes 200`")),
-        (((50, 100), (150, 100)), -1, ("two logs", f"{file_name(50)} --set-aside")),
-        (((0, 100), (50, 100)), -1, ("two logs", "--set-aside")),
-        (((0, 100), (100, 100)), 100, ("two logs", f"{file_name(0)}`", f"{file_name(100)}`")),
+        (((0, 100), (400, 200)), {}, ("--file-bytes 100`", "--file-bytes 200`")),
+        (((50, 100), (150, 100)), {}, ("two logs", f"{file_name(50)} --set-aside")),
+        (((0, 100), (50, 100)), {}, ("two logs", "--set-aside")),
+        (
+            ((0, 100), (100, 100)),
+            {100: FAR},
+            ("two logs", f"{file_name(0)}`", f"{file_name(100)}`"),
+        ),
     ],
 )
 def test_unclear_log_is_refused_with_a_command_for_each_way(
-    files: tuple[tuple[int, int], ...], foreign: int, words: tuple[str, ...]
+    files: tuple[tuple[int, int], ...], firsts: Mapping[int, int], words: tuple[str, ...]
 ) -> None:
     with pytest.raises(StoreError) as caught:
-        plan(*files, foreign=foreign)
+        plan(*files, firsts=firsts)
     told = str(caught.value)
     assert "`ternmq store repair /data --" in told
     for each in words:

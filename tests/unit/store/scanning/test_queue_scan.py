@@ -2,7 +2,7 @@
 
 import errno
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import make_padding, unit_bytes
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
-from tests.support.files import MemoryFile, MemoryFileSystem, MemoryRegion
+from tests.support.files import MemoryFile, MemoryFileSystem, MemoryRegion, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, settle
 
@@ -30,6 +30,7 @@ pytest.importorskip("pyarrow")
 from ternmq_store.scanning import log_rows
 from ternmq_store.scanning.part_scan import plan_directory, scan_part
 from ternmq_store.scanning.queue_scan import scan_queue
+from ternmq_store.scanning.raw_scan import plan_raw, scan_raw
 
 LOG_FILE_BYTES = 8192
 CONFIG = replace(SMALL, record_checksum=True)
@@ -335,9 +336,74 @@ def test_failing_disk_is_reported_with_the_file(monkeypatch: pytest.MonkeyPatch)
         scan(files, 3, 37)
 
 
-def test_mismatched_files_are_refused_by_name() -> None:
+def put(files: MemoryFileSystem, path: Path, data: bytes) -> None:
+    """Make `data` the content of a file."""
+    files.nodes[path] = Node()
+    files.open(path).write(0, data)
+
+
+def lengthen(files: MemoryFileSystem, number: int) -> None:
+    put(files, log_path(number), files.nodes[log_path(number)].data.tobytes() + b"odd")
+
+
+def cut_short(files: MemoryFileSystem, number: int) -> None:
+    put(files, log_path(number), files.nodes[log_path(number)].data.tobytes()[:1500])
+
+
+def misname(files: MemoryFileSystem, number: int) -> None:
+    files.nodes[log_path(9)] = files.nodes.pop(log_path(number))
+
+
+def put_stray(files: MemoryFileSystem, number: int) -> None:
+    put(files, log_path(9 + number), b"stray")
+
+
+def lose(files: MemoryFileSystem, number: int) -> None:
+    files.remove(log_path(number))
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize(
+    ("damage", "lost_from"),
+    [(lengthen, None), (misname, None), (put_stray, None), (cut_short, 1500), (lose, 0)],
+)
+def test_files_that_do_not_fit_are_read_as_the_next_start_leaves_them(
+    damage: Callable[[MemoryFileSystem, int], None], lost_from: int | None, number: int
+) -> None:
+    files = filled()
+    units = StoreDirectory(files, ROOT).unit_files("A", 0, 0, 40)
+    spans = {n: units.unit(QueueOffset(n))[:2] for n in range(40)}
+    bad = (
+        range(number * LOG_FILE_BYTES + lost_from, (number + 1) * LOG_FILE_BYTES)
+        if lost_from is not None
+        else range(0)
+    )
+    if damage is lose and number == 0:
+        return  # the log begins later then
+    sound = [n for n, (at, size) in spans.items() if at >= bad.stop or at + size <= bad.start]
+    damage(files, number)
+    before = {path: node.data.tobytes() for path, node in files.nodes.items()}
+    directory, skipping = StoreDirectory(files, ROOT), replace(NUMBERS, skips_damaged=True)
+    assert directory.log_file_bytes == LOG_FILE_BYTES
+    scanned = scan(files, 0, 40, skipping)
+    assert (numbers(scanned), scanned[-1].damaged) == (sound, 40 - len(sound))
+    parts = [
+        scan_part(directory, part, skipping, broker_name="b") for part in plan_directory(directory)
+    ]
+    assert numbers(each for part in parts for each in part) == sound
+    raws = [scan_raw(directory, part, skipping, broker_name="b") for part in plan_raw(directory)]
+    assert numbers(each for raw in raws for each in raw) == sound
+    if len(sound) < 40:
+        with pytest.raises(MessageDamaged):
+            scan(files, 0, 40)
+    assert {path: node.data.tobytes() for path, node in files.nodes.items()} == before
+
+
+def test_files_of_an_unclear_log_are_refused_by_name() -> None:
     files = filled()
     files.remove(log_path(1))
+    for name in ("ternmq.store", "ternmq.store.bak"):
+        files.nodes.pop(ROOT / name, None)
     with pytest.raises(StoreError, match=log_path(2).name):
         StoreDirectory(files, ROOT)
 
