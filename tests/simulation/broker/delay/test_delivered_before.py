@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ternmq_model.message import Message
 from ternmq_store.config import FlushMode
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -39,5 +40,66 @@ def test_message_is_delivered_once_however_often_its_broker_dies(
             if mode is FlushMode.SYNC or not loses_power:
                 assert len(found) == 10
             assert all("TERNMQ_SOURCE" not in m.properties for _, m in await cluster.records("T"))
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("levels", [(1, 1), (1, 2)])
+def test_message_passed_over_at_one_start_is_passed_over_at_the_next(
+    levels: tuple[int, int],
+) -> None:
+    """A batch of the same level, or of another one, has messages that were not delivered."""
+    waits_s = {1: 1, 2: 5}
+    early, late = levels
+
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",), mode=FlushMode.ASYNC) as cluster:
+            await cluster.put_topic("T", 1)
+            async with cluster.producer() as producer:
+                # 300 are more than a batch: the second one has some that are delivered and others.
+                for _ in range(300):
+                    await producer.send(Message("T", cluster.next_id().encode(), delay_level=late))
+                last_s = asyncio.get_running_loop().time() + waits_s[late]
+                if early != late:
+                    await cluster.send(producer, "T", delay_level=early)
+                await asyncio.sleep(waits_s[late] - 0.3)
+                for _ in range(20):
+                    await cluster.send(producer, "T", delay_level=late)
+            while len(await cluster.records("T")) < 300 + (early != late):
+                assert asyncio.get_running_loop().time() < last_s + 0.2
+                await asyncio.sleep(0.01)
+            for _ in range(3):
+                cluster.kill("a")
+                await asyncio.sleep(waits_s[late])  # then all are due
+                await cluster.start("a")
+                await asyncio.sleep(3)
+            await asyncio.sleep(20)
+            found = Counter(message.body for _, message in await cluster.records("T"))
+            assert set(found.values()) == {1}
+            assert len(found) == 320 + (early != late)
+
+    run_in_virtual_time(main())
+
+
+def test_timed_message_passed_over_is_not_repeated_when_a_slow_start_is_killed() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",), mode=FlushMode.ASYNC) as cluster:
+            await cluster.put_topic("T", 1)
+            async with cluster.producer() as producer:
+                messages = [Message("T", b"%d" % n, deliver_after_ms=3_000) for n in range(1_500)]
+                await asyncio.gather(*map(producer.send, messages))
+            while len(await cluster.records("T")) < len(messages):
+                await asyncio.sleep(0.05)
+            cluster.kill("a")
+            cluster.disk_s["a"] = 0.4
+            await cluster.start("a")
+            await asyncio.sleep(1.5)
+            cluster.kill("a")
+            cluster.disk_s["a"] = 0.0
+            await cluster.start("a")
+            await asyncio.sleep(30)
+            found = Counter(message.body for _, message in await cluster.records("T"))
+            assert set(found.values()) == {1}
+            assert len(found) == len(messages)
 
     run_in_virtual_time(main())
