@@ -323,9 +323,8 @@ class TimerService:
         # Of when RocketMQ's are due no code tells, so only `first_offset` tells of them.
         self._copies = Copies(offsets, np.where(is_time(codes), codes, NEVER_MS), places)
         look_from = self._kept.look_from
-        if (
-            look_from is None or look_from > self._store.max_physical
-        ):  # a loss of power took its end
+        # A loss of power takes the log's end.
+        if look_from is None or look_from > self._store.max_physical:
             kept = self._kept._replace(look_behind=self._look_behind(self._kept))
             await self._save(kept)
             self._kept = kept

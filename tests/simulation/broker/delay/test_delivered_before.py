@@ -2,12 +2,19 @@
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ternmq_broker.loose_json import write_json
+from ternmq_broker.table_formats import parse_table
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_model.json_checksum import add_checksum
 from ternmq_model.message import Message
 from ternmq_store.config import FlushMode
+from ternmq_store.disk.state_file import replace_file
+from tests.support.files import MemoryFileSystem
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -101,5 +108,41 @@ def test_timed_message_passed_over_is_not_repeated_when_a_slow_start_is_killed()
             found = Counter(message.body for _, message in await cluster.records("T"))
             assert set(found.values()) == {1}
             assert len(found) == len(messages)
+
+    run_in_virtual_time(main())
+
+
+def put_place(disk: MemoryFileSystem, place: int) -> None:
+    """Let `place` be where to look from, in both tables: a loss of power leaves such."""
+    path = Path("/broker/config/delayOffset.json")
+    table = parse_table(disk.nodes[path].data.tobytes()) | {"ternmqLookFrom": place}
+    replace_file(disk, path, add_checksum(write_json(table)))
+    path = path.with_name("timercheck")
+    checkpoint = TimerCheckpoint.decode(disk.nodes[path].data.tobytes())
+    replace_file(disk, path, checkpoint._replace(look_behind=place + 1).encode())
+
+
+@pytest.mark.parametrize("waits", WAITS)
+def test_place_beyond_the_end_of_the_log_is_none_once_the_log_has_grown(waits: str) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",), mode=FlushMode.ASYNC) as cluster:
+            await cluster.put_topic("T", 1)
+            async with cluster.producer() as producer:
+                await cluster.send(producer, "T", **WAITS[waits])
+                await asyncio.sleep(20)
+                cluster.kill("a")
+                put_place(cluster.disks["a"], 5_000)
+                await cluster.start("a")
+                await cluster.send(producer, "T", size=10_000)
+                for _ in range(10):
+                    await cluster.send(producer, "T", **WAITS[waits])
+            await asyncio.sleep(2)
+            assert len(await cluster.records("T")) == 12
+            for _ in range(2):
+                cluster.kill("a")
+                await cluster.start("a")
+                await asyncio.sleep(2)
+            found = Counter(message.body for _, message in await cluster.records("T"))
+            assert len(found) == found.total() == 12
 
     run_in_virtual_time(main())
