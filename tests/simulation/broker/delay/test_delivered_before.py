@@ -2,22 +2,30 @@
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
 import pytest
 
 from ternmq_broker.loose_json import write_json
 from ternmq_broker.table_formats import parse_table
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_model.errors import BrokerBusy
 from ternmq_model.json_checksum import add_checksum
 from ternmq_model.message import Message
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import CLEAN_STORE, DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.state_file import replace_file
+from tests.support.brokers import SMALL_STORE, Client, world
 from tests.support.files import MemoryFileSystem
 from tests.support.simulated_cluster import simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
+HOUR_MS: Final = 3_600_000
 WAITS: dict[str, dict[str, Any]] = {
     "level": {"delay_level": 1},
     "time": {"deliver_after_ms": 1_000},
@@ -144,5 +152,85 @@ def test_place_beyond_the_end_of_the_log_is_none_once_the_log_has_grown(waits: s
                 await asyncio.sleep(2)
             found = Counter(message.body for _, message in await cluster.records("T"))
             assert len(found) == found.total() == 12
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+def test_message_laid_anew_waits_once_after_a_crash(mode: FlushMode) -> None:
+    async def main() -> None:
+        async with world(flush_mode=mode) as around:
+            around.store_config = replace(
+                SMALL_STORE, commit_log_file_bytes=8192, file_reserved_hours=1
+            )
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                waits = {"TIMER_DELAY_MS": str(3 * HOUR_MS)}
+                for number in range(100):
+                    await client.send("A", b"%d" % number, queue_id=0, properties=waits)
+                around.clock.asleep_ms += 2 * HOUR_MS
+                for _ in range(20):
+                    await client.send("A", bytes(2000), queue_id=0)
+                while not (await waiting(client)).rolled:
+                    with suppress(BrokerBusy):
+                        await client.call(CLEAN_STORE, admin.CleanStoreRequest())
+                    await asyncio.sleep(0.1)
+                left = deepcopy(around.files)
+                await client.connection.close()
+            left.locks.clear()
+            around.files = left
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(20)
+                assert (await waiting(client)).timed == 100
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                around.clock.asleep_ms += HOUR_MS
+                await asyncio.sleep(20)
+                assert (await waiting(client)).delivered == 100
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+async def waiting(client: Client) -> admin.WaitingMessages:
+    reply = await client.call(DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+    return cast("admin.DescribeBrokerReply", reply).waiting
+
+
+def test_message_laid_anew_after_a_step_of_the_clock_waits_once_after_a_crash() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                waits = {"TIMER_DELAY_MS": str(HOUR_MS)}
+                for number in range(10):
+                    await client.send("A", b"%d" % number, queue_id=0, properties=waits)
+                await asyncio.sleep(1)
+                around.clock.wall_offset_ms = -2 * HOUR_MS
+                with slow_jobs(10):
+                    await asyncio.sleep(590)
+                while not (await waiting(client)).rolled:
+                    await asyncio.sleep(0.01)
+                left = deepcopy(around.files)
+                await client.connection.close()
+            left.locks.clear()
+            around.files = left
+            for _ in range(2):
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    await client.send("A", properties={"TIMER_DELAY_MS": "200"})
+                    await asyncio.sleep(20)
+                    assert (await waiting(client)).timed == 10
+                    await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                around.clock.asleep_ms += 4 * HOUR_MS
+                await asyncio.sleep(20)
+                assert (await waiting(client)).delivered == 10
+                await client.connection.close()
 
     run_in_virtual_time(main())
