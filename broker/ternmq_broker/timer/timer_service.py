@@ -232,10 +232,11 @@ class TimerService:
         """
         if self._mover.begins(self._wheel, self._next):
             self._wheel = TimerWheel()
+        begin = self._store.max_physical
         done = await self._mover.step(self._wheel)
         if done is None:
             return False
-        self._note_rolled(done)
+        self._note_rolled(done, begin)
         return True
 
     def _begin(self) -> None:
@@ -286,14 +287,19 @@ class TimerService:
         Raises:
             TernError: It failed; what is in the file still waits.
         """
+        begin = self._store.max_physical
         done = await self._roller.roll(self._wheel, self._store.cleaner.held_end)
         if done is None:
             return False
-        self._note_rolled(done)
+        self._note_rolled(done, begin)
         self._note_done(self._clock.wall_ms())
         return True
 
-    def _note_rolled(self, done: Rolled) -> None:
+    def _note_rolled(self, done: Rolled, begin: PhysicalOffset) -> None:
+        if (due := done.originals) is not None:
+            # One row for all: what tells of the last offset and time tells of them.
+            last = Copies(*np.array([[due.offsets.max()], [due.due_ms.max()], [begin]]))
+            self._copies = Copies(*map(np.concatenate, zip(self._copies, last, strict=True)))
         self.rolled += done.messages
         self._end = max(self._end, done.end)
         self._is_dirty = True

@@ -20,7 +20,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import CLEAN_STORE, DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.state_file import replace_file
-from tests.support.brokers import SMALL_STORE, Client, world
+from tests.support.brokers import SMALL_STORE, Client, World, world
 from tests.support.files import MemoryFileSystem
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
@@ -234,3 +234,51 @@ def test_message_laid_anew_after_a_step_of_the_clock_waits_once_after_a_crash() 
                 await client.connection.close()
 
     run_in_virtual_time(main())
+
+
+def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            around.store_config = replace(
+                SMALL_STORE, commit_log_file_bytes=512 << 10, file_reserved_hours=1
+            )
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                now_ms = around.clock.wall_ms()
+                for number in range(600):
+                    due_ms = now_ms + 3 * HOUR_MS + 60_000 * (number % 2)
+                    waits = {"TIMER_DELIVER_MS": str(due_ms)}
+                    await client.send("A", bytes(1000), queue_id=0, properties=waits)
+                around.clock.asleep_ms += 2 * HOUR_MS
+                await asyncio.sleep(20)
+                around.sync_s = 0.05
+                cleaning = asyncio.ensure_future(
+                    client.call(CLEAN_STORE, admin.CleanStoreRequest())
+                )
+                before = timercheck(around)
+                while not (await waiting(client)).rolled:
+                    await asyncio.sleep(0.005)
+                while timercheck(around).look_behind == before.look_behind:
+                    await asyncio.sleep(0.005)
+                assert (await waiting(client)).rolled == 256
+                left = deepcopy(around.files)
+                around.sync_s = 0
+                await asyncio.gather(cleaning, return_exceptions=True)
+                await client.connection.close()
+            left.locks.clear()
+            around.files = left
+            for _ in range(2):
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    await asyncio.sleep(20)
+                    assert (await waiting(client)).timed == 600
+                    await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def timercheck(around: World) -> TimerCheckpoint:
+    return TimerCheckpoint.decode(
+        around.files.nodes[Path("/broker/config/timercheck")].data.tobytes()
+    )
