@@ -288,12 +288,22 @@ class TimerService:
             TernError: It failed; what is in the file still waits.
         """
         begin = self._store.max_physical
-        done = await self._roller.roll(self._wheel, self._store.cleaner.held_end)
+        done = await self._roller.roll(self._wheel, self._roll_end())
         if done is None:
             return False
         self._note_rolled(done, begin)
         self._note_done(self._clock.wall_ms())
         return True
+
+    def _roll_end(self) -> PhysicalOffset:
+        """Return the place of the log before which no message is to wait."""
+        end, copied = self._store.cleaner.held_end, self._copies.offsets
+        if not len(copied) or self._store.max_physical - self._kept.look_behind < LOOK_BYTES_MAX:
+            return end
+        # Messages in front of these keep the checkpoint from telling of them.
+        last = QueueOffset(int(copied.max()))
+        place = self._store.searches.place_of(WHEEL_TOPIC, 0, last)
+        return end if place is None else PhysicalOffset(max(end, place + 1))
 
     def _note_rolled(self, done: Rolled, begin: PhysicalOffset) -> None:
         if (due := done.originals) is not None:

@@ -1,6 +1,8 @@
 """Deliveries that a crash does not repeat, since the log has them."""
 
 import asyncio
+import logging
+import re
 from collections import Counter
 from contextlib import suppress
 from copy import deepcopy
@@ -10,8 +12,10 @@ from typing import Any, Final, cast
 
 import pytest
 
+from ternmq_broker.delay import delay_service
 from ternmq_broker.loose_json import write_json
 from ternmq_broker.table_formats import parse_table
+from ternmq_broker.timer import timer_service
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.json_checksum import add_checksum
@@ -236,7 +240,9 @@ def test_message_laid_anew_after_a_step_of_the_clock_waits_once_after_a_crash() 
     run_in_virtual_time(main())
 
 
-def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash() -> None:
+def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.SYNC) as around:
             around.store_config = replace(
@@ -274,6 +280,18 @@ def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash
                     await asyncio.sleep(20)
                     assert (await waiting(client)).timed == 600
                     await client.connection.close()
+            assert timercheck(around).first_offset < 600
+            monkeypatch.setattr(timer_service, "LOOK_BYTES_MAX", 100_000)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                for _ in range(20):
+                    await client.send("A", bytes(10_000), queue_id=0)
+                await asyncio.sleep(30)
+                assert (await waiting(client)).timed == 600
+                await client.connection.close()
+            checkpoint = timercheck(around)
+            assert checkpoint.first_offset == checkpoint.next_offset - 600
+            assert checkpoint.look_behind > before.look_behind + 600 * 1000 + 20 * 10_000
 
     run_in_virtual_time(main())
 
@@ -282,3 +300,41 @@ def timercheck(around: World) -> TimerCheckpoint:
     return TimerCheckpoint.decode(
         around.files.nodes[Path("/broker/config/timercheck")].data.tobytes()
     )
+
+
+@pytest.mark.parametrize("case", ["first", "old", "disabled"])
+def test_start_reads_little_of_the_log(
+    case: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first message comes after much else; or an old one waits, also with the timer off."""
+    for module in (timer_service, delay_service):
+        monkeypatch.setattr(module, "LOOK_BYTES_MAX", 100_000)
+    settings = {"timer_enabled": case != "disabled"}
+
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",), mode=FlushMode.ASYNC) as cluster:
+            await cluster.put_topic("T", 1)
+            async with cluster.producer() as producer:
+                if case != "first":
+                    await cluster.send(producer, "T", deliver_after_ms=HOUR_MS)
+                    await asyncio.sleep(15)
+                    await cluster.stop("a")
+                    await cluster.start("a", **settings)
+                for _ in range(100):
+                    await producer.send(Message("T", cluster.random.randbytes(10_000)))
+                    await asyncio.sleep(0.1)
+                await asyncio.sleep(15)
+                await cluster.send(producer, "T", delay_level=5)
+            caplog.clear()
+            cluster.kill("a")
+            with caplog.at_level(logging.INFO):
+                await cluster.start("a", **settings)
+            (begin,) = [
+                int(found[1])
+                for each in caplog.messages
+                if (found := re.match(r"deliveries looked for from=(\d+)", each))
+            ]
+            end = max(message.physical_offset for _, message in await cluster.records("T"))
+            assert begin > end - 300_000 > 600_000
+
+    run_in_virtual_time(main())
