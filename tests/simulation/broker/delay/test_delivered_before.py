@@ -87,11 +87,13 @@ def test_message_passed_over_at_one_start_is_passed_over_at_the_next(
             while len(await cluster.records("T")) < 300 + (early != late):
                 assert asyncio.get_running_loop().time() < last_s + 0.2
                 await asyncio.sleep(0.01)
-            for _ in range(3):
+            for delivered in (20, 0, 0):
                 cluster.kill("a")
                 await asyncio.sleep(waits_s[late])  # then all are due
                 await cluster.start("a")
                 await asyncio.sleep(3)
+                reply = await cluster.ask("a", DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+                assert reply.waiting.delivered == delivered
             await asyncio.sleep(20)
             found = Counter(message.body for _, message in await cluster.records("T"))
             assert set(found.values()) == {1}
