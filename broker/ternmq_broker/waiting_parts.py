@@ -80,9 +80,9 @@ class WaitingParts:
                 found = await self._blocking.run(delivered_sources, self._source(), begin)
                 logger.info("deliveries looked for from=%d found=%d", begin, len(found))
             self.delays.begin(found)
+            await self.timer.begin(found if self._timer_enabled else {})
             if (error := await self._tables.delays_file.save()) is not None:
                 raise error
-            await self.timer.begin(found if self._timer_enabled else {})
         except (OSError, StoreError) as error:
             logger.warning("deliveries may come twice after a crash error=%s", error)
 

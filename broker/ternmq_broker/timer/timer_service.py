@@ -411,7 +411,7 @@ class TimerService:
         """
         now_ms = self._clock.monotonic_ms()
         is_far = self._look_behind(self._kept) - self._kept.look_behind >= LOOK_BYTES_MAX
-        self._is_dirty |= is_far
+        self._is_dirty |= is_far and self._next >= 0  # a timer that is off has not begun
         if self._candidate is None and self._is_dirty and now_ms - self._kept_at_ms >= _KEEP_MS:
             self._candidate = self._progress()
         candidate, refused = self._candidate, None

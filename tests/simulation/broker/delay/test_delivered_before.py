@@ -20,13 +20,14 @@ from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.json_checksum import add_checksum
 from ternmq_model.message import Message
+from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import CLEAN_STORE, DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.state_file import replace_file
-from tests.support.brokers import SMALL_STORE, Client, World, world
+from tests.support.brokers import SMALL_STORE, Client, world
 from tests.support.files import MemoryFileSystem
-from tests.support.simulated_cluster import simulated_cluster
+from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 HOUR_MS: Final = 3_600_000
@@ -264,10 +265,10 @@ def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash
                 cleaning = asyncio.ensure_future(
                     client.call(CLEAN_STORE, admin.CleanStoreRequest())
                 )
-                before = timercheck(around)
+                before = timercheck(around.files)
                 while not (await waiting(client)).rolled:
                     await asyncio.sleep(0.005)
-                while timercheck(around).look_behind == before.look_behind:
+                while timercheck(around.files).look_behind == before.look_behind:
                     await asyncio.sleep(0.005)
                 assert (await waiting(client)).rolled == 256
                 left = deepcopy(around.files)
@@ -282,7 +283,7 @@ def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash
                     await asyncio.sleep(20)
                     assert (await waiting(client)).timed == 600
                     await client.connection.close()
-            assert timercheck(around).first_offset < 600
+            assert timercheck(around.files).first_offset < 600
             monkeypatch.setattr(timer_service, "LOOK_BYTES_MAX", 100_000)
             async with around.broker() as broker:
                 client = await around.connect(broker)
@@ -291,17 +292,22 @@ def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash
                 await asyncio.sleep(30)
                 assert (await waiting(client)).timed == 600
                 await client.connection.close()
-            checkpoint = timercheck(around)
+            checkpoint = timercheck(around.files)
             assert checkpoint.first_offset == checkpoint.next_offset - 600
             assert checkpoint.look_behind > before.look_behind + 600 * 1000 + 20 * 10_000
 
     run_in_virtual_time(main())
 
 
-def timercheck(around: World) -> TimerCheckpoint:
-    return TimerCheckpoint.decode(
-        around.files.nodes[Path("/broker/config/timercheck")].data.tobytes()
-    )
+def timercheck(disk: MemoryFileSystem) -> TimerCheckpoint:
+    return TimerCheckpoint.decode(disk.nodes[Path("/broker/config/timercheck")].data.tobytes())
+
+
+async def send_much(cluster: SimulatedCluster, producer: Producer) -> None:
+    for _ in range(100):
+        await producer.send(Message("T", cluster.random.randbytes(10_000)))
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(15)
 
 
 @pytest.mark.parametrize("case", ["first", "old", "disabled"])
@@ -322,10 +328,7 @@ def test_start_reads_little_of_the_log(
                     await asyncio.sleep(15)
                     await cluster.stop("a")
                     await cluster.start("a", **settings)
-                for _ in range(100):
-                    await producer.send(Message("T", cluster.random.randbytes(10_000)))
-                    await asyncio.sleep(0.1)
-                await asyncio.sleep(15)
+                await send_much(cluster, producer)
                 await cluster.send(producer, "T", delay_level=5)
             caplog.clear()
             cluster.kill("a")
@@ -338,5 +341,13 @@ def test_start_reads_little_of_the_log(
             ]
             end = max(message.physical_offset for _, message in await cluster.records("T"))
             assert begin > end - 300_000 > 600_000
+            async with cluster.producer() as producer:
+                await send_much(cluster, producer)
+            await cluster.stop("a")
+            assert timercheck(cluster.disks["a"]).first_offset == 0
+            await cluster.start("a")
+            await asyncio.sleep(5)
+            reply = await cluster.ask("a", DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+            assert reply.waiting.timed == (case != "first")
 
     run_in_virtual_time(main())
