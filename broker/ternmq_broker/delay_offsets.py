@@ -69,8 +69,8 @@ class DelayOffsets:
         Args:
             told: That of the master; not to be used any more.
         """
-        if (self._version, self._offsets) != (told._version, told._offsets):
-            self._changes += 1
+        mine = (self._version, self._offsets, self.look_from)
+        self._changes += mine != (told._version, told._offsets, told.look_from)
         self._version, self._offsets, self._extras = told._version, told._offsets, told._extras
         self.look_from = told.look_from
 

@@ -53,7 +53,7 @@ TRANSACTIONS_JOB: Final = "save-transactions"
 
 _RETRY_PAUSE_S: Final = 1.0
 _DELAYS_INTERVAL_S: Final = 1.0
-"""What was delivered since comes twice after a crash. (RocketMQ: 10 s.)"""
+"""What was delivered since is looked for in the log after a crash. (RocketMQ: 10 s.)"""
 
 _SLOW_INTERVAL_S: Final = 10.0
 """How often RocketMQ saves filters."""

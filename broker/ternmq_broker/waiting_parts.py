@@ -1,7 +1,7 @@
 """The parts that deliver what waits: built around an open store, and wired to each other."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.delay.delay_service import DelayService
@@ -51,7 +51,7 @@ class WaitingParts:
         wake: Callable[[str], None],
     ) -> None:
         reader = StoreReader(store, env.blocking)
-        self._deliverer = deliverer = Deliverer(inner, topics.find)
+        deliverer = Deliverer(inner, topics.find)
         self._blocking, self._source = env.blocking, store.reads.source
         self._tables = tables
         self._clock = env.clock
@@ -72,17 +72,17 @@ class WaitingParts:
 
         What the disk refuses is logged: then a crash repeats deliveries.
         """
-        places = [self.delays.look_from(), self.timer.look_from()]
+        places = [self.delays.look_from(), self.timer.look_from() if self._timer_enabled else None]
         begin = min((place for place in places if place is not None), default=None)
+        found: Mapping[int, PhysicalOffset] = {}
         try:
             if begin is not None:
                 found = await self._blocking.run(delivered_sources, self._source(), begin)
-                self._deliverer.before = found
                 logger.info("deliveries looked for from=%d found=%d", begin, len(found))
-            self.delays.begin()
+            self.delays.begin(found)
+            await self.timer.begin(found if self._timer_enabled else {})
             if (error := await self._tables.delays_file.save()) is not None:
                 raise error
-            await self.timer.begin()
         except (OSError, StoreError) as error:
             logger.warning("deliveries may come twice after a crash error=%s", error)
 

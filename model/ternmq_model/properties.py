@@ -164,6 +164,14 @@ def decode_properties(data: bytes) -> dict[str, str]:
     return properties
 
 
+def decode_visible(data: bytes) -> dict[str, str]:
+    """Return the pairs in `data` but `HIDDEN`: what readers see, and filters."""
+    properties = decode_properties(data)
+    for hidden in HIDDEN:
+        properties.pop(hidden, None)
+    return properties
+
+
 def java_hash(text: str, *, after: int = 0) -> int:
     """Return Java's `String.hashCode` of `text`: over UTF-16 code units, in 32 signed bits.
 

@@ -9,7 +9,7 @@ from ternmq_model.compression import decompress
 from ternmq_model.errors import CorruptBody, CorruptRecord, MissingPackage
 from ternmq_model.message_id import host_text, offset_message_id
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import KEY_SEPARATOR, decode_properties
+from ternmq_model.properties import KEY_SEPARATOR, decode_visible
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import (
     MAGIC_V2,
@@ -128,11 +128,8 @@ class StoredMessage:
             wide = 2 if self.header.magic == MAGIC_V2 else 1
             topic_bytes = int.from_bytes(self._batch[self._body_end : self._body_end + wide], "big")
             begin = self._body_end + wide + topic_bytes + 2
-            found = decode_properties(self._batch[begin : self._end])
-            for hidden in names.HIDDEN:
-                found.pop(hidden, None)
-            self._properties = found
-            return found
+            self._properties = decode_visible(self._batch[begin : self._end])
+            return self._properties
 
     @property
     def tags(self) -> str:

@@ -1,7 +1,8 @@
 """Delivers delayed messages: each level has a queue, in which messages wait in the order of time.
 
 Progress moves when what was delivered counts as stored, and is kept once it survives a loss of
-power: a failure delivers a message twice, never not at all.
+power. What a crash finds delivered and not kept is recognised by its copies in the log
+(`delivered_before`): a failure skips no message, and repeats none that the log holds.
 
 Source: RocketMQ `ScheduleMessageService`.
 """
@@ -9,11 +10,11 @@ Source: RocketMQ `ScheduleMessageService`.
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ternmq_broker.alarm import Alarm
-from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX
+from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, Copies, copies_of
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.delay.level_wait import LevelWait, count_due
@@ -89,6 +90,8 @@ class DelayService:
         self._unsaved: deque[Progress] = deque()
         self._begun: dict[int, PhysicalOffset] = {}
         """Of levels whose delivery fails: where the log ended before the first attempt."""
+        self._copies: dict[int, Copies] = {}
+        """By level, what an earlier use has delivered; until progress that tells of it is kept."""
         self._failures = 0
         self.lateness = Lateness()
         self.delivered = 0
@@ -139,15 +142,40 @@ class DelayService:
 
         To be asked at the start.
         """
-        return self._offsets.look_from if self._is_waiting() else None
+        kept = self._offsets.look_from
+        if kept is None or not any(map(self.waiting, self._waits)):
+            return None
+        # A copy lies behind its source.
+        return max(kept, self.needed_from() or kept)
 
-    def begin(self) -> None:
-        """Keep soon where to look for deliveries after a crash, if that is not kept yet."""
-        if self._offsets.look_from is None:
-            self._offsets.look_later(self._store.max_physical)
+    def begin(self, found: Mapping[int, PhysicalOffset]) -> None:
+        """Pass over what an earlier use has delivered, and keep soon where to look after a crash.
 
-    def _is_waiting(self) -> bool:
-        return any(map(self.waiting, self._waits))
+        Args:
+            found: By the place of each source, where its copy lies.
+        """
+        for level in self._waits:
+            offset = self.offset(level)
+            copies = copies_of(self._store, SCHEDULE_TOPIC, level - 1, offset, found)
+            if len(copies.offsets):
+                self._copies[level] = copies
+        kept = self._offsets.look_from
+        if kept is None or kept > self._store.max_physical:  # a loss of power took the log's end
+            self._offsets.look_later(self._untold_from())
+
+    def _untold_from(self) -> PhysicalOffset:
+        """Return the place before which the log has no delivery that `_offsets` do not tell of."""
+        begun = (*self._begun.values(), *(each.begin for each in self._unsaved), *self._held())
+        return PhysicalOffset(min(begun, default=self._store.max_physical))
+
+    def _held(self) -> Iterator[int]:
+        """Forget copies that kept progress tells of; yield the first place of those of a level."""
+        for level, copies in list(self._copies.items()):
+            places = copies.places[copies.offsets >= self._offsets.get(level)]
+            if len(places):
+                yield int(places.min())
+            else:
+                del self._copies[level]
 
     def settle(self) -> None:
         """Let progress be saved that no loss of power can belie."""
@@ -157,11 +185,8 @@ class DelayService:
             done = self._unsaved.popleft()
             self._offsets.put(done.level, done.offset, now_ms=now_ms)
             is_due = True
-        begun = (*self._begun.values(), *(each.begin for each in self._unsaved))
-        begin = min(begun, default=self._store.max_physical)
-        kept = self._offsets.look_from
-        is_far = kept is None or begin - kept >= LOOK_BYTES_MAX
-        if is_due or (is_far and self._is_waiting()):
+        begin, kept = self._untold_from(), self._offsets.look_from
+        if is_due or kept is None or begin - kept >= LOOK_BYTES_MAX:
             self._offsets.look_later(begin)
 
     @property
@@ -240,6 +265,9 @@ class DelayService:
         offset: QueueOffset,
         dues_ms: Ints,
     ) -> None:
+        if level in self._copies:
+            known = self._copies[level].between(offset, next_offset)
+            records = [each for each in records if each.header.queue_offset not in known]
         begin = self._begun.setdefault(level, self._store.max_physical)
         done = await self._deliverer.deliver(records)
         del self._begun[level]

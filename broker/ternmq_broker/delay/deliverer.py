@@ -41,17 +41,13 @@ class Deliverer:
         writer: Stores them.
         find: Returns the topic of a record, given its queue and where the record waited; None when
             there is none.
-        before: Where records waited that the log has as delivered already.
     """
 
     writer: InnerWriter
     find: Callable[[str, int, PhysicalOffset], TopicConfig | None]
-    before: frozenset[int] = frozenset()
 
     async def deliver(self, records: Sequence[Record]) -> Delivered:
         """Store records in their own queues, in order, and wait until they count.
-
-        Those that an earlier use has delivered are passed over.
 
         What can never be delivered is dropped, and logged by reason: nothing behind it must wait
         for it. When it raises, some may be stored; it is to be called again with the same.
@@ -62,8 +58,6 @@ class Deliverer:
         good: list[InnerRecord] = []
         reasons: Counter[str] = Counter()
         for record in records:
-            if record.header.physical_offset in self.before:
-                continue
             try:
                 find = partial(self._find, record.header.physical_offset)
                 inner = at_real_place(inner_record_of(record), find)

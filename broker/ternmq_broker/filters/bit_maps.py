@@ -10,7 +10,7 @@ from typing import Final
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_filters import BLOOM, ConsumerFilter, FilterTable
 from ternmq_model.errors import ConfigError
-from ternmq_model.properties import decode_properties
+from ternmq_model.properties import decode_visible
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.sql92 import Condition, compile_condition
 from ternmq_store.config import StoreConfig
@@ -40,7 +40,7 @@ class FilterBitMaps:
             ends = batch.starts + batch.sizes
             for row in rows.tolist():
                 data = batch.data[int(batch.properties[row]) : int(ends[row])]
-                properties = decode_properties(data)
+                properties = decode_visible(data)
                 bits = always
                 for condition, mask in conditions:
                     if condition.matches(properties):

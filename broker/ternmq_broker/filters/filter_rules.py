@@ -11,7 +11,7 @@ from ternmq_broker.clients import ClientTable
 from ternmq_broker.consumer_filters import BLOOM, FilterTable
 from ternmq_model.errors import IllegalName, UsageError, refusal
 from ternmq_model.names import RETRY_PREFIX
-from ternmq_model.properties import RETRY_TOPIC, decode_properties
+from ternmq_model.properties import RETRY_TOPIC, decode_visible
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.sql92 import Condition
 from ternmq_model.subscription import ALL_TAGS, SQL92, Subscription, parse_subscription
@@ -159,7 +159,7 @@ def _steps(subscription: Subscription) -> int:
 
 def _by_condition(condition: Condition) -> RecordFilter:
     matches = condition.matches
-    return lambda data: matches(decode_properties(data))
+    return lambda data: matches(decode_visible(data))
 
 
 def _by_origin(rules: Mapping[str, Subscription]) -> RecordFilter:
@@ -169,7 +169,7 @@ def _by_origin(rules: Mapping[str, Subscription]) -> RecordFilter:
     """
 
     def is_wanted(data: bytes) -> bool:
-        properties = decode_properties(data)
+        properties = decode_visible(data)
         rule = rules.get(properties.get(RETRY_TOPIC, ""))
         return rule is None or rule.matches(properties)
 

@@ -33,6 +33,9 @@ class Rolled(NamedTuple):
     end: PhysicalOffset
     """Where it ends in the log; 0 when nothing could be."""
 
+    originals: Due | None = None
+    """As which it waited; None where no message in front of those waits on."""
+
 
 class Roller:
     """Lays timed messages anew. Owns nothing.
@@ -67,9 +70,10 @@ class Roller:
             _put_back(wheel, due)
             raise
         _put_back(wheel, Due(*(column[len(records) :] for column in due)))
+        due = Due(*(column[: len(records)] for column in due))
         if len(good) < len(records):
             logger.error("timed messages damaged or gone count=%d", len(records) - len(good))
-        return Rolled(len(good), PhysicalOffset(0) if appended is None else appended.end)
+        return Rolled(len(good), PhysicalOffset(0) if appended is None else appended.end, due)
 
 
 def rolled(record: Record, due_ms: int | None = None) -> InnerRecord:

@@ -2,21 +2,22 @@
 
 What waits is kept in memory as a number each; it is read anew from the queue at every start, from
 the first message that was not delivered. A message is forgotten when it counts as stored in its own
-queue, and that is kept once it survives a loss of power: a failure delivers a message twice, never
-not at all.
+queue, and that is kept once it survives a loss of power. What a crash finds delivered, or laid
+anew, and not kept is recognised by its copies in the log (`delivered_before`): a failure skips no
+message, and repeats none that the log holds.
 
 Source: RocketMQ `TimerMessageStore`.
 """
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ternmq_broker.alarm import Alarm
-from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX
+from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, NO_COPIES, Copies, copies_of
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.inner.writer import InnerWriter
@@ -26,7 +27,7 @@ from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
 from ternmq_broker.timer.moving import Move, Mover
 from ternmq_broker.timer.rolling import Rolled, Roller, read_many
-from ternmq_broker.timer.wheel import Due, TimerWheel
+from ternmq_broker.timer.wheel import NEVER_MS, Due, TimerWheel
 from ternmq_model.clock import Clock
 from ternmq_model.delay import TICK_MS
 from ternmq_model.errors import StoreError, TernError
@@ -105,6 +106,8 @@ class TimerService:
         self._in_hand: Due | None = None
         self._begun = PhysicalOffset(0)
         """Where the log ended when that was taken in hand."""
+        self._copies = NO_COPIES
+        """What the log has again, delivered or laid anew, and kept progress may not tell of."""
         self._cancelling = Cancelling()
         self._end = PhysicalOffset(0)
         """Up to where the log must be on the disk for what was delivered to stay so."""
@@ -216,6 +219,7 @@ class TimerService:
             count = len(codes) if len(records) == len(strange) else int(strange[len(records)])
             codes, offsets = codes[:count], offsets[:count]
         chosen = not_delivered(offsets, codes, self._known)
+        chosen &= ~np.isin(offsets, self._copies.offsets)
         self._wheel.add(offsets[chosen], codes[chosen])
         self._next = QueueOffset(begin + len(codes))
         return self._next < end
@@ -228,10 +232,11 @@ class TimerService:
         """
         if self._mover.begins(self._wheel, self._next):
             self._wheel = TimerWheel()
+        begin = self._store.max_physical
         done = await self._mover.step(self._wheel)
         if done is None:
             return False
-        self._note_rolled(done)
+        self._note_rolled(done, begin)
         return True
 
     def _begin(self) -> None:
@@ -241,6 +246,7 @@ class TimerService:
             first_offset=min(known.first_offset, last), next_offset=min(known.next_offset, last)
         )
         self._next = QueueOffset(self._known.begins_at)
+        self._is_dirty |= len(self._copies.offsets) > 0
 
     async def _deliver(self) -> bool:
         """Deliver what is due, a batch at most; tell whether there may be more.
@@ -281,14 +287,29 @@ class TimerService:
         Raises:
             TernError: It failed; what is in the file still waits.
         """
-        done = await self._roller.roll(self._wheel, self._store.cleaner.held_end)
+        begin = self._store.max_physical
+        done = await self._roller.roll(self._wheel, self._roll_end())
         if done is None:
             return False
-        self._note_rolled(done)
+        self._note_rolled(done, begin)
         self._note_done(self._clock.wall_ms())
         return True
 
-    def _note_rolled(self, done: Rolled) -> None:
+    def _roll_end(self) -> PhysicalOffset:
+        """Return the place of the log before which no message is to wait."""
+        end, copied = self._store.cleaner.held_end, self._copies.offsets
+        if not len(copied) or self._store.max_physical - self._kept.look_behind < LOOK_BYTES_MAX:
+            return end
+        # Messages in front of these keep the checkpoint from telling of them.
+        last = QueueOffset(int(copied.max()))
+        place = self._store.searches.place_of(WHEEL_TOPIC, 0, last)
+        return end if place is None else PhysicalOffset(max(end, place + 1))
+
+    def _note_rolled(self, done: Rolled, begin: PhysicalOffset) -> None:
+        if (due := done.originals) is not None:
+            # One row for all: what tells of the last offset and time tells of them.
+            last = Copies(*np.array([[due.offsets.max()], [due.due_ms.max()], [begin]]))
+            self._copies = Copies(*map(np.concatenate, zip(self._copies, last, strict=True)))
         self.rolled += done.messages
         self._end = max(self._end, done.end)
         self._is_dirty = True
@@ -299,19 +320,41 @@ class TimerService:
         To be asked at the start.
         """
         _, end = self._store.queue_range(WHEEL_TOPIC, 0)
-        return self._kept.look_from if self._kept.begins_at < end else None
+        kept = self._kept.look_from
+        if kept is None or self._kept.begins_at >= end:
+            return None
+        # A copy lies behind its source.
+        return max(kept, self.needed_from() or kept)
 
-    async def begin(self) -> None:
-        """Keep where to look for deliveries after a crash, if that is not kept yet.
+    async def begin(self, found: Mapping[int, PhysicalOffset]) -> None:
+        """Leave out what the log has again, and keep where to look for that after a crash.
+
+        Args:
+            found: By the place of each source, where its copy lies.
 
         Raises:
             StoreError: The disk refused; a crash may repeat what is delivered until it is kept.
         """
-        if self._kept.look_from is None:
-            place = PhysicalOffset(self._store.max_physical)
-            kept = self._kept._replace(look_behind=place + 1)
+        offsets, codes, places = copies_of(self._store, WHEEL_TOPIC, 0, self._kept.begins_at, found)
+        # Of when RocketMQ's are due no code tells, so only `first_offset` tells of them.
+        self._copies = Copies(offsets, np.where(is_time(codes), codes, NEVER_MS), places)
+        look_from = self._kept.look_from
+        # A loss of power takes the log's end.
+        if look_from is None or look_from > self._store.max_physical:
+            kept = self._kept._replace(look_behind=self._look_behind(self._kept))
             await self._save(kept)
             self._kept = kept
+
+    def _look_behind(self, checkpoint: TimerCheckpoint) -> int:
+        """Return 1 more than the place before which the log has no copy that is not told of.
+
+        Args:
+            checkpoint: Tells of the others.
+        """
+        begin = self._store.max_physical if self._in_hand is None else self._begun
+        offsets, codes, places = self._copies
+        untold = not_delivered(offsets, codes, checkpoint) & (offsets >= checkpoint.begins_at)
+        return 1 + int(places[untold].min(initial=begin))
 
     def needed_from(self) -> PhysicalOffset | None:
         """Return where the oldest message lies that is not delivered; None when there is none."""
@@ -356,9 +399,9 @@ class TimerService:
             state_version=self._kept.state_version,
             changed_at_ms=self._clock.wall_ms(),
             changes=self._kept.changes + 1,
-            look_behind=1 + (self._store.max_physical if self._in_hand is None else self._begun),
         )
-        return Candidate(checkpoint, self._end)
+        look_behind = self._look_behind(checkpoint)
+        return Candidate(checkpoint._replace(look_behind=look_behind), self._end)
 
     async def _keep(self) -> StoreError | None:
         """Keep how far we are, when it is time and no loss of power can belie it.
@@ -367,8 +410,8 @@ class TimerService:
             Why the disk refused; what was kept before holds, and it is tried again in a second.
         """
         now_ms = self._clock.monotonic_ms()
-        is_far = self._store.max_physical - self._kept.look_behind >= LOOK_BYTES_MAX
-        self._is_dirty |= is_far and self.waiting > 0
+        is_far = self._look_behind(self._kept) - self._kept.look_behind >= LOOK_BYTES_MAX
+        self._is_dirty |= is_far and self._next >= 0  # a timer that is off has not begun
         if self._candidate is None and self._is_dirty and now_ms - self._kept_at_ms >= _KEEP_MS:
             self._candidate = self._progress()
         candidate, refused = self._candidate, None
@@ -382,6 +425,8 @@ class TimerService:
                     logger.warning("progress of timed messages not kept error=%s", error)
             else:
                 self._kept = candidate.checkpoint
+                untold = self._copies.offsets >= self._kept.first_offset
+                self._copies = Copies(*(column[untold] for column in self._copies))
             self._is_refused = refused is not None
         if self._candidate is not None or self._is_dirty:
             self._alarm.set(_KEEP_MS / 1000)

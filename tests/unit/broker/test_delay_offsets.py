@@ -3,7 +3,7 @@ import pytest
 from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_model.data_version import DataVersion
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
 ROCKETMQ = """{"dataVersion":{"counter":2,"stateVersion":0,"timestamp":1795216176598},
 "offsetTable":{1:6,3:5,18:0},"later":[1]}"""
@@ -45,3 +45,7 @@ def test_slaves_table_adopts_its_masters() -> None:
     assert (mine.to_dict(), mine.changes) == (expected, before + 1)
     mine.take_over(DelayOffsets.from_dict(parse_json(ROCKETMQ), now_ms=1))
     assert mine.changes == before + 1
+    told = DelayOffsets.from_dict(parse_json(ROCKETMQ), now_ms=1)
+    told.look_later(PhysicalOffset(7))
+    mine.take_over(told)
+    assert (mine.look_from, mine.changes) == (7, before + 2)

@@ -46,6 +46,19 @@ def test_condition_matches_messages_from_memory_and_disk(memory_bytes: int) -> N
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize(("condition", "found"), [("IS NULL", [b"x"]), ("IS NOT NULL", [])])
+def test_place_of_the_source_is_hidden_from_conditions(condition: str, found: list[bytes]) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            await client.send("A", b"x", properties={"DELAY": "1"})
+            await asyncio.sleep(2)
+            assert bodies(await client.pull("A")) == [b"x"]
+            reply = await client.pull("A", subscription=where(f"TERNMQ_SOURCE {condition}"))
+            assert bodies(reply) == found
+
+    run_in_virtual_time(main())
+
+
 def test_stored_messages_are_filtered_alike_after_restart() -> None:
     async def main() -> None:
         async with world() as around:

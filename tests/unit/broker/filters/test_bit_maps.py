@@ -3,11 +3,12 @@ import pytest
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_filters import BLOOM, FilterTable
 from ternmq_broker.filters import FilterBitMaps, with_room_for_bit_maps
+from ternmq_broker.inner.inner_record import InnerRecord, batches_of
 from ternmq_model.errors import ConfigError
 from ternmq_model.record_batch import RecordBatch, check_records
 from ternmq_model.subscription import SQL92, parse_subscription
 from ternmq_store.config import StoreConfig
-from tests.support.records import record, sizes_of
+from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
 
 
 def batch(*records: bytes) -> RecordBatch:
@@ -35,6 +36,22 @@ def test_bit_map_has_the_bits_of_every_matching_group() -> None:
     one, two = BLOOM.positions("G", "T"), BLOOM.positions("H", "T")
     assert maps == [BLOOM.bit_map([*one, *two]), BLOOM.bit_map(one), b"", bytes(14)]
     assert not BLOOM.may_hold(maps[3], one)
+
+
+def test_place_of_the_source_is_hidden_from_conditions_in_bit_maps() -> None:
+    table = FilterTable()
+    table.register("G", [parse_subscription("T", "TERNMQ_SOURCE IS NULL", SQL92)], now_ms=1)
+    inner = InnerRecord(
+        topic="T",
+        queue_id=0,
+        body=b"",
+        properties={"TERNMQ_SOURCE": "7"},
+        born_at_ms=1,
+        born_host=BORN_HOST,
+    )
+    (delivered,) = batches_of([inner], store_host=STORE_HOST, is_checksummed=False)
+    (bit_map,) = FilterBitMaps(table)(delivered)
+    assert bit_map == BLOOM.bit_map(BLOOM.positions("G", "T"))
 
 
 def test_overlong_condition_matches_every_message_in_bit_maps() -> None:
