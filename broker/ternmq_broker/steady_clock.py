@@ -2,7 +2,8 @@
 
 Store times, delays and ages are read from it. A step of the machine's wall clock that is taken back
 soon changes nothing here; one that holds is followed at once, and who keeps times is told by how
-much. The cases are in `docs/adr/0022-one-clock.md`.
+much. A clock that is ahead of what it follows by a minute at most runs slower until it is not. The
+cases are in `docs/adr/0022-one-clock.md`.
 """
 
 import logging
@@ -19,10 +20,43 @@ logger = logging.getLogger(__name__)
 DOUBT_MS: Final = 60_000
 """A start this far from the newest record leaves the wall clock in doubt."""
 
+_LEAD_MS_MAX: Final = 60_000
+"""A clock that is ahead by more goes back at once."""
+
+_SLOWER: Final = 10
+"""One part in so many is what a clock that is ahead runs slower by."""
+
 _STEP_MS: Final = 100
 """Less is no step: it is not worth it to file again what waits."""
 
 _LOOK_S: Final = 1.0
+
+
+class Course(NamedTuple):
+    """How the clock runs from one step to the next."""
+
+    base_ms: int
+    """The wall clock that is followed, when the machine booted."""
+
+    lead_ms: int
+    """How far the clock was ahead of that, to be shed by running slower."""
+
+    since_ms: int
+    """When that was, on the machine's clock since its boot."""
+
+    def lead_at(self, boot_ms: int) -> int:
+        """Return how far the clock is still ahead."""
+        return max(0, self.lead_ms - (boot_ms - self.since_ms) // _SLOWER)
+
+    def at(self, boot_ms: int) -> int:
+        """Return Unix milliseconds. They never fall while `boot_ms` rises."""
+        return boot_ms + self.base_ms + self.lead_at(boot_ms)
+
+    def followed(self, by_ms: int, boot_ms: int) -> "Course":
+        """Return the course after the wall clock that is followed has moved by `by_ms`."""
+        lead_ms = self.lead_at(boot_ms) - by_ms
+        is_slow = 0 < lead_ms <= _LEAD_MS_MAX
+        return Course(self.base_ms + by_ms, lead_ms if is_slow else 0, boot_ms)
 
 
 class Skew(NamedTuple):
@@ -57,7 +91,7 @@ class SteadyClock:
     def __init__(self, system: SystemTime, *, follow_after_ms: int) -> None:
         self._system = system
         self._follow_after_ms = follow_after_ms
-        self._wall_at_boot_ms = system.wall_ms() - system.boot_ms()
+        self._course = Course(system.wall_ms() - system.boot_ms(), 0, 0)
         self._skew: Skew | None = None
         self._doubted_until_ms = 0
         self.on_step: Callable[[int], None] = lambda _by_ms: None
@@ -71,8 +105,8 @@ class SteadyClock:
         return self._system.boot_ms()
 
     def wall_ms(self) -> int:
-        """Return Unix milliseconds. They go back only when a step back is followed."""
-        return self._system.boot_ms() + self._wall_at_boot_ms
+        """Return Unix milliseconds. They go back by more than a minute or not at all."""
+        return self._course.at(self._system.boot_ms())
 
     @property
     def is_doubted(self) -> bool:
@@ -83,13 +117,19 @@ class SteadyClock:
         """Hold the clock against the newest record: of two times that far apart one is wrong.
 
         While that is in doubt, a step of the wall clock is followed at once: it may set it right.
+        A clock that is behind by less begins with the newest record's time.
 
         Args:
             newest_at_ms: Store time of the newest record; 0 = there is none.
         """
-        ahead_ms = self.wall_ms() - newest_at_ms
+        boot_ms, course = self._system.boot_ms(), self._course
+        ahead_ms = course.at(boot_ms) - newest_at_ms
+        if -_LEAD_MS_MAX <= ahead_ms < 0:
+            lead_ms = course.lead_at(boot_ms) - ahead_ms
+            self._course = Course(course.base_ms, lead_ms, boot_ms)
+            logger.warning("clock runs slower, the newest record is ahead by_ms=%d", -ahead_ms)
         if newest_at_ms and abs(ahead_ms) > DOUBT_MS:
-            self._doubted_until_ms = self._system.boot_ms() + self._follow_after_ms
+            self._doubted_until_ms = boot_ms + self._follow_after_ms
             logger.warning(
                 "clock and newest record differ, nothing is deleted by its age clock_ahead_ms=%d"
                 " for_s=%d",
@@ -103,7 +143,7 @@ class SteadyClock:
     async def step(self) -> bool:
         """Look at the wall clock: one step of a job."""
         before_ms = self._system.boot_ms()
-        by_ms = self._system.wall_ms() - before_ms - self._wall_at_boot_ms
+        by_ms = self._system.wall_ms() - before_ms - self._course.base_ms
         now_ms = self._system.boot_ms()
         if now_ms - before_ms > 1:
             return False  # something came between the two: the next look knows better
@@ -122,6 +162,8 @@ class SteadyClock:
 
     def _follow(self, by_ms: int) -> None:
         self._skew = None
-        self._wall_at_boot_ms += by_ms
-        logger.warning("step of the wall clock followed by_ms=%d", by_ms)
-        self.on_step(by_ms)
+        boot_ms, before = self._system.boot_ms(), self._course
+        self._course = after = before.followed(by_ms, boot_ms)
+        logger.warning("step of the wall clock followed by_ms=%d lead_ms=%d", by_ms, after.lead_ms)
+        if moved_ms := after.at(boot_ms) - before.at(boot_ms):
+            self.on_step(moved_ms)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -91,6 +92,55 @@ def test_step_that_stays_moves_times_and_no_length_of_time(step_ms: int) -> None
             assert {b"level 1200", b"after 1200"} <= await bodies(client)
             newest_ms = max(each.stored_at_ms for each in await read(client))
             assert abs(newest_ms - around.clock.wall_ms()) < 1_000
+
+    run_in_virtual_time(main())
+
+
+async def delivered(around: World, client: Client, count: int) -> tuple[int, list[StoredMessage]]:
+    """Send two messages with a delay of 5 s; return how long both took, and all that is there."""
+    begun_ms = around.clock.monotonic_ms()
+    await send(client, b"level 5", DELAY=2)
+    await send(client, b"after 5", TIMER_DELAY_MS=5_000)
+    while len(found := await read(client)) < count + 2:
+        await asyncio.sleep(0.1)
+    return around.clock.monotonic_ms() - begun_ms, found
+
+
+@pytest.mark.parametrize("back_s", [5, 59])
+def test_step_back_by_less_than_a_minute_lengthens_delays_by_a_tenth(back_s: int) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            around.clock.wall_offset_ms = -back_s * 1_000
+            with slow_jobs(10):
+                await asyncio.sleep(590)
+            for _ in range(25):
+                await send(client, b"busy")
+                await asyncio.sleep(1)
+            took_ms, found = await delivered(around, client, 25)
+            assert 5_000 <= took_ms <= 5_800, "5 s, a tenth of it, and the pauses of this test"
+            times = [each.stored_at_ms for each in found]
+            assert all(before < after for before, after in pairwise(times[:25]))
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("behind_s", [10, 55])
+def test_start_behind_the_newest_record_keeps_delays(behind_s: int) -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await send(client, b"before")
+                await client.connection.close()
+            around.clock.wall_offset_ms = -behind_s * 1_000
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await send(client, b"now")
+                took_ms, found = await delivered(around, client, 2)
+                assert 5_000 <= took_ms <= 5_800
+                assert all(each.stored_at_ms >= found[1].stored_at_ms + 5_000 for each in found[2:])
+                await client.connection.close()
 
     run_in_virtual_time(main())
 

@@ -63,7 +63,7 @@ def test_step_that_is_taken_back_changes_nothing() -> None:
     assert not watched.steps
 
 
-@pytest.mark.parametrize("step_ms", [-DAY_MS, -150, 150, DAY_MS])
+@pytest.mark.parametrize("step_ms", [-DAY_MS, -60_001, 150, DAY_MS])
 def test_step_that_holds_is_followed_and_told_once(step_ms: int) -> None:
     watched = Watched()
     watched.machine.step_ms = step_ms
@@ -73,6 +73,32 @@ def test_step_that_holds_is_followed_and_told_once(step_ms: int) -> None:
     assert watched.error_ms == step_ms
     watched.pass_s(FOLLOW_MS // 500)
     assert watched.steps == [step_ms]
+
+
+@pytest.mark.parametrize("back_ms", [150, 5_000, 60_000])
+def test_clock_runs_slower_instead_of_going_back_by_a_minute_or_less(back_ms: int) -> None:
+    watched = Watched()
+    watched.machine.step_ms = -back_ms
+    watched.pass_s(FOLLOW_MS // 1_000 + 1)
+    begun_ms, before_ms = watched.machine.now_ms, watched.clock.wall_ms()
+    while watched.clock.wall_ms() != watched.machine.wall_ms():
+        watched.machine.now_ms += 1
+        assert 0 <= watched.clock.wall_ms() - before_ms <= 1
+        before_ms = watched.clock.wall_ms()
+    assert watched.machine.now_ms - begun_ms == 10 * back_ms
+    assert not watched.steps
+    watched.pass_s(2 * FOLLOW_MS // 1_000)
+    assert watched.error_ms == -back_ms
+
+
+def test_step_ahead_takes_up_what_the_clock_is_ahead_by() -> None:
+    watched = Watched()
+    watched.machine.step_ms = -60_000
+    watched.pass_s(FOLLOW_MS // 1_000 + 1)
+    watched.machine.step_ms = 0
+    watched.pass_s(FOLLOW_MS // 1_000 + 1)
+    assert watched.error_ms == 0
+    assert watched.steps == [60_000], "all but nothing was shed meanwhile"
 
 
 def test_second_step_makes_the_first_one_wait_anew() -> None:
@@ -117,6 +143,18 @@ def test_start_far_from_the_newest_record_is_in_doubt_and_follows_at_once(ahead_
     assert watched.steps == [-ahead_ms]
     watched.pass_s(FOLLOW_MS // 1_000)
     assert not watched.clock.is_doubted
+
+
+@pytest.mark.parametrize("behind_ms", [1, 60_000])
+def test_start_behind_the_newest_record_begins_at_its_time(behind_ms: int) -> None:
+    watched = Watched()
+    watched.clock.begin(watched.machine.wall_ms() + behind_ms)
+    assert watched.error_ms == behind_ms
+    watched.pass_s(behind_ms // 1_000 * 5)
+    assert watched.error_ms == (behind_ms + 1) // 2
+    watched.pass_s(behind_ms // 1_000 * 5 + 1)
+    assert watched.error_ms == 0
+    assert not watched.steps
 
 
 @pytest.mark.parametrize("ahead_ms", [-60_000, 0, 60_000])
