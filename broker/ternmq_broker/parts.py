@@ -111,6 +111,7 @@ class Parts:
         self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
             *(store, clock, env.blocking, tables.topics),
+            is_slave=member.is_slave,
             interval_s=store_config.clean_interval_ms / 1000,
             wake=wake,
         )
@@ -360,7 +361,8 @@ class Parts:
             self.replicas.fence(epoch, who)
 
     def _stepped(self, by_ms: int) -> None:
-        if self._following is None:
+        if self._following is None:  # a slave's records were stored by its master's clock
+            self._store.session.clock_stepped(by_ms, self._store.max_physical)
             self._waiting.stepped(by_ms)
 
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
@@ -375,6 +377,7 @@ class Parts:
         by the wall clock.
         """
         self._clock.on_step = self._stepped
+        self._clock.on_believed = self._store.session.clock_believed
         await self._retention.begin()
         if self._following is None:
             await self._waiting.begin()

@@ -86,6 +86,7 @@ class SteadyClock:
 
     Attributes:
         on_step: Called with how far this clock has just moved: milliseconds, ahead or back.
+        on_believed: Called when the clock is in doubt no more.
     """
 
     def __init__(self, system: SystemTime, *, follow_after_ms: int) -> None:
@@ -93,8 +94,10 @@ class SteadyClock:
         self._follow_after_ms = follow_after_ms
         self._course = Course(system.wall_ms() - system.boot_ms(), 0, 0)
         self._skew: Skew | None = None
-        self._doubted_until_ms = 0
+        self._has_begun = False
+        self._doubted_until_ms: int | None = None
         self.on_step: Callable[[int], None] = lambda _by_ms: None
+        self.on_believed: Callable[[], None] = lambda: None
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of the machine's monotonic clock."""
@@ -111,16 +114,22 @@ class SteadyClock:
     @property
     def is_doubted(self) -> bool:
         """It began far from the newest record, not long ago: nothing goes by its age."""
-        return self._system.boot_ms() < self._doubted_until_ms
+        until_ms = self._doubted_until_ms
+        return until_ms is not None and self._system.boot_ms() < until_ms
 
-    def begin(self, newest_at_ms: int) -> None:
+    def begin(self, newest_at_ms: int, *, was_doubted: bool) -> int | None:
         """Hold the clock against the newest record: of two times that far apart one is wrong.
 
         While that is in doubt, a step of the wall clock is followed at once: it may set it right.
-        A clock that is behind by less begins with the newest record's time.
+        Only the first call in a process begins a doubt: later ones know the clock for longer. A
+        clock that is behind by less begins with the newest record's time.
 
         Args:
             newest_at_ms: Store time of the newest record; 0 = there is none.
+            was_doubted: An earlier process left the clock in doubt: the newest record may be of it.
+
+        Returns:
+            How far the clock is ahead of the newest record, if that begins a doubt.
         """
         boot_ms, course = self._system.boot_ms(), self._course
         ahead_ms = course.at(boot_ms) - newest_at_ms
@@ -128,13 +137,16 @@ class SteadyClock:
             lead_ms = course.lead_at(boot_ms) - ahead_ms
             self._course = Course(course.base_ms, lead_ms, boot_ms)
             logger.warning("clock runs slower, the newest record is ahead by_ms=%d", -ahead_ms)
-        if newest_at_ms and abs(ahead_ms) > DOUBT_MS:
-            self._doubted_until_ms = boot_ms + self._follow_after_ms
-            logger.warning(
-                "clock and newest record differ, nothing is deleted by its age clock_ahead_ms=%d"
-                " for_s=%d",
-                *(ahead_ms, self._follow_after_ms // 1000),
-            )
+        is_first, self._has_begun = not self._has_begun, True
+        differs = bool(newest_at_ms) and abs(ahead_ms) > DOUBT_MS
+        if not is_first or not (differs or was_doubted):
+            return None
+        self._doubted_until_ms = boot_ms + self._follow_after_ms
+        logger.warning(
+            "clock in doubt, nothing is deleted by its age ahead_of_newest_record_ms=%d for_s=%d",
+            *(ahead_ms, self._follow_after_ms // 1000),
+        )
+        return ahead_ms if differs else None
 
     def job(self) -> Job:
         """Return what looks at the wall clock."""
@@ -147,6 +159,9 @@ class SteadyClock:
         now_ms = self._system.boot_ms()
         if now_ms - before_ms > 1:
             return False  # something came between the two: the next look knows better
+        if self._doubted_until_ms is not None and not self.is_doubted:
+            self._doubted_until_ms = None
+            self.on_believed()
         was, self._skew = self._skew, seen(self._skew, by_ms, now_ms=now_ms)
         if self._skew is None:
             if was is not None:
@@ -165,5 +180,8 @@ class SteadyClock:
         boot_ms, before = self._system.boot_ms(), self._course
         self._course = after = before.followed(by_ms, boot_ms)
         logger.warning("step of the wall clock followed by_ms=%d lead_ms=%d", by_ms, after.lead_ms)
-        if moved_ms := after.at(boot_ms) - before.at(boot_ms):
+        moved_ms = after.at(boot_ms) - before.at(boot_ms)
+        if self.is_doubted and abs(moved_ms) > DOUBT_MS:
+            self._doubted_until_ms = boot_ms + self._follow_after_ms
+        if moved_ms:
             self.on_step(moved_ms)

@@ -191,6 +191,13 @@ class KeySearches:
         codes, is_known = queue.tag_codes(queue.units(offset, count))
         return codes if is_known is None else np.where(is_known, codes, UNKNOWN_CODE)
 
+    def places_at(self, topic: str, queue_id: int, offset: QueueOffset, count: int) -> Ints:
+        """Return where messages lie in the log, by their units: as many as `codes_at` tells of."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.end:
+            return np.zeros(0, dtype=np.int64)
+        return queue.units(offset, count)["offset"].astype(np.int64)
+
     def place_of(self, topic: str, queue_id: int, offset: QueueOffset) -> PhysicalOffset | None:
         """Return where a queue's message lies in the log, by its unit; None when it is gone."""
         queue = self._queues.find(topic, queue_id)

@@ -222,6 +222,102 @@ def test_start_with_a_wrong_clock_deletes_nothing_and_follows_the_right_one(offs
     run_in_virtual_time(main())
 
 
+async def fill(client: Client) -> None:
+    """Store messages that fill several files of the log."""
+    for _ in range(10):
+        await client.send("A", bytes(1 << 20), queue_id=0)
+
+
+async def deleted_files(client: Client) -> int:
+    """Ask for retention; return how many files of the log went."""
+    reply: admin.CleanStoreReply = await client.call(CLEAN_STORE, admin.CleanStoreRequest())
+    return reply.files_deleted
+
+
+def test_second_start_with_the_same_wrong_clock_is_in_doubt_too() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await fill(client)
+                await client.connection.close()
+            around.clock.wall_offset_ms = 40 * DAY_MS
+            for _ in range(2):
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    await send(client, b"newest")
+                    await asyncio.sleep(70)
+                    with pytest.raises((BrokerBusy, RefusedError), match="not known yet"):
+                        await deleted_files(client)
+                    await client.connection.close()
+            around.clock.wall_offset_ms = 0
+            for _ in range(2):
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    with slow_jobs(10):
+                        await asyncio.sleep(610)
+                    assert await deleted_files(client) == 0
+                    await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_step_that_stays_deletes_no_message_younger_than_its_retention(
+    *, is_restarted: bool
+) -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                around.clock.wall_offset_ms = 40 * DAY_MS
+                with slow_jobs(10):
+                    await asyncio.sleep(585)
+                await fill(client)
+                await asyncio.sleep(40)
+                await send(client, b"newest")
+                assert await deleted_files(client) == 0
+                await client.connection.close()
+                if not is_restarted:
+                    return
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(10)
+                assert await deleted_files(client) == 0
+                around.clock.asleep_ms = 73 * HOUR_MS
+                assert await deleted_files(client) > 0, "older than its retention by now"
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("step_ms", [-3 * HOUR_MS, 3 * HOUR_MS])
+def test_level_keeps_its_length_over_a_step_and_a_restart(step_ms: int) -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            begun_s = around.clock.monotonic_ms() / 1000
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await send(client, b"level 2h", DELAY=18)
+                around.clock.wall_offset_ms = step_ms
+                with slow_jobs(10):
+                    await asyncio.sleep(640)
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                with slow_jobs(60):
+                    await asyncio.sleep(begun_s + 7_199 - around.clock.monotonic_ms() / 1000)
+                assert not await read(client)
+                await asyncio.sleep(15)
+                assert len(await read(client)) == 1
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
 def test_retention_deletes_nothing_while_the_wall_clock_is_ahead() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):

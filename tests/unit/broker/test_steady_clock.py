@@ -135,7 +135,7 @@ def test_reading_that_took_long_tells_no_step() -> None:
 @pytest.mark.parametrize("ahead_ms", [-DAY_MS, DAY_MS])
 def test_start_far_from_the_newest_record_is_in_doubt_and_follows_at_once(ahead_ms: int) -> None:
     watched = Watched()
-    watched.clock.begin(watched.clock.wall_ms() - ahead_ms)
+    watched.clock.begin(watched.clock.wall_ms() - ahead_ms, was_doubted=False)
     assert watched.clock.is_doubted
     watched.pass_s(10)
     watched.machine.step_ms = -ahead_ms
@@ -148,7 +148,7 @@ def test_start_far_from_the_newest_record_is_in_doubt_and_follows_at_once(ahead_
 @pytest.mark.parametrize("behind_ms", [1, 60_000])
 def test_start_behind_the_newest_record_begins_at_its_time(behind_ms: int) -> None:
     watched = Watched()
-    watched.clock.begin(watched.machine.wall_ms() + behind_ms)
+    watched.clock.begin(watched.machine.wall_ms() + behind_ms, was_doubted=False)
     assert watched.error_ms == behind_ms
     watched.pass_s(behind_ms // 1_000 * 5)
     assert watched.error_ms == (behind_ms + 1) // 2
@@ -160,7 +160,7 @@ def test_start_behind_the_newest_record_begins_at_its_time(behind_ms: int) -> No
 @pytest.mark.parametrize("ahead_ms", [-60_000, 0, 60_000])
 def test_start_near_the_newest_record_is_not_in_doubt(ahead_ms: int) -> None:
     watched = Watched()
-    watched.clock.begin(watched.clock.wall_ms() - ahead_ms)
+    watched.clock.begin(watched.clock.wall_ms() - ahead_ms, was_doubted=False)
     assert not watched.clock.is_doubted
-    watched.clock.begin(0)
+    watched.clock.begin(0, was_doubted=False)
     assert not watched.clock.is_doubted, "an empty store has no newest record"
