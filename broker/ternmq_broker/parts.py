@@ -215,6 +215,7 @@ class Parts:
                 scan_offset=tables.scan_offset,
                 sessions=self._groups.sessions,
                 clock=self._env.clock,
+                is_clock_doubted=lambda: self._clock.is_doubted,
                 is_closing=self.is_closing,
                 rules=self._waiting.rules,
                 open_max=lambda: self._live.broker.transactions_open_max,

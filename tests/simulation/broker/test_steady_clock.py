@@ -13,6 +13,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import CLEAN_STORE
 from ternmq_store.config import FlushMode
 from tests.support.brokers import SMALL_STORE, Client, World, serving, stored, world
+from tests.support.transactions import COMMIT, begin, end
 from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time, slow_jobs
 
 DAY_MS = 86_400_000
@@ -313,6 +314,36 @@ def test_level_keeps_its_length_over_a_step_and_a_restart(step_ms: int) -> None:
                 assert not await read(client)
                 await asyncio.sleep(15)
                 assert len(await read(client)) == 1
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("is_staged", [False, True])
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_wrong_clock_gives_up_no_transaction(*, is_staged: bool, is_followed: bool) -> None:
+    """A step of 40 days: at a start, which is in doubt, or long before one that is not."""
+    immunity: dict[str, Any] = {"immunity_s": 36_000, "staged_for": "q/1"} if is_staged else {}
+
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("flights", 1)
+                (one,) = await begin(client, b"1", **immunity)
+                if is_followed:
+                    around.clock.wall_offset_ms = 40 * DAY_MS
+                    with slow_jobs(10):
+                        await asyncio.sleep(640)
+                    await client.send("flights", b"newest", queue_id=0)
+                await asyncio.sleep(1)
+                await client.connection.close()
+            around.clock.wall_offset_ms = 40 * DAY_MS
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(100)
+                (done,) = await end(client, one.end(COMMIT))
+                assert not done.status.code, done.status.remark
                 await client.connection.close()
 
     run_in_virtual_time(main())
