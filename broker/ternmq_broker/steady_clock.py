@@ -60,19 +60,25 @@ class Course(NamedTuple):
 
 
 class Skew(NamedTuple):
-    """A step of the wall clock that is not followed yet."""
+    """How far the wall clock stands beside what is followed, ahead or behind."""
 
     by_ms: int
+    """The least that it was since then."""
+
     since_ms: int
     """When it was seen first, on the machine's clock since its boot."""
+
+    now_ms: int
+    """What it was when it was looked at last."""
 
 
 def seen(skew: Skew | None, by_ms: int, *, now_ms: int) -> Skew | None:
     """Return what is known of the wall clock, which is `by_ms` ahead; None = it agrees. Pure."""
     if abs(by_ms) < _STEP_MS:
         return None
-    is_same = skew is not None and abs(by_ms - skew.by_ms) < _STEP_MS
-    return skew if is_same else Skew(by_ms, now_ms)
+    if skew is None or (by_ms < 0) != (skew.by_ms < 0):
+        return Skew(by_ms, now_ms, by_ms)
+    return Skew(min(by_ms, skew.by_ms, key=abs), skew.since_ms, by_ms)
 
 
 class SteadyClock:
@@ -166,9 +172,11 @@ class SteadyClock:
         if self._skew is None:
             if was is not None:
                 logger.warning("step of the wall clock taken back by_ms=%d", was.by_ms)
-        elif self.is_doubted or now_ms - self._skew.since_ms >= self._follow_after_ms:
+        elif self.is_doubted:
             self._follow(by_ms)
-        elif self._skew is not was:
+        elif now_ms - self._skew.since_ms >= self._follow_after_ms:
+            self._follow(self._skew.by_ms)
+        elif was is None or abs(by_ms - was.now_ms) > DOUBT_MS or by_ms * was.now_ms < 0:
             logger.warning(
                 "wall clock stepped, not followed yet by_ms=%d follow_in_s=%d",
                 *(by_ms, self._follow_after_ms // 1000),

@@ -101,15 +101,38 @@ def test_step_ahead_takes_up_what_the_clock_is_ahead_by() -> None:
     assert watched.steps == [60_000], "all but nothing was shed meanwhile"
 
 
-def test_second_step_makes_the_first_one_wait_anew() -> None:
+def test_least_distance_that_held_is_followed_and_the_rest_later() -> None:
     watched = Watched()
     watched.machine.step_ms = DAY_MS
     watched.pass_s(500)
     watched.machine.step_ms = DAY_MS + 5_000
+    watched.pass_s(101)
+    assert watched.steps == [DAY_MS]
+    watched.pass_s(600)
+    assert watched.steps == [DAY_MS]
+    watched.pass_s(1)
+    assert watched.steps == [DAY_MS, 5_000]
+
+
+def test_step_to_the_other_side_waits_anew() -> None:
+    watched = Watched()
+    watched.machine.step_ms = DAY_MS
     watched.pass_s(500)
+    watched.machine.step_ms = -DAY_MS
+    watched.pass_s(600)
     assert not watched.steps
-    watched.pass_s(200)
-    assert watched.steps == [DAY_MS + 5_000]
+    watched.pass_s(1)
+    assert watched.steps == [-DAY_MS]
+
+
+@pytest.mark.parametrize("each_ms", [-60, 60])
+def test_small_steps_in_a_row_are_followed(each_ms: int) -> None:
+    watched = Watched()
+    for _ in range(120):
+        watched.machine.step_ms += each_ms
+        watched.pass_s(60)
+        assert abs(watched.clock.wall_ms() - watched.machine.wall_ms()) <= 1_500
+    assert abs(watched.error_ms) > 5_000
 
 
 def test_machine_that_slept_steps_no_clock() -> None:
