@@ -379,6 +379,7 @@ class Parts:
         """
         self._clock.on_step = self._stepped
         self._clock.on_believed = self._store.session.clock_believed
+        self._clock.has_records = lambda: self._store.last_stored_at_ms > 0
         await self._retention.begin()
         if self._following is None:
             await self._waiting.begin()

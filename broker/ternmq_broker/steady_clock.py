@@ -93,6 +93,7 @@ class SteadyClock:
     Attributes:
         on_step: Called with how far this clock has just moved: milliseconds, ahead or back.
         on_believed: Called when the clock is in doubt no more.
+        has_records: Tells whether the store has any. While it has none, steps are followed at once.
     """
 
     def __init__(self, system: SystemTime, *, follow_after_ms: int) -> None:
@@ -104,6 +105,7 @@ class SteadyClock:
         self._doubted_until_ms: int | None = None
         self.on_step: Callable[[int], None] = lambda _by_ms: None
         self.on_believed: Callable[[], None] = lambda: None
+        self.has_records: Callable[[], bool] = lambda: True
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of the machine's monotonic clock."""
@@ -172,7 +174,7 @@ class SteadyClock:
         if self._skew is None:
             if was is not None:
                 logger.warning("step of the wall clock taken back by_ms=%d", was.by_ms)
-        elif self.is_doubted:
+        elif self.is_doubted or not self.has_records():
             self._follow(by_ms)
         elif now_ms - self._skew.since_ms >= self._follow_after_ms:
             self._follow(self._skew.by_ms)

@@ -110,9 +110,9 @@ class MessageStore:
         self.searches = KeySearches(opened, self.reads)
         self.verification = Verification(opened, self.reads, clock)
         """What compares the log with what tells of it, slowly."""
-        newest = self.reads.newest_stored_at_ms()
-        self._dispatcher.stored_at_ms = max(opened.dispatcher.stored_at_ms, newest)
-        self.last_stored_at_ms = max(opened.stored_at_ms, self._dispatcher.stored_at_ms)
+        newest = self._dispatcher.stored_at_ms or self.reads.newest_stored_at_ms()
+        self._dispatcher.stored_at_ms = newest
+        self.last_stored_at_ms = opened.stored_at_ms or newest
         """Store time of the newest record."""
         self.commits = Commits(opened.log, config, files.fail, lambda: self.failure is not None)
         """What is appended and not yet in the log's files."""

@@ -349,6 +349,51 @@ def test_wrong_clock_gives_up_no_transaction(*, is_staged: bool, is_followed: bo
     run_in_virtual_time(main())
 
 
+def test_clock_set_right_before_the_first_message_is_followed_at_once() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            around.clock.wall_offset_ms = 40 * DAY_MS
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await asyncio.sleep(5)
+                around.clock.wall_offset_ms = 0
+                await asyncio.sleep(2)
+                await send_three(client, 60, around.clock.wall_ms() + 60_000)
+                await asyncio.sleep(59)
+                assert not await read(client)
+                await asyncio.sleep(2)
+                assert len(await read(client)) == 3
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_idle_queue_with_a_wrong_time_puts_no_start_in_doubt() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.put_topic("idle", 1)
+                await send(client, b"before")
+                around.clock.wall_offset_ms = 40 * DAY_MS
+                with slow_jobs(10):
+                    await asyncio.sleep(640)
+                await client.send("idle", b"ahead", queue_id=0)
+                around.clock.wall_offset_ms = 0
+                with slow_jobs(10):
+                    await asyncio.sleep(640)
+                await send(client, b"newest")
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                assert await deleted_files(client) == 0, "refused while the clock is in doubt"
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
 def test_retention_deletes_nothing_while_the_wall_clock_is_ahead() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):

@@ -185,5 +185,46 @@ def test_start_near_the_newest_record_is_not_in_doubt(ahead_ms: int) -> None:
     watched = Watched()
     watched.clock.begin(watched.clock.wall_ms() - ahead_ms, was_doubted=False)
     assert not watched.clock.is_doubted
+
+
+def test_step_is_followed_at_once_while_the_store_is_empty() -> None:
+    watched = Watched()
     watched.clock.begin(0, was_doubted=False)
     assert not watched.clock.is_doubted, "an empty store has no newest record"
+    watched.clock.has_records = lambda: False
+    watched.machine.step_ms = DAY_MS
+    watched.pass_s(1)
+    assert watched.steps == [DAY_MS]
+    watched.clock.has_records = lambda: True
+    watched.machine.step_ms = 0
+    watched.pass_s(600)
+    assert watched.steps == [DAY_MS]
+
+
+def test_doubt_goes_on_in_the_next_process_until_the_clock_held() -> None:
+    watched = Watched()
+    told: list[bool] = []
+    watched.clock.on_believed = lambda: told.append(watched.clock.is_doubted)
+    assert watched.clock.begin(watched.clock.wall_ms(), was_doubted=True) is None
+    watched.pass_s(500)
+    watched.machine.step_ms = DAY_MS
+    watched.pass_s(600)
+    assert watched.clock.is_doubted, "a step begins the time anew"
+    assert not told
+    watched.pass_s(1)
+    assert told == [False]
+    watched.pass_s(FOLLOW_MS // 1_000)
+    assert told == [False]
+
+
+def test_change_of_role_begins_no_doubt() -> None:
+    watched = Watched()
+    watched.clock.begin(watched.clock.wall_ms(), was_doubted=False)
+    watched.pass_s(3_600)
+    watched.machine.step_ms = DAY_MS
+    watched.pass_s(1)
+    newest_ms = WALL_MS + 5_000
+    assert watched.clock.begin(newest_ms, was_doubted=False) is None
+    assert not watched.clock.is_doubted
+    watched.pass_s(590)
+    assert not watched.steps
