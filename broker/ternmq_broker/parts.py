@@ -133,7 +133,7 @@ class Parts:
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(store, tables.topics, env.blocking),
-            StoreService(store, self._verification, opened_at_ms=env.clock.wall_ms()),
+            StoreService(store, self._verification, clock),
             self._transactions.service,
             self._counted,
             SettingsService(self._live),

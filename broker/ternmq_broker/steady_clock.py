@@ -72,6 +72,17 @@ class Skew(NamedTuple):
     """What it was when it was looked at last."""
 
 
+class ClockState(NamedTuple):
+    """What operators are told of a clock."""
+
+    step_ms: int
+    """How far the wall clock is ahead of what is followed; 0 = they agree."""
+
+    follow_in_ms: int
+    doubted_for_ms: int
+    lead_ms: int
+
+
 def seen(skew: Skew | None, by_ms: int, *, now_ms: int) -> Skew | None:
     """Return what is known of the wall clock, which is `by_ms` ahead; None = it agrees. Pure."""
     if abs(by_ms) < _STEP_MS:
@@ -155,6 +166,18 @@ class SteadyClock:
             *(ahead_ms, self._follow_after_ms // 1000),
         )
         return ahead_ms if differs else None
+
+    def state(self) -> ClockState:
+        """Return how the clock stands to the wall clock, as it was looked at last."""
+        boot_ms, skew, until_ms = self._system.boot_ms(), self._skew, self._doubted_until_ms
+        return ClockState(
+            step_ms=0 if skew is None else skew.now_ms,
+            follow_in_ms=0
+            if skew is None
+            else max(0, skew.since_ms + self._follow_after_ms - boot_ms),
+            doubted_for_ms=0 if until_ms is None else max(0, until_ms - boot_ms),
+            lead_ms=self._course.lead_at(boot_ms),
+        )
 
     def job(self) -> Job:
         """Return what looks at the wall clock."""

@@ -10,7 +10,7 @@ import pytest
 from ternmq_model.errors import BrokerBusy, RefusedError
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import CLEAN_STORE
+from ternmq_remoting.contracts import CLEAN_STORE, DESCRIBE_STORE
 from ternmq_store.config import FlushMode
 from tests.support.brokers import SMALL_STORE, Client, World, serving, stored, world
 from tests.support.transactions import COMMIT, begin, end
@@ -389,6 +389,45 @@ def test_idle_queue_with_a_wrong_time_puts_no_start_in_doubt() -> None:
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 assert await deleted_files(client) == 0, "refused while the clock is in doubt"
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+async def clock_state(client: Client) -> admin.BrokerClock:
+    """Return what operators are told of the clock."""
+    reply: admin.DescribeStoreReply = await client.call(
+        DESCRIBE_STORE, admin.DescribeStoreRequest()
+    )
+    return reply.clock
+
+
+def test_status_tells_step_lead_and_doubt() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await send(client, b"before")
+                await asyncio.sleep(2)
+                assert await clock_state(client) == admin.BrokerClock()
+                around.clock.wall_offset_ms = -5_000
+                await asyncio.sleep(3)
+                told = await clock_state(client)
+                assert told.step_ms == -5_000
+                assert 590_000 < told.follow_in_ms < 600_000
+                with slow_jobs(10):
+                    await asyncio.sleep(630)
+                told = await clock_state(client)
+                assert 0 < told.lead_ms < 5_000
+                assert not told.step_ms
+                await client.connection.close()
+            around.clock.wall_offset_ms = DAY_MS
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(2)
+                told = await clock_state(client)
+                assert 590_000 < told.doubted_for_ms < 600_000
                 await client.connection.close()
 
     run_in_virtual_time(main())
