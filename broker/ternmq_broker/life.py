@@ -182,7 +182,7 @@ class Life(Lifecycle):
             serve_to=state.kept.confirmed if is_slave else None,
         )
         stack.push_async_callback(blocking.run, store.close)
-        await self._begin_clock(store)
+        await self._begin_clock(stack, store)
         stack.push_async_callback(self._conclude, state, store)
         tables = await load_tables(
             config,
@@ -233,11 +233,12 @@ class Life(Lifecycle):
             config.data,
         )
 
-    async def _begin_clock(self, store: MessageStore) -> None:
+    async def _begin_clock(self, stack: AsyncExitStack, store: MessageStore) -> None:
         session = store.session
-        ahead_ms = self._clock.begin(
-            store.last_stored_at_ms, was_doubted=session.clock.doubt is not None
-        )
+        newest_ms = max(store.last_stored_at_ms, session.clock.left_at_ms)
+        ahead_ms = self._clock.begin(newest_ms, was_doubted=session.clock.doubt is not None)
+        session.clock_left(0)
+        stack.callback(lambda: session.clock_left(self._clock.believed_ms()))
         if ahead_ms is None:
             return
         doubt = ClockDoubt(store.max_physical, behind_ms=max(0, -ahead_ms))

@@ -136,6 +136,10 @@ class SteadyClock:
         until_ms = self._doubted_until_ms
         return until_ms is not None and self._system.boot_ms() < until_ms
 
+    def believed_ms(self) -> int:
+        """Return Unix milliseconds; 0 while the wall clock says otherwise or is in doubt."""
+        return 0 if self._skew is not None or self.is_doubted else self.wall_ms()
+
     def begin(self, newest_at_ms: int, *, was_doubted: bool) -> int | None:
         """Hold the clock against the newest record: of two times that far apart one is wrong.
 
@@ -144,7 +148,8 @@ class SteadyClock:
         clock that is behind by less begins with the newest record's time.
 
         Args:
-            newest_at_ms: Store time of the newest record; 0 = there is none.
+            newest_at_ms: Store time of the newest record, or the believed clock at a clean stop
+                after it; 0 = there is neither.
             was_doubted: An earlier process left the clock in doubt: the newest record may be of it.
 
         Returns:

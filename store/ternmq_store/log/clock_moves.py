@@ -6,7 +6,7 @@ was stored before has become no older: its age is the clock, less its store time
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -52,6 +52,9 @@ class ClockNotes:
     doubt: ClockDoubt | None = None
     """None = the clock is believed."""
 
+    left_at_ms: int = 0
+    """The clock at the last clean stop, if it was believed then; 0 = it was not."""
+
 
 BELIEVED: Final = ClockNotes()
 """Of a clock that never moved."""
@@ -94,7 +97,7 @@ def stepped(clock: ClockNotes, by_ms: int, end: PhysicalOffset) -> ClockNotes:
     while len(told) > MOVES_MAX:
         first, second, *others = told
         told = [ClockMove(second.end, first.by_ms + second.by_ms), *others]
-    return ClockNotes(tuple(told), doubt)
+    return replace(clock, moves=tuple(told), doubt=doubt)
 
 
 def within(clock: ClockNotes, start: PhysicalOffset, end: PhysicalOffset) -> ClockNotes:
@@ -106,7 +109,7 @@ def within(clock: ClockNotes, start: PhysicalOffset, end: PhysicalOffset) -> Clo
     if doubt is not None:
         doubt = doubt._replace(start=PhysicalOffset(min(doubt.start, end)))
     moves = (ClockMove(PhysicalOffset(at), by_ms) for at, by_ms in sums.items() if by_ms)
-    return ClockNotes(tuple(moves), doubt)
+    return replace(clock, moves=tuple(moves), doubt=doubt)
 
 
 def are_in_order(moves: Moves) -> bool:

@@ -147,6 +147,7 @@ def encode_notes(notes: LogNotes) -> bytes:
         *([f"tables {' '.join(notes.tables)}"] if notes.tables else []),
         *(f"moved {move.end} {move.by_ms}" for move in notes.clock.moves),
         *([] if notes.clock.doubt is None else ["doubt {} {}".format(*notes.clock.doubt)]),
+        *([f"clock {notes.clock.left_at_ms}"] if notes.clock.left_at_ms else []),
         *(f"index {_one_line(line)}" for line in notes.index),
     ]
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -204,7 +205,8 @@ def _clock(facts: Mapping[str, Sequence[str]]) -> ClockNotes:
     if not are_in_order(moves):
         raise ValueError("moves of the clock are not in order")
     doubts = [ClockDoubt(*_place_and_ms(text)) for text in facts.get("doubt", ())]
-    return ClockNotes(moves, doubts[0] if doubts else None)
+    left_at_ms = int(facts["clock"][0]) if "clock" in facts else 0
+    return ClockNotes(moves, doubts[0] if doubts else None, left_at_ms)
 
 
 def _place_and_ms(text: str) -> tuple[PhysicalOffset, int]:

@@ -312,6 +312,10 @@ class Session:
         """Take note that the clock has moved by `by_ms`, at the log's `end`: noted soon."""
         self.clock = stepped(self.clock, by_ms, end)
 
+    def clock_left(self, at_ms: int) -> None:
+        """Take note of a believed clock at a stop; 0 = of none: noted when that is a clean one."""
+        self.clock = replace(self.clock, left_at_ms=at_ms)
+
     def clock_believed(self) -> None:
         """Take note that the clock is in doubt no more: noted soon."""
         self.clock = replace(self.clock, doubt=None)

@@ -394,6 +394,27 @@ def test_idle_queue_with_a_wrong_time_puts_no_start_in_doubt() -> None:
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize(("away_s", "is_doubted"), [(30, False), (90, True)])
+def test_quiet_broker_that_restarts_soon_is_not_in_doubt(*, away_s: int, is_doubted: bool) -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await send(client, b"newest")
+                with slow_jobs(10):
+                    await asyncio.sleep(3_600)
+                await client.connection.close()
+            for _ in range(2):
+                await asyncio.sleep(away_s)
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    assert bool((await clock_state(client)).doubted_for_ms) == is_doubted
+                    await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
 async def clock_state(client: Client) -> admin.BrokerClock:
     """Return what operators are told of the clock."""
     reply: admin.DescribeStoreReply = await client.call(

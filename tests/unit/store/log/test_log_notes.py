@@ -58,6 +58,7 @@ NOTES = st.builds(
             lambda moves: tuple(ClockMove(*move) for move in sorted(moves.items()))
         ),
         st.none() | st.builds(ClockDoubt, OFFSETS, st.integers(-(1 << 50), 1 << 50)),
+        st.integers(0, 1 << 50),
     ),
 )
 OPEN = LogNotes("token", is_open=True, flushed=PhysicalOffset(7))
