@@ -92,9 +92,8 @@ class Parts:
         self._member = member
         identity = member.identity
         self._env, self._clock = env, clock
-        self._store = store
+        self._store, self._tables = store, tables
         store.reads.memory_bytes = config.memory_bytes or memory_bytes()
-        self._tables = tables
         self._registrar = registrar
         self._store_host: bytes | None = None
         self._is_closing = False
