@@ -129,7 +129,7 @@ class Reads:
         """
         units = [unit for queue in self._queues if (unit := queue.last_unit()) is not None]
         units.sort(key=lambda unit: unit.offset, reverse=True)
-        return next(filter(None, map(self._stored_at_ms, units)), 0)
+        return next((at_ms for unit in units if (at_ms := self._stored_at_ms(unit))), 0)
 
     def _stored_at_ms(self, unit: Unit) -> int:
         record = self._log.record_at(unit.offset, self._dispatcher.offset)
