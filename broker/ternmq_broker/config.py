@@ -134,8 +134,8 @@ class BrokerConfig:
 
     clock_follow_ms: int = 600_000
     """How long a step of the machine's wall clock must hold until the broker follows it. After a
-    start whose clock is more than a minute from the newest record, nothing is deleted by its age
-    for so long."""
+    start whose clock is more than a minute from the newest record and from the last clean stop,
+    nothing is deleted by its age for so long."""
 
     unanswered_max_bytes: int = 64 * MIB
     """Received and not yet answered: beyond it, streams are left unread, then answered busy."""

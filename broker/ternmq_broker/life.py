@@ -34,6 +34,7 @@ from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.watched import WatchedFileSystem
+from ternmq_store.log.clock_moves import ClockDoubt
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.cutting import cut_log, start_over
 
@@ -181,7 +182,7 @@ class Life(Lifecycle):
             serve_to=state.kept.confirmed if is_slave else None,
         )
         stack.push_async_callback(blocking.run, store.close)
-        self._clock.begin(store.last_stored_at_ms)
+        await self._begin_clock(stack, store)
         stack.push_async_callback(self._conclude, state, store)
         tables = await load_tables(
             config,
@@ -231,6 +232,21 @@ class Life(Lifecycle):
             config.flush_mode.value,
             config.data,
         )
+
+    async def _begin_clock(self, stack: AsyncExitStack, store: MessageStore) -> None:
+        session = store.session
+        newest_ms = max(store.last_stored_at_ms, session.clock.left_at_ms)
+        ahead_ms = self._clock.begin(newest_ms, was_doubted=session.clock.doubt is not None)
+        session.clock_left(0)
+        stack.callback(lambda: session.clock_left(self._clock.believed_ms()))
+        if ahead_ms is None:
+            return
+        doubt = ClockDoubt(store.max_physical, behind_ms=max(0, -ahead_ms))
+        try:
+            await self._env.blocking.run(session.note_doubt, doubt)
+        except OSError as error:
+            # It serves on a full disk, too. The checkpoint notes it when there is room.
+            logger.warning("doubt of the clock not noted reason=%s", error)
 
     def _registrar(self, tables: Tables) -> Registrar:
         return Registrar(

@@ -92,9 +92,8 @@ class Parts:
         self._member = member
         identity = member.identity
         self._env, self._clock = env, clock
-        self._store = store
+        self._store, self._tables = store, tables
         store.reads.memory_bytes = config.memory_bytes or memory_bytes()
-        self._tables = tables
         self._registrar = registrar
         self._store_host: bytes | None = None
         self._is_closing = False
@@ -132,7 +131,7 @@ class Parts:
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(store, tables.topics, env.blocking),
-            StoreService(store, self._verification, opened_at_ms=env.clock.wall_ms()),
+            StoreService(store, self._verification, clock),
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
@@ -214,6 +213,7 @@ class Parts:
                 scan_offset=tables.scan_offset,
                 sessions=self._groups.sessions,
                 clock=self._env.clock,
+                is_clock_doubted=lambda: self._clock.is_doubted,
                 is_closing=self.is_closing,
                 rules=self._waiting.rules,
                 open_max=lambda: self._live.broker.transactions_open_max,
@@ -360,7 +360,8 @@ class Parts:
             self.replicas.fence(epoch, who)
 
     def _stepped(self, by_ms: int) -> None:
-        if self._following is None:
+        if self._following is None:  # a slave's records were stored by its master's clock
+            self._store.session.clock_stepped(by_ms, self._store.max_physical)
             self._waiting.stepped(by_ms)
 
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
@@ -375,6 +376,8 @@ class Parts:
         by the wall clock.
         """
         self._clock.on_step = self._stepped
+        self._clock.on_believed = self._store.session.clock_believed
+        self._clock.has_records = lambda: self._store.last_stored_at_ms > 0
         await self._retention.begin()
         if self._following is None:
             await self._waiting.begin()

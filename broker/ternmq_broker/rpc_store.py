@@ -5,6 +5,7 @@ Source: RocketMQ `AdminBrokerProcessor.getBrokerRuntimeInfo`, `StoreStatsService
 
 from collections.abc import Sequence
 
+from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.store_verification import StoreVerification
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import DESCRIBE_STORE
@@ -21,15 +22,16 @@ class StoreService:
     Args:
         store: Open.
         verification: Verifies it.
-        opened_at_ms: Since when, on the wall clock.
+        clock: The broker's; it tells when the store was opened, too.
     """
 
     def __init__(
-        self, store: MessageStore, verification: StoreVerification, *, opened_at_ms: int
+        self, store: MessageStore, verification: StoreVerification, clock: SteadyClock
     ) -> None:
         self._store = store
         self._verification = verification
-        self._opened_at_ms = opened_at_ms
+        self._clock = clock
+        self._opened_at_ms = clock.wall_ms()
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -62,6 +64,7 @@ class StoreService:
             wrong_units=reads.mending.wrong_units,
             mended_units=reads.mending.mended_units,
             verification=self._describe_verification(),
+            clock=admin.BrokerClock(**self._clock.state()._asdict()),
             failure="" if store.failure is None else str(store.failure),
         )
         borders = (*PUT_TIME_BORDERS_MS, _NO_BORDER)

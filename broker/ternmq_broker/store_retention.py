@@ -68,8 +68,11 @@ class StoreRetention:
     async def begin(self) -> None:
         """Do what must be done before anybody reads or writes: topics begin where they should."""
         await self.look()
-        if not self._clock.is_doubted:
-            await self._run(self._store.cleaner.end_topics(self._clock.wall_ms()))
+        if (now_ms := self._now_ms()) is not None:
+            await self._run(self._store.cleaner.end_topics(now_ms))
+
+    def _now_ms(self) -> int | None:
+        return None if self._clock.is_doubted else self._clock.wall_ms()
 
     async def look(self) -> bool:
         """Look how full the disk is: one step of a job."""
@@ -83,7 +86,7 @@ class StoreRetention:
         """Take one pass: one step of a job."""
         before = self._store.cleaner.removed_files
         hour = local_hour(self._clock.wall_ms())
-        await self._run(self._store.clean(hour=hour, ages_count=not self._clock.is_doubted))
+        await self._run(self._store.clean(self._now_ms(), hour=hour))
         is_forced = self._store.cleaner.level >= DiskLevel.FORCE
         return is_forced and self._store.cleaner.removed_files > before
 

@@ -93,6 +93,7 @@ def _counted(reply: admin_messages.DescribeStoreReply) -> dict[str, object]:
         "wrong_units": reply.wrong_units,
         "mended_units": reply.mended_units,
         "verification": _verification(reply.verification),
+        "clock": _clock(reply.clock),
         "passed": [_passed(each) for each in reply.passed],
         "damaged": [f"{each.start}-{each.end}: {each.reason}" for each in reply.damaged],
         "failure": reply.failure or None,
@@ -117,6 +118,15 @@ def _verification(told: admin_messages.StoreVerification) -> dict[str, object]:
         "units_mended": told.units_mended,
         "entries_mended": told.entries_mended,
         "records_damaged": told.records_damaged,
+    }
+
+
+def _clock(told: admin_messages.BrokerClock) -> dict[str, object]:
+    return {
+        "step_ms": told.step_ms,
+        "followed_in_s": round(told.follow_in_ms / 1000),
+        "doubted_for_s": round(told.doubted_for_ms / 1000),
+        "lead_ms": told.lead_ms,
     }
 
 

@@ -110,10 +110,10 @@ class MessageStore:
         self.searches = KeySearches(opened, self.reads)
         self.verification = Verification(opened, self.reads, clock)
         """What compares the log with what tells of it, slowly."""
-        newest = self.reads.newest_stored_at_ms()
-        self._dispatcher.stored_at_ms = max(opened.dispatcher.stored_at_ms, newest)
-        self.last_stored_at_ms = max(opened.stored_at_ms, self._dispatcher.stored_at_ms)
-        """Store time of the newest record; no later one has an earlier time."""
+        newest = self._dispatcher.stored_at_ms or self.reads.newest_stored_at_ms()
+        self._dispatcher.stored_at_ms = newest
+        self.last_stored_at_ms = opened.stored_at_ms or newest
+        """Store time of the newest record."""
         self.commits = Commits(opened.log, config, files.fail, lambda: self.failure is not None)
         """What is appended and not yet in the log's files."""
         self.probes = Probes(files, root, opened.log) if flush_mode is FlushMode.ASYNC else None
@@ -124,6 +124,7 @@ class MessageStore:
         self.cleaner = Cleaner(
             *(files, root, config, opened.log, opened.queues, opened.index),
             safe_end=lambda: self._disk.checkpointed,
+            moves=lambda: opened.session.clock.moves,
             now_ms=now_ms,
         )
         """What goes when, and how full the disk is."""
@@ -408,16 +409,15 @@ class MessageStore:
         except OSError as failure:
             self._files.fail(failure)
 
-    def clean(self, *, hour: int, ages_count: bool = True) -> Generator[CleanTask]:
+    def clean(self, now_ms: int | None, *, hour: int) -> Generator[CleanTask]:
         """Take one pass of retention: run each task elsewhere before asking for the next.
 
         Args:
+            now_ms: What ages are counted to; None = nothing goes by its age.
             hour: 0 to 23, on the wall where the broker runs.
-            ages_count: The clock is not in doubt; if it is, nothing goes by its age.
         """
         self._check_open()
         if self.failure is None:
-            now_ms = self._clock.wall_ms() if ages_count else None
             yield from self.cleaner.clean(now_ms, self._clock.monotonic_ms(), hour=hour)
 
     @property

@@ -22,7 +22,7 @@ _SET_BACK_MS: Final = 60_000
 def store_time(now_ms: int, newest_at_ms: int) -> int:
     """Return the store time of records: not before the newest one, unless the clock was set back.
 
-    Pure. For a clock that is behind by less than that, time stands still meanwhile.
+    Pure. A guard: the broker's clock runs slower and does not go back by less than that.
     """
     return newest_at_ms if now_ms < newest_at_ms <= now_ms + _SET_BACK_MS else now_ms
 

@@ -29,6 +29,7 @@ from ternmq_model.record import Record, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
+from ternmq_store.log.clock_moves import all_moved_ms
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
@@ -109,8 +110,8 @@ class DelayService:
 
     def stepped(self, by_ms: int) -> None:
         """Take note that the clock has moved by so much: ahead, or back."""
-        for level, wait in self._waits.items():
-            wait.stepped(self._end(level), by_ms)
+        for wait in self._waits.values():
+            wait.stepped(by_ms)
         self._alarm.set(0)
 
     def offset(self, level: int) -> QueueOffset:
@@ -228,10 +229,11 @@ class DelayService:
         offset = self._corrected(level, first)
         if offset >= end:
             return False
-        codes = self._store.searches.codes_at(
-            SCHEDULE_TOPIC, level - 1, offset, _BATCH.messages_max
-        )
-        dues_ms = self._waits[level].dues_ms(offset, codes)
+        searches, count = self._store.searches, _BATCH.messages_max
+        codes = searches.codes_at(SCHEDULE_TOPIC, level - 1, offset, count)
+        places = searches.places_at(SCHEDULE_TOPIC, level - 1, offset, count)
+        moved_ms = all_moved_ms(self._store.session.clock.moves, places)
+        dues_ms = self._waits[level].dues_ms(offset, codes, moved_ms)
         count = count_due(dues_ms, now_ms=self._clock.wall_ms())
         if count < len(dues_ms):
             self._look_at(int(dues_ms[count]))

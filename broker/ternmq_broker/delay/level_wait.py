@@ -1,8 +1,8 @@
 """When the messages of one level are due, whatever happens to the clock. Pure.
 
-A queue keeps of each message when it is due: its store time and the level's delay. A step of the
-broker's clock moves what was stored before by as much: a delay is a length of time. Nobody waits
-longer than the delay from the broker's start, whatever clock its message was stored by.
+A queue keeps of each message when it is due: its store time and the level's delay. What the clock
+has moved since is added: a delay is a length of time. Nobody waits longer than the delay from the
+broker's start, whatever clock its message was stored by.
 
 RocketMQ delivers at once what seems to be due later than that, so what comes after its clock was
 set back is not delayed at all.
@@ -10,15 +10,10 @@ set back is not delayed at all.
 Source: RocketMQ `ScheduleMessageService.correctDeliverTimestamp`.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ternmq_model.delay import level_delay_ms
 from ternmq_model.record_heads import Ints
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class LevelWait:
@@ -33,32 +28,23 @@ class LevelWait:
     def __init__(self, level: int, end: int, *, now_ms: int) -> None:
         self._found_end = end
         self._found_due_ms = now_ms + level_delay_ms(level)
-        self._steps: Sequence[tuple[int, int]] = ()
-        """Behind the last message that was there, and how far the clock moved."""
 
-    def stepped(self, end: int, by_ms: int) -> None:
-        """Take note that the clock has moved by so much.
+    def stepped(self, by_ms: int) -> None:
+        """Take note that the clock has moved by so much: ahead, or back."""
+        self._found_due_ms += by_ms
 
-        Args:
-            end: Behind the last message of the queue.
-            by_ms: Ahead, or back.
-        """
-        self._steps = (*self._steps, (end, by_ms))
-
-    def dues_ms(self, offset: int, codes: Ints) -> Ints:
+    def dues_ms(self, offset: int, codes: Ints, moved_ms: Ints) -> Ints:
         """Return when messages are due.
 
         Args:
             offset: The first message; nobody asks for one before it any more.
             codes: What the queue says of each.
+            moved_ms: How far the clock has moved since each was stored.
         """
-        dues = codes.copy()
+        dues = codes + moved_ms
         if self._found_end > offset:
             found = dues[: self._found_end - offset]
             np.minimum(found, self._found_due_ms, out=found)
-        self._steps = [step for step in self._steps if step[0] > offset]
-        for end, by_ms in self._steps:
-            dues[: end - offset] += by_ms
         return dues
 
 

@@ -32,6 +32,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties
 from ternmq_model.record import Record, decode_record
 from ternmq_model.transaction import Resolution
+from ternmq_store.log.clock_moves import moved_ms
 from ternmq_store.reading.prepared_search import PreparedRecord
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
@@ -48,6 +49,9 @@ class RebuildServices:
     table: TransactionTable
     halves: HalfReader
     clock: Clock
+    is_doubted: Callable[[], bool]
+    """Tells whether the clock is in doubt: then no age is believed."""
+
     rules: CheckRules
     half_offset: QueueOffset
     """Of the group that keeps progress; 0 when it has none."""
@@ -84,6 +88,8 @@ class Rebuild:
         self._ended: list[tuple[Open, Ended, PhysicalOffset]] = []
         self._now_ms = services.clock.monotonic_ms()
         self._wall_ms = services.clock.wall_ms()
+        self._is_doubted = services.is_doubted()
+        self._moves = services.halves.reader.store.session.clock.moves
 
     async def run(self) -> None:
         """Fill the table. Reads in bounded pieces; what else the broker does goes first.
@@ -132,9 +138,9 @@ class Rebuild:
                 self._take_staged(half)
 
     def _take_staged(self, half: StagedHalf) -> None:
-        age_ms = max(0, self._wall_ms - half.stored_at_ms)
-        lasts_ms = staged_ms(half.immunity_ms, self._services.rules)
         place = half.physical_offset
+        age_ms = self._age_ms(half.stored_at_ms, place, is_staged=True)
+        lasts_ms = staged_ms(half.immunity_ms, self._services.rules)
         self._found[place] = Open(
             *(place, place, half.queue_offset),
             self._now_ms - age_ms,
@@ -170,9 +176,10 @@ class Rebuild:
             self._by_place.setdefault(half.first_queue_offset, half.transaction)
 
     def _entry_of(self, half: Half) -> Open:
-        age_ms = max(0, self._wall_ms - half.began_at_ms)
-        rules = self._services.rules
-        after_ms = look_after_ms(half, rules, age_ms=age_ms, now_ms=self._wall_ms)
+        rules, is_staged = self._services.rules, bool(half.staged_for)
+        age_ms = self._age_ms(half.began_at_ms, half.transaction, is_staged=is_staged)
+        now_ms = self._wall_ms - moved_ms(self._moves, half.physical_offset)
+        after_ms = look_after_ms(half, rules, age_ms=age_ms, now_ms=now_ms)
         return Open(
             half.transaction,
             half.physical_offset,
@@ -180,8 +187,15 @@ class Rebuild:
             self._now_ms - age_ms,
             self._now_ms + after_ms,
             group=self._groups.setdefault(half.group, half.group),
-            is_staged=bool(half.staged_for),
+            is_staged=is_staged,
         )
+
+    def _age_ms(self, began_at_ms: int, place: PhysicalOffset, *, is_staged: bool) -> int:
+        """Return how old a transaction is; in doubt no older than one that is asked about first."""
+        age_ms = max(0, self._wall_ms - began_at_ms - moved_ms(self._moves, place))
+        if not self._is_doubted:
+            return age_ms
+        return 0 if is_staged else min(age_ms, self._services.rules.timeout_ms)
 
     def _take_op(self, record: Record) -> None:
         if decode_properties(record.properties).get(TAGS) != OP_TAG:

@@ -71,6 +71,7 @@ class TransactionServices:
     scan_offset: ScanOffset
     sessions: Sessions
     clock: Clock
+    is_clock_doubted: Callable[[], bool]
     is_closing: Callable[[], bool]
     rules: Callable[[], Rules]
     """Tells by what delays are followed at this moment."""
@@ -162,6 +163,7 @@ class Transactions:
             table=self.table,
             halves=self._halves,
             clock=services.clock,
+            is_doubted=services.is_clock_doubted,
             rules=self._rules,
             half_offset=QueueOffset(0) if half is None else half,
             op_offset=done if is_kept and done is not None else QueueOffset(0),

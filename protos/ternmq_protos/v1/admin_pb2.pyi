@@ -263,7 +263,7 @@ class DescribeStoreRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeStoreReply(_message.Message):
-    __slots__ = ("status", "opened_at_ms", "puts", "puts_failed", "put_messages", "put_bytes", "put_average_bytes", "put_longest_ms", "put_times", "gets_found", "gets_missed", "got_messages", "gets_from_disk", "get_longest_ms", "rates", "dispatch_behind_bytes", "dispatch_behind_ms", "log_files", "queues", "bad_records", "damaged", "failure", "topics", "groups", "wrong_units", "mended_units", "verification", "passed")
+    __slots__ = ("status", "opened_at_ms", "puts", "puts_failed", "put_messages", "put_bytes", "put_average_bytes", "put_longest_ms", "put_times", "gets_found", "gets_missed", "got_messages", "gets_from_disk", "get_longest_ms", "rates", "dispatch_behind_bytes", "dispatch_behind_ms", "log_files", "queues", "bad_records", "damaged", "failure", "topics", "groups", "wrong_units", "mended_units", "verification", "passed", "clock")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     OPENED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     PUTS_FIELD_NUMBER: _ClassVar[int]
@@ -292,6 +292,7 @@ class DescribeStoreReply(_message.Message):
     MENDED_UNITS_FIELD_NUMBER: _ClassVar[int]
     VERIFICATION_FIELD_NUMBER: _ClassVar[int]
     PASSED_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     opened_at_ms: int
     puts: int
@@ -320,7 +321,20 @@ class DescribeStoreReply(_message.Message):
     mended_units: int
     verification: StoreVerification
     passed: _containers.RepeatedCompositeFieldContainer[PassedMessage]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., opened_at_ms: _Optional[int] = ..., puts: _Optional[int] = ..., puts_failed: _Optional[int] = ..., put_messages: _Optional[int] = ..., put_bytes: _Optional[int] = ..., put_average_bytes: _Optional[float] = ..., put_longest_ms: _Optional[int] = ..., put_times: _Optional[_Iterable[_Union[PutTimes, _Mapping]]] = ..., gets_found: _Optional[int] = ..., gets_missed: _Optional[int] = ..., got_messages: _Optional[int] = ..., gets_from_disk: _Optional[int] = ..., get_longest_ms: _Optional[int] = ..., rates: _Optional[_Iterable[_Union[StoreRate, _Mapping]]] = ..., dispatch_behind_bytes: _Optional[int] = ..., dispatch_behind_ms: _Optional[int] = ..., log_files: _Optional[int] = ..., queues: _Optional[int] = ..., bad_records: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[DamagedStretch, _Mapping]]] = ..., failure: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicPuts, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupBehind, _Mapping]]] = ..., wrong_units: _Optional[int] = ..., mended_units: _Optional[int] = ..., verification: _Optional[_Union[StoreVerification, _Mapping]] = ..., passed: _Optional[_Iterable[_Union[PassedMessage, _Mapping]]] = ...) -> None: ...
+    clock: BrokerClock
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., opened_at_ms: _Optional[int] = ..., puts: _Optional[int] = ..., puts_failed: _Optional[int] = ..., put_messages: _Optional[int] = ..., put_bytes: _Optional[int] = ..., put_average_bytes: _Optional[float] = ..., put_longest_ms: _Optional[int] = ..., put_times: _Optional[_Iterable[_Union[PutTimes, _Mapping]]] = ..., gets_found: _Optional[int] = ..., gets_missed: _Optional[int] = ..., got_messages: _Optional[int] = ..., gets_from_disk: _Optional[int] = ..., get_longest_ms: _Optional[int] = ..., rates: _Optional[_Iterable[_Union[StoreRate, _Mapping]]] = ..., dispatch_behind_bytes: _Optional[int] = ..., dispatch_behind_ms: _Optional[int] = ..., log_files: _Optional[int] = ..., queues: _Optional[int] = ..., bad_records: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[DamagedStretch, _Mapping]]] = ..., failure: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicPuts, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupBehind, _Mapping]]] = ..., wrong_units: _Optional[int] = ..., mended_units: _Optional[int] = ..., verification: _Optional[_Union[StoreVerification, _Mapping]] = ..., passed: _Optional[_Iterable[_Union[PassedMessage, _Mapping]]] = ..., clock: _Optional[_Union[BrokerClock, _Mapping]] = ...) -> None: ...
+
+class BrokerClock(_message.Message):
+    __slots__ = ("step_ms", "follow_in_ms", "doubted_for_ms", "lead_ms")
+    STEP_MS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    DOUBTED_FOR_MS_FIELD_NUMBER: _ClassVar[int]
+    LEAD_MS_FIELD_NUMBER: _ClassVar[int]
+    step_ms: int
+    follow_in_ms: int
+    doubted_for_ms: int
+    lead_ms: int
+    def __init__(self, step_ms: _Optional[int] = ..., follow_in_ms: _Optional[int] = ..., doubted_for_ms: _Optional[int] = ..., lead_ms: _Optional[int] = ...) -> None: ...
 
 class StoreVerification(_message.Message):
     __slots__ = ("bytes_per_s", "offset", "end_offset", "rounds", "round_ended_at_ms", "units_mended", "entries_mended", "records_damaged")

@@ -8,7 +8,7 @@ else has used the directory: then nothing that was noted of an open session coun
 import enum
 import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,6 +20,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import abort_path, notes_path
 from ternmq_store.disk.state_file import read_generations, read_whole, replace_file
 from ternmq_store.log.checksum_ranges import ChecksumRange
+from ternmq_store.log.clock_moves import BELIEVED, ClockDoubt, ClockMove, ClockNotes, are_in_order
 from ternmq_store.log.quarantine import Stretch
 
 logger = logging.getLogger(__name__)
@@ -81,6 +82,9 @@ class LogNotes:
     """Names of the files of tables that there are in `config/`. A version that knows nothing of
     them does not keep the line."""
 
+    clock: ClockNotes = BELIEVED
+    """Of the broker's clock. Likewise."""
+
 
 class Abort(NamedTuple):
     """What the file `abort` says."""
@@ -141,6 +145,9 @@ def encode_notes(notes: LogNotes) -> bytes:
         *(["wrong queues"] if notes.queues_wrong else []),
         *([] if notes.cut_to is None else [f"cut {notes.cut_to}"]),
         *([f"tables {' '.join(notes.tables)}"] if notes.tables else []),
+        *(f"moved {move.end} {move.by_ms}" for move in notes.clock.moves),
+        *([] if notes.clock.doubt is None else ["doubt {} {}".format(*notes.clock.doubt)]),
+        *([f"clock {notes.clock.left_at_ms}"] if notes.clock.left_at_ms else []),
         *(f"index {_one_line(line)}" for line in notes.index),
     ]
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -182,6 +189,7 @@ def decode_notes(data: bytes) -> LogNotes:
         "queues" in facts.get("wrong", ()),
         _offset(facts["cut"][0]) if "cut" in facts else None,
         tuple(facts["tables"][0].split()) if "tables" in facts else (),
+        _clock(facts),
     )
 
 
@@ -190,6 +198,20 @@ def _offset(text: str) -> PhysicalOffset:
     if offset < 0:
         raise ValueError(f"{offset} is no offset")
     return offset
+
+
+def _clock(facts: Mapping[str, Sequence[str]]) -> ClockNotes:
+    moves = tuple(ClockMove(*_place_and_ms(text)) for text in facts.get("moved", ()))
+    if not are_in_order(moves):
+        raise ValueError("moves of the clock are not in order")
+    doubts = [ClockDoubt(*_place_and_ms(text)) for text in facts.get("doubt", ())]
+    left_at_ms = int(facts["clock"][0]) if "clock" in facts else 0
+    return ClockNotes(moves, doubts[0] if doubts else None, left_at_ms)
+
+
+def _place_and_ms(text: str) -> tuple[PhysicalOffset, int]:
+    offset, _, ms = text.partition(" ")
+    return _offset(offset), int(ms)
 
 
 def _range(text: str) -> ChecksumRange:

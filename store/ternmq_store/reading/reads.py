@@ -21,7 +21,7 @@ from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.dispatcher import Arrival
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.units import first_units
+from ternmq_store.queues.units import Unit, first_units
 from ternmq_store.reading.bad_places import BadPlaces
 from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord
 from ternmq_store.reading.reader import (
@@ -119,15 +119,20 @@ class Reads:
     def last_stored_at_ms(self, topic: str, queue_id: int) -> int:
         """Return the store time of the queue's newest readable message; 0 if it has none."""
         queue = self._queues.find(topic, queue_id)
-        return self._newest(queue) if queue else 0
+        unit = queue.last_unit() if queue else None
+        return self._stored_at_ms(unit) if unit else 0
 
     def newest_stored_at_ms(self) -> int:
-        """Return the store time of the newest readable message of all; 0 if there is none."""
-        return max(map(self._newest, self._queues), default=0)
+        """Return the store time of the readable message that was stored last; 0 if there is none.
 
-    def _newest(self, queue: ConsumeQueue) -> int:
-        unit = queue.last_unit()
-        record = self._log.record_at(unit.offset, self._dispatcher.offset) if unit else None
+        Others may have a later one, if the clock was ahead when they were stored.
+        """
+        units = [unit for queue in self._queues if (unit := queue.last_unit()) is not None]
+        units.sort(key=lambda unit: unit.offset, reverse=True)
+        return next((at_ms for unit in units if (at_ms := self._stored_at_ms(unit))), 0)
+
+    def _stored_at_ms(self, unit: Unit) -> int:
+        record = self._log.record_at(unit.offset, self._dispatcher.offset)
         return record.header.stored_at_ms if record else 0
 
     def dispatched(self, arrivals: Sequence[Arrival]) -> None:

@@ -17,6 +17,7 @@ from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.dispatcher import Check
 from ternmq_store.log.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from ternmq_store.log.checksum_ranges import Ranges, closed, is_inside, kept, next_border, opened
+from ternmq_store.log.clock_moves import ClockDoubt, stepped, within
 from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.log.log_notes import (
     Abort,
@@ -62,6 +63,7 @@ class Session:
         quarantine: Damaged stretches of the log.
         queues_wrong: A reader met a unit that does not tell of its message.
         ranges: Where records must have their checksum.
+        clock: How far the broker's clock has moved since records were stored.
     """
 
     def __init__(self, files: FileSystem, root: Path, tell: Callable[[str], None]) -> None:
@@ -84,6 +86,7 @@ class Session:
         self.quarantine = Quarantine(self.notes.quarantined)
         self.queues_wrong = False
         self.ranges: Ranges = self.notes.checksummed
+        self.clock = self.notes.clock
         self._looked_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None
 
@@ -187,6 +190,7 @@ class Session:
         """
         self.quarantine.keep_between(start, end)
         self.ranges = kept(self.ranges, start, end)
+        self.clock = within(self.clock, start, end)
         if is_checksummed is not None:
             change = opened if is_checksummed else closed
             self.ranges = change(self.ranges, end)
@@ -202,6 +206,7 @@ class Session:
                 queues_at=dispatched,
                 queues_wrong=self.queues_wrong,
                 cut_to=None,
+                clock=self.clock,
             )
         )
 
@@ -257,6 +262,7 @@ class Session:
             checksummed=self.ranges,
             quarantined=self.quarantine.ranges,
             queues_wrong=self.queues_wrong,
+            clock=self.clock,
         )
         if self._seen is not None and self._seen.dispatched <= flushed:
             notes = replace(notes, queues=self._seen.queues, queues_at=self._seen.dispatched)
@@ -284,6 +290,7 @@ class Session:
             OSError: It is not noted: the stop is no clean one.
         """
         self.quarantine.keep_between(start, end)
+        self.clock = within(self.clock, start, end)
         self._save(
             replace(
                 self.notes,
@@ -297,8 +304,30 @@ class Session:
                 queues_at=dispatched,
                 queues_wrong=self.queues_wrong,
                 index=tuple(index),
+                clock=self.clock,
             )
         )
+
+    def clock_stepped(self, by_ms: int, end: PhysicalOffset) -> None:
+        """Take note that the clock has moved by `by_ms`, at the log's `end`: noted soon."""
+        self.clock = stepped(self.clock, by_ms, end)
+
+    def clock_left(self, at_ms: int) -> None:
+        """Take note of a believed clock at a stop; 0 = of none: noted when that is a clean one."""
+        self.clock = replace(self.clock, left_at_ms=at_ms)
+
+    def clock_believed(self) -> None:
+        """Take note that the clock is in doubt no more: noted soon."""
+        self.clock = replace(self.clock, doubt=None)
+
+    def note_doubt(self, doubt: ClockDoubt) -> None:
+        """Note durably that the clock is in doubt, until it is believed.
+
+        Raises:
+            OSError: It is not noted yet.
+        """
+        self.clock = replace(self.clock, doubt=doubt)
+        self._save(replace(self.notes, clock=self.clock))
 
     def note_tables(self, names: Sequence[str]) -> None:
         """Note which tables there are from now on, durably; nothing when that is noted.

@@ -31,6 +31,7 @@ from ternmq_store.disk.layout import (
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.shortage import is_full
 from ternmq_store.index.index_files import IndexFiles
+from ternmq_store.log.clock_moves import Moves, moved_ms
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
@@ -94,6 +95,7 @@ class Cleaner:
         index: IndexFiles | None,
         *,
         safe_end: Callable[[], PhysicalOffset],
+        moves: Callable[[], Moves],
         now_ms: int,
     ) -> None:
         self._files = files
@@ -104,6 +106,8 @@ class Cleaner:
         self._queues = queues
         self._index = index
         self._safe_end = safe_end
+        self._moves = moves
+        self._moves_seen = moves()
         self._first_pass_at_ms = now_ms + config.clean_delay_ms
         self._of_topics: Mapping[str, int] = {}
         self._first_at_ms: dict[ConsumeQueue, tuple[QueueOffset, int]] = {}
@@ -281,14 +285,20 @@ class Cleaner:
         return OldFile(file.base, file.end, self._newest_at_ms(file, now_ms), file.holds > 0)
 
     def _newest_at_ms(self, file: MappedFile, now_ms: int | None) -> int | None:
-        """Return how old the youngest record of a file may be; None when that is not known.
+        """Return when the youngest record of a file was stored at the earliest; None = not known.
+
+        By the clock as it is now: it may have moved since.
 
         None is younger than any that lies behind the file. None is older than its first one, unless
         that was stored by a clock that was ahead.
         """
-        known = ((base, at_ms) for base, at_ms in self._ages.items() if at_ms is not None)
-        behind = min((at_ms for base, at_ms in known if base >= file.end), default=None)
-        first = self._ages.get(file.base)
+        known = {
+            base: at_ms + moved_ms(self._moves(), PhysicalOffset(base))
+            for base, at_ms in self._ages.items()
+            if at_ms is not None
+        }
+        behind = min((at_ms for base, at_ms in known.items() if base >= file.end), default=None)
+        first = known.get(file.base)
         if behind is None or first is None or now_ms is None or first > now_ms:
             return behind
         return max(behind, first)
@@ -362,6 +372,9 @@ class Cleaner:
         this object. All queues are searched at once, by halving: one task reads a store time for
         each.
         """
+        if (moves := self._moves()) != self._moves_seen:
+            self._moves_seen = moves
+            self._first_at_ms.clear()
         queues = [queue for queue in self._queues if queue.topic in self._of_topics]
         self._first_at_ms = {
             queue: self._first_at_ms[queue] for queue in queues if queue in self._first_at_ms
@@ -378,7 +391,10 @@ class Cleaner:
                 yield task
             times = iter(task.times)
             for search, place in zip(open_ones, places, strict=True):
-                search.narrow(None if place is None else next(times), is_gone=place is None)
+                at_ms = None if place is None else next(times)
+                if place is not None and at_ms is not None:
+                    at_ms += moved_ms(moves, place.at)
+                search.narrow(at_ms, is_gone=place is None)
         for search in searches:
             queue = search.queue
             if self._queues.find(queue.topic, queue.queue_id) is queue:

@@ -11,7 +11,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting import contracts
 from tests.support.brokers import SMALL_STORE, Client, bodies, serving, world
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 HOUR_S = 3600
 
@@ -126,3 +126,44 @@ def test_filling_disk_costs_the_oldest_files_within_seconds() -> None:
                 await client.connection.close()
 
     run_in_virtual_time(main())
+
+
+def test_no_pass_deletes_while_the_clock_is_in_doubt() -> None:
+    """By the hour, which it always is, and in topics with a retention of their own."""
+
+    async def main() -> None:
+        async with world() as around:
+            hours = ";".join(f"{hour:02}" for hour in range(24))
+            around.store_config = replace(
+                SMALL_STORE, file_reserved_hours=1, clean_delay_ms=0, delete_when=hours
+            )
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await put_retention(client, "short", HOUR_S * 1000)
+                await client.send("short", b"old")
+                for _ in range(10):
+                    await client.send("A", bytes(1 << 20))
+                await asyncio.sleep(2)
+                await client.connection.close()
+            around.clock.wall_offset_ms = 40 * 24 * HOUR_S * 1000
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(500)
+                assert await min_offset(client, "A") == 0
+                assert bodies(await client.pull("short")) == [b"old"]
+                around.clock.wall_offset_ms = 0
+                with slow_jobs(10):
+                    await asyncio.sleep(700)
+                assert await min_offset(client, "A") == 0
+                assert bodies(await client.pull("short")) == [b"old"]
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+async def min_offset(client: Client, topic: str) -> int:
+    """Return the first message that queue 0 still has."""
+    request = admin.DescribeTopicRequest(topic=topic)
+    reply: admin.DescribeTopicReply = await client.call(contracts.DESCRIBE_TOPIC, request)
+    return reply.queues[0].min_offset

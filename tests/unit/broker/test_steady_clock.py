@@ -63,7 +63,7 @@ def test_step_that_is_taken_back_changes_nothing() -> None:
     assert not watched.steps
 
 
-@pytest.mark.parametrize("step_ms", [-DAY_MS, -150, 150, DAY_MS])
+@pytest.mark.parametrize("step_ms", [-DAY_MS, -60_001, 150, DAY_MS])
 def test_step_that_holds_is_followed_and_told_once(step_ms: int) -> None:
     watched = Watched()
     watched.machine.step_ms = step_ms
@@ -75,15 +75,64 @@ def test_step_that_holds_is_followed_and_told_once(step_ms: int) -> None:
     assert watched.steps == [step_ms]
 
 
-def test_second_step_makes_the_first_one_wait_anew() -> None:
+@pytest.mark.parametrize("back_ms", [150, 5_000, 60_000])
+def test_clock_runs_slower_instead_of_going_back_by_a_minute_or_less(back_ms: int) -> None:
+    watched = Watched()
+    watched.machine.step_ms = -back_ms
+    watched.pass_s(FOLLOW_MS // 1_000 + 1)
+    begun_ms, before_ms = watched.machine.now_ms, watched.clock.wall_ms()
+    while watched.clock.wall_ms() != watched.machine.wall_ms():
+        watched.machine.now_ms += 1
+        assert 0 <= watched.clock.wall_ms() - before_ms <= 1
+        before_ms = watched.clock.wall_ms()
+    assert watched.machine.now_ms - begun_ms == 10 * back_ms
+    assert not watched.steps
+    watched.pass_s(2 * FOLLOW_MS // 1_000)
+    assert watched.error_ms == -back_ms
+
+
+def test_step_ahead_takes_up_what_the_clock_is_ahead_by() -> None:
+    watched = Watched()
+    watched.machine.step_ms = -60_000
+    watched.pass_s(FOLLOW_MS // 1_000 + 1)
+    watched.machine.step_ms = 0
+    watched.pass_s(FOLLOW_MS // 1_000 + 1)
+    assert watched.error_ms == 0
+    assert watched.steps == [60_000], "all but nothing was shed meanwhile"
+
+
+def test_least_distance_that_held_is_followed_and_the_rest_later() -> None:
     watched = Watched()
     watched.machine.step_ms = DAY_MS
     watched.pass_s(500)
     watched.machine.step_ms = DAY_MS + 5_000
+    watched.pass_s(101)
+    assert watched.steps == [DAY_MS]
+    watched.pass_s(600)
+    assert watched.steps == [DAY_MS]
+    watched.pass_s(1)
+    assert watched.steps == [DAY_MS, 5_000]
+
+
+def test_step_to_the_other_side_waits_anew() -> None:
+    watched = Watched()
+    watched.machine.step_ms = DAY_MS
     watched.pass_s(500)
+    watched.machine.step_ms = -DAY_MS
+    watched.pass_s(600)
     assert not watched.steps
-    watched.pass_s(200)
-    assert watched.steps == [DAY_MS + 5_000]
+    watched.pass_s(1)
+    assert watched.steps == [-DAY_MS]
+
+
+@pytest.mark.parametrize("each_ms", [-60, 60])
+def test_small_steps_in_a_row_are_followed(each_ms: int) -> None:
+    watched = Watched()
+    for _ in range(120):
+        watched.machine.step_ms += each_ms
+        watched.pass_s(60)
+        assert abs(watched.clock.wall_ms() - watched.machine.wall_ms()) <= 1_500
+    assert abs(watched.error_ms) > 5_000
 
 
 def test_machine_that_slept_steps_no_clock() -> None:
@@ -109,7 +158,7 @@ def test_reading_that_took_long_tells_no_step() -> None:
 @pytest.mark.parametrize("ahead_ms", [-DAY_MS, DAY_MS])
 def test_start_far_from_the_newest_record_is_in_doubt_and_follows_at_once(ahead_ms: int) -> None:
     watched = Watched()
-    watched.clock.begin(watched.clock.wall_ms() - ahead_ms)
+    watched.clock.begin(watched.clock.wall_ms() - ahead_ms, was_doubted=False)
     assert watched.clock.is_doubted
     watched.pass_s(10)
     watched.machine.step_ms = -ahead_ms
@@ -119,10 +168,63 @@ def test_start_far_from_the_newest_record_is_in_doubt_and_follows_at_once(ahead_
     assert not watched.clock.is_doubted
 
 
+@pytest.mark.parametrize("behind_ms", [1, 60_000])
+def test_start_behind_the_newest_record_begins_at_its_time(behind_ms: int) -> None:
+    watched = Watched()
+    watched.clock.begin(watched.machine.wall_ms() + behind_ms, was_doubted=False)
+    assert watched.error_ms == behind_ms
+    watched.pass_s(behind_ms // 1_000 * 5)
+    assert watched.error_ms == (behind_ms + 1) // 2
+    watched.pass_s(behind_ms // 1_000 * 5 + 1)
+    assert watched.error_ms == 0
+    assert not watched.steps
+
+
 @pytest.mark.parametrize("ahead_ms", [-60_000, 0, 60_000])
 def test_start_near_the_newest_record_is_not_in_doubt(ahead_ms: int) -> None:
     watched = Watched()
-    watched.clock.begin(watched.clock.wall_ms() - ahead_ms)
+    watched.clock.begin(watched.clock.wall_ms() - ahead_ms, was_doubted=False)
     assert not watched.clock.is_doubted
-    watched.clock.begin(0)
+
+
+def test_step_is_followed_at_once_while_the_store_is_empty() -> None:
+    watched = Watched()
+    watched.clock.begin(0, was_doubted=False)
     assert not watched.clock.is_doubted, "an empty store has no newest record"
+    watched.clock.has_records = lambda: False
+    watched.machine.step_ms = DAY_MS
+    watched.pass_s(1)
+    assert watched.steps == [DAY_MS]
+    watched.clock.has_records = lambda: True
+    watched.machine.step_ms = 0
+    watched.pass_s(600)
+    assert watched.steps == [DAY_MS]
+
+
+def test_doubt_goes_on_in_the_next_process_until_the_clock_held() -> None:
+    watched = Watched()
+    told: list[bool] = []
+    watched.clock.on_believed = lambda: told.append(watched.clock.is_doubted)
+    assert watched.clock.begin(watched.clock.wall_ms(), was_doubted=True) is None
+    watched.pass_s(500)
+    watched.machine.step_ms = DAY_MS
+    watched.pass_s(600)
+    assert watched.clock.is_doubted, "a step begins the time anew"
+    assert not told
+    watched.pass_s(1)
+    assert told == [False]
+    watched.pass_s(FOLLOW_MS // 1_000)
+    assert told == [False]
+
+
+def test_change_of_role_begins_no_doubt() -> None:
+    watched = Watched()
+    watched.clock.begin(watched.clock.wall_ms(), was_doubted=False)
+    watched.pass_s(3_600)
+    watched.machine.step_ms = DAY_MS
+    watched.pass_s(1)
+    newest_ms = WALL_MS + 5_000
+    assert watched.clock.begin(newest_ms, was_doubted=False) is None
+    assert not watched.clock.is_doubted
+    watched.pass_s(590)
+    assert not watched.steps

@@ -18,23 +18,21 @@ def test_messages_are_due_up_to_the_first_that_is_not() -> None:
 def test_messages_found_at_the_start_wait_their_delay_at_most() -> None:
     wait = LevelWait(LEVEL, end=2, now_ms=NOW_MS)
     codes = np.array([NOW_MS - 1, NOW_MS + 3_600_000, NOW_MS + 3_600_000])
-    assert wait.dues_ms(0, codes).tolist() == [NOW_MS - 1, NOW_MS + DELAY_MS, codes[2]]
-    assert wait.dues_ms(1, codes[1:]).tolist() == [NOW_MS + DELAY_MS, codes[2]]
+    moved = np.zeros(3, dtype=np.int64)
+    assert wait.dues_ms(0, codes, moved).tolist() == [NOW_MS - 1, NOW_MS + DELAY_MS, codes[2]]
+    assert wait.dues_ms(1, codes[1:], moved[1:]).tolist() == [NOW_MS + DELAY_MS, codes[2]]
     assert codes[1] == NOW_MS + 3_600_000, "the queue's own are not changed"
 
 
-def test_step_of_the_clock_moves_what_was_there_before() -> None:
+def test_move_of_the_clock_moves_what_was_stored_before() -> None:
     wait = LevelWait(LEVEL, end=0, now_ms=NOW_MS)
-    wait.stepped(2, 1_000)
-    wait.stepped(3, -300)
-    codes = np.full(4, NOW_MS)
-    assert (wait.dues_ms(0, codes) - NOW_MS).tolist() == [700, 700, -300, 0]
-    assert (wait.dues_ms(1, codes[1:]) - NOW_MS).tolist() == [700, -300, 0]
-    assert (wait.dues_ms(2, codes[2:]) - NOW_MS).tolist() == [-300, 0]
-    assert (wait.dues_ms(3, codes[3:]) - NOW_MS).tolist() == [0]
+    codes, moved = np.full(4, NOW_MS), np.array([700, 700, -300, 0])
+    assert (wait.dues_ms(0, codes, moved) - NOW_MS).tolist() == [700, 700, -300, 0]
+    assert (wait.dues_ms(2, codes[2:], moved[2:]) - NOW_MS).tolist() == [-300, 0]
 
 
-def test_step_moves_messages_found_at_the_start_with_the_others() -> None:
+def test_step_moves_the_latest_time_of_messages_found_at_the_start() -> None:
     wait = LevelWait(LEVEL, end=1, now_ms=NOW_MS)
-    wait.stepped(1, 5_000)
-    assert wait.dues_ms(0, np.array([NOW_MS + 3_600_000])).tolist() == [NOW_MS + DELAY_MS + 5_000]
+    wait.stepped(5_000)
+    codes, moved = np.array([NOW_MS + 3_600_000]), np.array([5_000])
+    assert wait.dues_ms(0, codes, moved).tolist() == [NOW_MS + DELAY_MS + 5_000]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.layout import abort_path, notes_path
 from ternmq_store.log.checksum_ranges import ChecksumRange
+from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes
 from ternmq_store.log.log_notes import (
     Abort,
     LastUse,
@@ -51,6 +52,14 @@ NOTES = st.builds(
     st.booleans(),
     st.none() | OFFSETS,
     st.lists(st.sampled_from(("topics.json", "timercheck"))).map(tuple),
+    st.builds(
+        ClockNotes,
+        st.dictionaries(OFFSETS, st.integers(-(1 << 50), 1 << 50)).map(
+            lambda moves: tuple(ClockMove(*move) for move in sorted(moves.items()))
+        ),
+        st.none() | st.builds(ClockDoubt, OFFSETS, st.integers(-(1 << 50), 1 << 50)),
+        st.integers(0, 1 << 50),
+    ),
 )
 OPEN = LogNotes("token", is_open=True, flushed=PhysicalOffset(7))
 

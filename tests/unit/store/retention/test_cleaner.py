@@ -73,7 +73,7 @@ class Kept:
 
     def clean(self, hour: int = 4) -> list[CleanTask]:
         """Take a pass."""
-        return clean(self.store, hour)
+        return clean(self.store, self.clock.wall_ms(), hour)
 
     def log_names(self) -> list[int]:
         """Where the files of the log on the disk begin."""
@@ -93,10 +93,10 @@ def numbered(data: bytes) -> int:
     return int(data[88:93])
 
 
-def clean(store: MessageStore, hour: int = 4) -> list[CleanTask]:
+def clean(store: MessageStore, now_ms: int, hour: int = 4) -> list[CleanTask]:
     """Take a pass on the spot."""
     tasks: list[CleanTask] = []
-    for task in store.clean(hour=hour):
+    for task in store.clean(now_ms, hour=hour):
         task.run()
         tasks.append(task)
     return tasks
@@ -136,7 +136,7 @@ def test_read_steps_over_deleted_messages_before_queues_follow_the_log() -> None
     kept = Kept()
     kept.put(21)
     kept.clock.now_ms += 73 * HOUR_MS
-    passed = kept.store.clean(hour=4)
+    passed = kept.store.clean(kept.clock.wall_ms(), hour=4)
     for task in passed:
         task.run()
         if kept.store.min_physical > 0:
@@ -279,7 +279,7 @@ def test_disk_at_85_percent_loses_only_as_many_old_files_as_needed() -> None:
     kept.put(35)
     kept.files.used = 0.86
     note_used(kept.store, 0.86)
-    for task in kept.store.clean(hour=12):
+    for task in kept.store.clean(kept.clock.wall_ms(), hour=12):
         task.run()
         if isinstance(task, Removal):
             kept.files.used -= 0.01
@@ -363,7 +363,7 @@ def test_abandoned_pass_is_finished_by_the_next_one() -> None:
     kept = Kept()
     kept.put(28)
     kept.clock.now_ms += 73 * HOUR_MS
-    passed = kept.store.clean(hour=4)
+    passed = kept.store.clean(kept.clock.wall_ms(), hour=4)
     for task in passed:
         if isinstance(task, Removal):
             break
@@ -440,7 +440,7 @@ def test_topic_deleted_in_the_middle_of_a_pass_is_left_alone() -> None:
     kept.put(20, "A", every_ms=HOUR_MS)
     kept.put(20, "B", every_ms=HOUR_MS)
     kept.store.cleaner.keep_topics({"A": HOUR_MS, "B": HOUR_MS})
-    for index, task in enumerate(kept.store.clean(hour=12)):
+    for index, task in enumerate(kept.store.clean(kept.clock.wall_ms(), hour=12)):
         task.run()
         if index == 1:
             kept.store.delete_topic("A")
@@ -453,7 +453,7 @@ def test_topic_may_be_recreated_while_its_files_are_being_deleted() -> None:
     kept.put(25, "A")
     kept.put(70, "B")
     kept.clock.now_ms += 73 * HOUR_MS
-    passed = kept.store.clean(hour=4)
+    passed = kept.store.clean(kept.clock.wall_ms(), hour=4)
     for task in passed:
         if isinstance(task, Removal) and "consumequeue" in str(task.leaving[0].path):
             break
@@ -482,7 +482,7 @@ def test_real_files_and_their_maps_are_deleted(tmp_path: Path) -> None:
     checkpoint(store)
     maps = files._budget.count  # pyright: ignore[reportPrivateUsage]
     clock.now_ms += 73 * HOUR_MS
-    clean(store)
+    clean(store, clock.wall_ms())
     names = sorted(path.name for path in (tmp_path / "commitlog").iterdir())
     assert names == ["00000000000000016384"]
     # Two of the log, and of the queue's three the first: its ten messages are gone.

@@ -1,6 +1,8 @@
-"""Files that retention leaves to who has to deliver from them."""
+"""Files that retention leaves: to who has to deliver from them, and when the clock was set."""
 
 import errno
+
+import pytest
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import StoreConfig
@@ -34,13 +36,19 @@ class Kept:
         self.looks += 1
         assert checkpoint(self.store, (1 << 60) + self.looks * 10_000)
 
+    def step(self, by_ms: int) -> None:
+        """Let the clock move."""
+        self.clock.now_ms += by_ms
+        self.store.session.clock_stepped(by_ms, self.store.max_physical)
+        self.store.cleaner.request()  # the monotonic clock is the same one here
+
     def clean(self, used: float = 0.1) -> None:
         """Take a pass at a time when expired files go."""
         self.files.used = used
         task = self.store.cleaner.disk_use()
         task.run()
         self.store.cleaner.note_disk_use(task)
-        for each in self.store.clean(hour=4):
+        for each in self.store.clean(self.clock.wall_ms(), hour=4):
             each.run()
 
     def names(self) -> list[int]:
@@ -104,7 +112,7 @@ def test_files_do_not_go_by_their_age_while_ages_do_not_count() -> None:
     kept = Kept()
     files = kept.names()
     kept.clock.now_ms += 100 * HOUR_MS
-    for task in kept.store.clean(hour=4, ages_count=False):
+    for task in kept.store.clean(None, hour=4):
         task.run()
     assert kept.names() == files
     kept.clean()
@@ -136,3 +144,34 @@ def test_files_stored_by_a_clock_that_was_behind_are_as_young_as_their_neighbour
     files = kept.names()
     kept.clean()
     assert kept.names() == files
+
+
+@pytest.mark.parametrize("step_ms", [-1000 * HOUR_MS, 1000 * HOUR_MS])
+def test_step_of_the_clock_makes_no_message_older_or_younger(step_ms: int) -> None:
+    kept = Kept()
+    files = kept.names()
+    kept.step(step_ms)
+    kept.put(14)
+    kept.clock.now_ms += 71 * HOUR_MS
+    kept.clean()
+    assert kept.names()[: len(files)] == files
+    kept.clock.now_ms += HOUR_MS
+    kept.store.cleaner.request()
+    kept.clean()
+    assert kept.names()[0] == files[-1] + CONFIG.commit_log_file_bytes * 2
+
+
+@pytest.mark.parametrize("step_ms", [-1000 * HOUR_MS, 1000 * HOUR_MS])
+def test_retention_of_a_topic_follows_steps_of_the_clock(step_ms: int) -> None:
+    kept = Kept()
+    kept.store.cleaner.keep_topics({"A": 10 * HOUR_MS})
+    kept.clean()
+    kept.clock.now_ms += 5 * HOUR_MS
+    kept.step(step_ms)
+    kept.put(7)
+    kept.clock.now_ms += 4 * HOUR_MS
+    kept.clean()
+    assert kept.store.queue_range("A", 0) == (0, 42)
+    kept.clock.now_ms += HOUR_MS
+    kept.clean()
+    assert kept.store.queue_range("A", 0) == (35, 42)

@@ -1,0 +1,117 @@
+"""How far the broker's clock has moved since records were stored: what their ages go by. Pure.
+
+A store time is one of the clock as it was. When that clock follows a step of the wall clock, what
+was stored before has become no older: its age is the clock, less its store time, less the moves.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record_heads import Ints
+
+MOVES_MAX: Final = 100
+"""So many moves are told apart, at most: of more, the oldest two count as one."""
+
+
+class ClockMove(NamedTuple):
+    """A step of the broker's clock."""
+
+    end: PhysicalOffset
+    """Where the log ended: what begins before was stored before."""
+
+    by_ms: int
+    """How far it moved: ahead, or back."""
+
+
+Moves = Sequence[ClockMove]
+"""Sorted, at most one for an offset."""
+
+
+class ClockDoubt(NamedTuple):
+    """A start whose clock was far from the newest record."""
+
+    start: PhysicalOffset
+    """Where the log ended at that start."""
+
+    behind_ms: int
+    """By how much the clock may move ahead until it is at the record's time. Less than 0 when it
+    has moved further."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockNotes:
+    """What is known of the clock by which a log's store times were told."""
+
+    moves: Moves = ()
+    doubt: ClockDoubt | None = None
+    """None = the clock is believed."""
+
+    left_at_ms: int = 0
+    """The clock at the last clean stop, if it was believed then; 0 = it was not."""
+
+
+BELIEVED: Final = ClockNotes()
+"""Of a clock that never moved."""
+
+
+def moved_ms(moves: Moves, offset: PhysicalOffset) -> int:
+    """Return how far the clock has moved since the record at `offset` was stored."""
+    first = bisect_right(moves, offset, key=lambda move: move.end)
+    return sum(move.by_ms for move in moves[first:])
+
+
+def all_moved_ms(moves: Moves, offsets: Ints) -> Ints:
+    """Return the same for each of several records."""
+    moved = np.zeros(len(offsets), dtype=np.int64)
+    for move in moves:
+        moved[offsets < move.end] += move.by_ms
+    return moved
+
+
+def stepped(clock: ClockNotes, by_ms: int, end: PhysicalOffset) -> ClockNotes:
+    """Return what is known after a step of the clock.
+
+    A step that sets right what was wrong from the start on is no move for records before it. While
+    the clock is in doubt that is every step back from where it started, and a step ahead up to the
+    newest record's time: of two ages that such a record may have, the lesser counts.
+
+    Args:
+        clock: What was known before.
+        by_ms: How far the clock moved.
+        end: Where the log ends.
+    """
+    moves, doubt = {move.end: move.by_ms for move in clock.moves}, clock.doubt
+    moves[end] = moves.get(end, 0) + by_ms
+    if doubt is not None:
+        left_ms = doubt.behind_ms - by_ms
+        older_ms = max(0, -left_ms) - max(0, -doubt.behind_ms)
+        moves[doubt.start] = moves.get(doubt.start, 0) + older_ms - by_ms
+        doubt = ClockDoubt(doubt.start, left_ms)
+    told = [ClockMove(end, by_ms) for end, by_ms in sorted(moves.items()) if by_ms]
+    while len(told) > MOVES_MAX:
+        first, second, *others = told
+        told = [ClockMove(second.end, first.by_ms + second.by_ms), *others]
+    return replace(clock, moves=tuple(told), doubt=doubt)
+
+
+def within(clock: ClockNotes, start: PhysicalOffset, end: PhysicalOffset) -> ClockNotes:
+    """Return what concerns a log from `start` to `end`."""
+    ends = [min(move.end, end) for move in clock.moves]
+    moved = [(at, move.by_ms) for at, move in zip(ends, clock.moves, strict=True) if at > start]
+    sums = {at: sum(by_ms for each, by_ms in moved if each == at) for at, _ in moved}
+    doubt = clock.doubt
+    if doubt is not None:
+        doubt = doubt._replace(start=PhysicalOffset(min(doubt.start, end)))
+    moves = (ClockMove(PhysicalOffset(at), by_ms) for at, by_ms in sums.items() if by_ms)
+    return replace(clock, moves=tuple(moves), doubt=doubt)
+
+
+def are_in_order(moves: Moves) -> bool:
+    """Tell whether moves are sorted, at most one for an offset."""
+    return all(one.end < next_one.end for one, next_one in pairwise(moves))
