@@ -58,12 +58,12 @@ class WaitingParts:
         self._timer_enabled = config.timer_enabled
         self.delays = DelayService(reader, deliverer, tables.delays, env.clock, wake=wake)
         self.timer = TimerService(
-            *(reader, deliverer, inner, tables.timer, tables.save_timer, env.clock),
+            *(reader, deliverer, tables.timer, tables.save_timer, env.clock),
             wake=wake,
             pending_max=config.timer_pending_max,
         )
-
-        if store.last_stored_at_ms > env.clock.wall_ms() + DOUBT_MS:
+        newest_ms = max(store.last_stored_at_ms, tables.timer.read_ms)
+        if newest_ms > env.clock.wall_ms() + DOUBT_MS:
             self.timer.stepped(None)
         store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
 

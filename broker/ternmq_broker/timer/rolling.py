@@ -1,22 +1,22 @@
-"""Letting files of the log go in which timed messages wait: they are laid at its end anew.
+"""Laying timed messages at the log's end anew, and letting files go in which they wait.
 
 Source: RocketMQ `TimerMessageStore`, which does so with all that waits for more than two days.
 """
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of, with_source
-from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.errors import refusal
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import TIMER_DUE_MS, TIMER_ROLLS
+from ternmq_model.properties import TIMER_DUE_MS, TIMER_ENQUEUED_MS, TIMER_ROLLS
 from ternmq_model.record import Record, decode_record
 from ternmq_model.response_code import ResponseCode
 
@@ -29,25 +29,50 @@ _BATCH_BYTES: Final = 1 << 20
 class Rolled(NamedTuple):
     """What was laid anew."""
 
+    looked_at: int
+    """How many messages that was tried with, from the first on."""
+
     messages: int
     end: PhysicalOffset
     """Where it ends in the log; 0 when nothing could be."""
 
 
 class Roller:
-    """Lays timed messages anew. Owns nothing.
+    """Lays timed messages anew. Owned by `TimerService`.
 
     Args:
         reader: Of the store.
-        writer: Stores what still waits.
+        deliverer: Its writer stores what still waits; what lies in the log already is left out.
     """
 
-    def __init__(self, reader: StoreReader, writer: InnerWriter) -> None:
+    def __init__(self, reader: StoreReader, deliverer: Deliverer) -> None:
         self._reader = reader
-        self._writer = writer
+        self._deliverer = deliverer
+        self._border = 0
+        """Messages of the queue before it were laid anew; others before it may wait still."""
+        self._begun = PhysicalOffset(0)
+        """Where the log ended before that."""
 
-    async def roll(self, wheel: TimerWheel, held_end: PhysicalOffset) -> Rolled | None:
+    def look_from(self, first_needed: int) -> PhysicalOffset | None:
+        """Return where records lie that were laid anew while earlier messages wait; None = nowhere.
+
+        Args:
+            first_needed: The earliest message of the queue that waits.
+        """
+        return self._begun if first_needed < self._border else None
+
+    async def roll(
+        self,
+        wheel: TimerWheel,
+        held_end: PhysicalOffset,
+        first_needed: Callable[[], int],
+    ) -> Rolled | None:
         """Lay a batch of what lies in the log before `held_end` at its end.
+
+        Args:
+            wheel: What waits.
+            held_end: Where the files end that are to go.
+            first_needed: Returns the earliest message of the queue that waits.
 
         Returns:
             None when nothing that waits lies there, but for what is due in a moment.
@@ -59,26 +84,52 @@ class Roller:
         due = wheel.take_before(border, _BATCH_MESSAGES) if border else None
         if due is None or not len(due):
             return None
+        if min(first_needed(), int(due.offsets.min())) >= self._border:
+            self._begun = self._reader.store.max_physical
+        self._border = max(self._border, border)
         try:
-            records = await read_many(self._reader, due.offsets.tolist())
-            good = [rolled(record) for record in records if record is not None]
-            appended = await self._writer.put(good, timeout_s=math.inf) if good else None
+            done = await self.lay_anew(due)
         except BaseException:
             _put_back(wheel, due)
             raise
-        _put_back(wheel, Due(*(column[len(records) :] for column in due)))
-        if len(good) < len(records):
-            logger.error("timed messages damaged or gone count=%d", len(records) - len(good))
-        return Rolled(len(good), PhysicalOffset(0) if appended is None else appended.end)
+        _put_back(wheel, Due(*(column[done.looked_at :] for column in due)))
+        return done
+
+    async def lay_anew(
+        self, due: Due, moved_ms: Callable[[Record, int], int] = lambda _record, due_ms: due_ms
+    ) -> Rolled:
+        """Lay some of the first of `due` at the log's end.
+
+        What an earlier use has delivered or laid anew is passed over.
+
+        Args:
+            due: At least one message.
+            moved_ms: Says when a message is due, given when it was.
+
+        Raises:
+            TernError: It failed; some may be stored.
+        """
+        records = await read_many(self._reader, due.offsets.tolist())
+        good = [
+            rolled(record, moved_ms(record, due_ms))
+            for record, due_ms in zip(records, due.due_ms.tolist(), strict=False)
+            if record is not None and record.header.physical_offset not in self._deliverer.before
+        ]
+        end = PhysicalOffset(0)
+        if good:
+            end = (await self._deliverer.writer.put(good, timeout_s=math.inf)).end
+        if damaged := records.count(None):
+            logger.error("timed messages damaged or gone count=%d", damaged)
+        return Rolled(len(records), len(good), end)
 
 
-def rolled(record: Record, due_ms: int | None = None) -> InnerRecord:
-    """Return a timed message as it is laid anew: due at `due_ms`, or as before."""
+def rolled(record: Record, due_ms: int) -> InnerRecord:
+    """Return a timed message as it is laid anew: due at `due_ms`, whoever wrote it."""
     inner = inner_record_of(record)
     times = inner.properties.get(TIMER_ROLLS, "0")
     count = int(times) + 1 if times.isascii() and times.isdigit() else 1
-    due = {} if due_ms is None else {TIMER_DUE_MS: str(due_ms)}
-    properties = {**inner.properties, **due, TIMER_ROLLS: str(count)}
+    properties = {**inner.properties, TIMER_DUE_MS: str(due_ms), TIMER_ROLLS: str(count)}
+    properties.pop(TIMER_ENQUEUED_MS, None)
     return with_source(replace(inner, properties=properties), record)
 
 

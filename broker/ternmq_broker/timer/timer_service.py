@@ -19,14 +19,13 @@ from ternmq_broker.alarm import Alarm
 from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
-from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
 from ternmq_broker.timer.moving import Move, Mover
 from ternmq_broker.timer.rolling import Rolled, Roller, read_many
-from ternmq_broker.timer.wheel import Due, TimerWheel
+from ternmq_broker.timer.wheel import NEVER_MS, Due, TimerWheel
 from ternmq_model.clock import Clock
 from ternmq_model.delay import TICK_MS
 from ternmq_model.errors import StoreError, TernError
@@ -61,8 +60,7 @@ class TimerService:
 
     Args:
         reader: Of the store.
-        deliverer: Where what is due goes.
-        writer: Lays what waits at the log's end when its file is to go.
+        deliverer: Where what is due goes, and what waits when it is laid anew.
         kept: How far a previous use came.
         save: Keeps how far this one is, durably; raises StoreError.
         clock: For what is due.
@@ -74,7 +72,6 @@ class TimerService:
         self,
         reader: StoreReader,
         deliverer: Deliverer,
-        writer: InnerWriter,
         kept: TimerCheckpoint,
         save: Callable[[TimerCheckpoint], Awaitable[None]],
         clock: Clock,
@@ -85,8 +82,8 @@ class TimerService:
         self._reader = reader
         self._store = reader.store
         self._deliverer = deliverer
-        self._roller = Roller(reader, writer)
-        self._mover = Mover(reader, writer, clock)
+        self._roller = Roller(reader, deliverer)
+        self._mover = Mover(self._roller, clock)
         self._kept = kept
         self._save = save
         self._clock = clock
@@ -104,7 +101,7 @@ class TimerService:
         self._is_refused = False
         self._in_hand: Due | None = None
         self._begun = PhysicalOffset(0)
-        """Where the log ended when that was taken in hand."""
+        """Where the log ended when that was taken in hand, or a batch to be laid anew."""
         self._cancelling = Cancelling()
         self._end = PhysicalOffset(0)
         """Up to where the log must be on the disk for what was delivered to stay so."""
@@ -145,18 +142,18 @@ class TimerService:
     def stepped(self, by_ms: int | None) -> None:
         """Take note that the clock has moved by so much; None = it was set back before the start.
 
-        What is kept of the deliveries goes back with the clock.
+        All that waits is laid anew.
         """
-        _, end = self._store.queue_range(WHEEL_TOPIC, 0)
-        self._mover.note(Move(end, by_ms))
-        self._read_ms = min(self._read_ms, self._clock.wall_ms() // TICK_MS * TICK_MS)
+        self._mover.note(Move(self._store.next_offset(WHEEL_TOPIC, 0), by_ms))
         self._wake(TIMER_JOB)
 
     async def step(self) -> bool:
         """Take new messages in, then deliver a batch of what is due: one step of a job."""
         try:
             # All that lies there first: a message may cancel another one.
-            has_more = await self._take_in() or await self._deliver() or await self._roll()
+            has_more = await self._take_in()
+            if not has_more and self._mover.end is None:
+                has_more = await self._deliver() or await self._roll()
             await self._keep()
         except TernError as error:
             if not self._failures:
@@ -169,7 +166,9 @@ class TimerService:
             logger.info("timed messages are delivered again")
         if not has_more and self.waiting:
             ahead_ms = self._wheel.first_ms - self._clock.wall_ms()
-            self._alarm.set(min(max(ahead_ms, 0) / 1000, _LOOK_MAX_S))
+            is_held = self._mover.end is not None  # a message that is stored cannot be read yet
+            ahead_s = _LOOK_MAX_S if is_held else max(ahead_ms, 0) / 1000
+            self._alarm.set(min(ahead_s, _LOOK_MAX_S))
         return has_more
 
     async def settle(self, flush_to: Callable[[PhysicalOffset], Awaitable[None]]) -> None:
@@ -203,9 +202,12 @@ class TimerService:
         if self._next < 0:
             self._begin()
         begin = max(self._next, first)
+        if self._mover.end is not None:
+            end = min(end, self._mover.end)  # what came later is not to be moved
         if begin >= end:
             return False
-        codes = self._store.searches.codes_at(WHEEL_TOPIC, 0, QueueOffset(begin), _ENQUEUE_UNITS)
+        count = min(_ENQUEUE_UNITS, end - begin)
+        codes = self._store.searches.codes_at(WHEEL_TOPIC, 0, QueueOffset(begin), count)
         offsets = np.arange(begin, begin + len(codes), dtype=np.int64)
         strange = np.flatnonzero(~is_time(codes))
         if len(strange):
@@ -221,17 +223,24 @@ class TimerService:
         return self._next < end
 
     async def _move(self) -> bool:
-        """File a bounded number of messages anew after a step of the clock; tell if it did.
+        """Lay a bounded number of messages anew after a step of the clock; tell if it did.
+
+        Progress by the clock before holds until all are: they are done in the queue's order.
 
         Raises:
             TernError: It failed; they are looked at again.
         """
-        if self._mover.begins(self._wheel, self._next):
-            self._wheel = TimerWheel()
-        done = await self._mover.step(self._wheel)
-        if done is None:
+        if self._mover.end is None or self._next < self._mover.end:
             return False
-        self._note_rolled(done)
+        if not self._mover.is_moving:
+            waits = [self._wheel.take(NEVER_MS, len(self._wheel)), self._cancelling.take()]
+            waits += [] if self._in_hand is None else [self._in_hand]
+            self._wheel, self._in_hand = TimerWheel(), None
+            self._mover.begin(Due(*map(np.concatenate, zip(*waits, strict=True))))
+        self._begun = self._store.max_physical
+        self._note_rolled(await self._mover.step())
+        if not self._mover.is_moving:
+            self._read_ms = 0  # of what waits now, nothing has been delivered
         return True
 
     def _begin(self) -> None:
@@ -281,7 +290,8 @@ class TimerService:
         Raises:
             TernError: It failed; what is in the file still waits.
         """
-        done = await self._roller.roll(self._wheel, self._store.cleaner.held_end)
+        held_end = self._store.cleaner.held_end
+        done = await self._roller.roll(self._wheel, held_end, self._first_needed)
         if done is None:
             return False
         self._note_rolled(done)
@@ -349,14 +359,18 @@ class TimerService:
         if not self._is_known:
             return None
         self._is_dirty = False
+        first = self._first_needed()
+        is_in_hand = self._in_hand is not None or self._mover.is_moving
+        look_from = self._begun if is_in_hand else self._store.max_physical
+        rolled_from = self._roller.look_from(first)
         checkpoint = TimerCheckpoint(
             read_ms=self._read_ms,
-            first_offset=self._first_needed(),
+            first_offset=first,
             next_offset=self._next,
             state_version=self._kept.state_version,
             changed_at_ms=self._clock.wall_ms(),
             changes=self._kept.changes + 1,
-            look_behind=1 + (self._store.max_physical if self._in_hand is None else self._begun),
+            look_behind=1 + (look_from if rolled_from is None else min(look_from, rolled_from)),
         )
         return Candidate(checkpoint, self._end)
 
