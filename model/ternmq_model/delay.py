@@ -28,6 +28,10 @@ _LATER_MS_MAX: Final = 10_000
 """By how much what was asked for may be later than what a record's properties say: RocketMQ rounds
 down, and a record may wait for room in the log when its time has been worked out."""
 
+CODES_BESIDE: Final = range(-_LATER_MS_MAX, _FOREIGN_TICK_MS + 1, TICK_MS)
+"""By how much a right code may differ from `wheel_code`: earlier versions let a delay run from when
+the message was received, or a second longer when it was laid anew."""
+
 EARLIEST_CODE: Final = -(-(1 << 32) // TICK_MS) * TICK_MS
 """Times before 1970-02-20 would look like tag codes."""
 

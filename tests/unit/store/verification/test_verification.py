@@ -14,6 +14,7 @@ from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.layout import commit_log_folder, file_name, index_folder, queue_folder
 from ternmq_store.hints import no_bit_maps
 from ternmq_store.index.index_format import ENTRY, IndexSizes
+from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.message_store import MessageStore
 from ternmq_store.verification.log_piece import LogPiece
 from ternmq_store.verification.verification import ROUND_PAUSE_MS
@@ -32,6 +33,7 @@ from tests.support.stores import (
 
 SOME = replace(SMALL, record_checksum=True)
 COUNT = 90
+NOW_MS = 1_700_000_000_000
 
 
 def filled(files: MemoryFileSystem, clock: HandClock | None = None) -> MessageStore:
@@ -271,6 +273,17 @@ def test_index_entries_in_another_order_than_the_log_stay() -> None:
     assert there["offset"].tolist() == entries["offset"].tolist()
 
 
+def append_waiting(store: MessageStore, topic: str, properties: dict[str, str]) -> None:
+    """Store five messages that no client may send."""
+    data = memoryview(record(topic, 0, b"waits", properties) + bytes(8))
+    for _ in range(5):
+        at = PhysicalOffset(0)
+        found = scan_records(data, 0, len(data), at=at, records_max=1, verify=Verify.NOTHING)
+        assert found.batch is not None
+        append(store, found.batch)
+    settle(store)
+
+
 @pytest.mark.parametrize(
     ("topic", "properties"),
     [(SCHEDULE_TOPIC, {"DELAY": "3"}), (WHEEL_TOPIC, {"TIMER_OUT_MS": "1700000005000"})],
@@ -278,13 +291,7 @@ def test_index_entries_in_another_order_than_the_log_stay() -> None:
 def test_wrong_delivery_time_is_mended(topic: str, properties: dict[str, str]) -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=SOME)
-    data = memoryview(record(topic, 0, b"waits", properties) + bytes(8))
-    for _ in range(5):  # no client may send such
-        at = PhysicalOffset(0)
-        found = scan_records(data, 0, len(data), at=at, records_max=1, verify=Verify.NOTHING)
-        assert found.batch is not None
-        append(store, found.batch)
-    settle(store)
+    append_waiting(store, topic, properties)
     units = units_of(files, topic, 0)
     before = units.tobytes()
     units[2 * 20 + 14] ^= 2  # years later
@@ -292,6 +299,39 @@ def test_wrong_delivery_time_is_mended(topic: str, properties: dict[str, str]) -
     assert codes[2] > codes[1] + 365 * 86_400_000
     go_round(store)
     assert units.tobytes() == before
+
+
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        ({"TIMER_OUT_MS": str(NOW_MS - 2900), "TIMER_DELAY_MS": "100"}, NOW_MS - 2900),
+        (
+            {"TIMER_OUT_MS": str(NOW_MS), "TIMER_DELAY_SEC": "9", "TIMER_DEL_UNIQKEY": "k"},
+            NOW_MS + 1001,
+        ),
+        (
+            {"TIMER_OUT_MS": str(NOW_MS), "TIMER_DELAY_SEC": "9", "TIMER_ROLL_TIMES": "1"},
+            NOW_MS + 1000,
+        ),
+    ],
+)
+def test_delivery_time_of_earlier_versions_is_not_mended(
+    properties: dict[str, str], code: int
+) -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=SOME, clock=HandClock(NOW_MS))
+    append_waiting(store, WHEEL_TOPIC, properties)
+    assert store.searches.codes_at(WHEEL_TOPIC, 0, QueueOffset(0), 1).tolist() != [code]
+    units = units_of(files, WHEEL_TOPIC, 0)
+    units[2 * 20 + 12 : 3 * 20] = np.frombuffer(code.to_bytes(8, "big"), dtype=np.uint8)
+    before = units.tobytes()
+    go_round(store)
+    assert units.tobytes() == before
+    assert store.verification.units_mended == 0
+    store.close()
+    assert not [one for one in StoreAudit(files, ROOT).findings() if one.is_problem]
+    units[2 * 20 + 12 : 3 * 20] = np.frombuffer((code + 10).to_bytes(8, "big"), dtype=np.uint8)
+    assert [one for one in StoreAudit(files, ROOT).findings() if one.is_problem]
 
 
 @pytest.mark.parametrize("position", range(20))
