@@ -62,8 +62,8 @@ class WaitingParts:
             wake=wake,
             pending_max=config.timer_pending_max,
         )
-
-        if store.last_stored_at_ms > env.clock.wall_ms() + DOUBT_MS:
+        newest_ms = max(store.last_stored_at_ms, tables.timer.read_ms)
+        if newest_ms > env.clock.wall_ms() + DOUBT_MS:
             self.timer.stepped(None)
         store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
 

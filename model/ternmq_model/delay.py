@@ -24,9 +24,13 @@ DELAY_MS_MAX: Final = 3 * 24 * 3600 * 1000
 """The furthest ahead that a message can be timed."""
 
 _FOREIGN_TICK_MS: Final = 1000
-LATER_MS_MAX: Final = 10_000
+_LATER_MS_MAX: Final = 10_000
 """By how much what was asked for may be later than what a record's properties say: RocketMQ rounds
 down, and a record may wait for room in the log when its time has been worked out."""
+
+CODES_BESIDE: Final = range(-_LATER_MS_MAX, _FOREIGN_TICK_MS + 1, TICK_MS)
+"""By how much a right code may differ from `wheel_code`: earlier versions let a delay run from when
+the message was received, or a second longer when it was laid anew."""
 
 EARLIEST_CODE: Final = -(-(1 << 32) // TICK_MS) * TICK_MS
 """Times before 1970-02-20 would look like tag codes."""
@@ -75,7 +79,7 @@ def wheel_code(properties: Mapping[str, str], stored_at_ms: int) -> int | None:
         asked_ms = stored_at_ms + (after or 0)
     elif TIMER_ENQUEUED_MS in properties:
         asked_ms = due_ms + _FOREIGN_TICK_MS  # perhaps rounded down, and nobody knows from what
-    due_ms = max(due_ms, min(tick_up(asked_ms), due_ms + LATER_MS_MAX))
+    due_ms = max(due_ms, min(tick_up(asked_ms), due_ms + _LATER_MS_MAX))
     return tick_up(due_ms) + (TIMER_CANCEL in properties)
 
 

@@ -5,6 +5,8 @@ Source: RocketMQ `TimerMessageStore.TimerDequeueGetMessageService`.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ternmq_broker.timer.wheel import Due
 from ternmq_model.properties import REAL_TOPIC, TIMER_CANCEL, UNIQUE_KEY, decode_properties
 from ternmq_model.record import Record
@@ -47,6 +49,13 @@ class Cancelling:
             elif (topic, properties.get(UNIQUE_KEY, "")) not in self._keys[due_ms]:
                 kept.append(record)
         return kept
+
+    def take(self) -> Due:
+        """Return what cancels, to wait once more, and forget it."""
+        rows = [(offset, due_ms) for due_ms, keys in self._keys.items() for offset in keys.values()]
+        self._keys.clear()
+        offsets, dues_ms = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+        return Due(offsets, dues_ms, np.ones_like(offsets))
 
     def forget(self, read_ms: int) -> None:
         """Forget what cancels at ticks up to `read_ms`: they are over."""

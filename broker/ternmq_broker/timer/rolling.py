@@ -1,11 +1,11 @@
-"""Letting files of the log go in which timed messages wait: they are laid at its end anew.
+"""Laying timed messages at the log's end anew, and letting files go in which they wait.
 
 Source: RocketMQ `TimerMessageStore`, which does so with all that waits for more than two days.
 """
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.errors import refusal
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import TIMER_DUE_MS, TIMER_ROLLS
+from ternmq_model.properties import TIMER_DUE_MS, TIMER_ENQUEUED_MS, TIMER_ROLLS
 from ternmq_model.record import Record, decode_record
 from ternmq_model.response_code import ResponseCode
 
@@ -28,6 +28,9 @@ _BATCH_BYTES: Final = 1 << 20
 
 class Rolled(NamedTuple):
     """What was laid anew."""
+
+    looked_at: int
+    """How many messages that was tried with, from the first on."""
 
     messages: int
     end: PhysicalOffset
@@ -63,26 +66,46 @@ class Roller:
         if due is None or not len(due):
             return None
         try:
-            records = await read_many(self._reader, due.offsets.tolist())
-            good = [rolled(record) for record in records if record is not None]
-            appended = await self._writer.put(good, timeout_s=math.inf) if good else None
+            done = await self.lay_anew(due)
         except BaseException:
             _put_back(wheel, due)
             raise
-        _put_back(wheel, Due(*(column[len(records) :] for column in due)))
-        due = Due(*(column[: len(records)] for column in due))
+        _put_back(wheel, Due(*(column[done.looked_at :] for column in due)))
+        return done._replace(originals=Due(*(column[: done.looked_at] for column in due)))
+
+    async def lay_anew(
+        self, due: Due, moved_ms: Callable[[Record, int], int] = lambda _record, due_ms: due_ms
+    ) -> Rolled:
+        """Lay some of the first of `due` at the log's end.
+
+        Args:
+            due: At least one message.
+            moved_ms: Says when a message is due, given when it was.
+
+        Raises:
+            TernError: It failed; some may be stored.
+        """
+        records = await read_many(self._reader, due.offsets.tolist())
+        good = [
+            rolled(record, moved_ms(record, due_ms))
+            for record, due_ms in zip(records, due.due_ms.tolist(), strict=False)
+            if record is not None
+        ]
+        end = PhysicalOffset(0)
+        if good:
+            end = (await self._writer.put(good, timeout_s=math.inf)).end
         if len(good) < len(records):
             logger.error("timed messages damaged or gone count=%d", len(records) - len(good))
-        return Rolled(len(good), PhysicalOffset(0) if appended is None else appended.end, due)
+        return Rolled(len(records), len(good), end)
 
 
-def rolled(record: Record, due_ms: int | None = None) -> InnerRecord:
-    """Return a timed message as it is laid anew: due at `due_ms`, or as before."""
+def rolled(record: Record, due_ms: int) -> InnerRecord:
+    """Return a timed message as it is laid anew: due at `due_ms`, whoever wrote it."""
     inner = inner_record_of(record)
     times = inner.properties.get(TIMER_ROLLS, "0")
     count = int(times) + 1 if times.isascii() and times.isdigit() else 1
-    due = {} if due_ms is None else {TIMER_DUE_MS: str(due_ms)}
-    properties = {**inner.properties, **due, TIMER_ROLLS: str(count)}
+    properties = {**inner.properties, TIMER_DUE_MS: str(due_ms), TIMER_ROLLS: str(count)}
+    properties.pop(TIMER_ENQUEUED_MS, None)
     return with_source(replace(inner, properties=properties), record)
 
 

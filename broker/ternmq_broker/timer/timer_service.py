@@ -63,7 +63,7 @@ class TimerService:
     Args:
         reader: Of the store.
         deliverer: Where what is due goes.
-        writer: Lays what waits at the log's end when its file is to go.
+        writer: Lays what waits at the log's end.
         kept: How far a previous use came.
         save: Keeps how far this one is, durably; raises StoreError.
         clock: For what is due.
@@ -87,7 +87,7 @@ class TimerService:
         self._store = reader.store
         self._deliverer = deliverer
         self._roller = Roller(reader, writer)
-        self._mover = Mover(reader, writer, clock)
+        self._mover = Mover(self._roller, clock)
         self._kept = kept
         self._save = save
         self._clock = clock
@@ -105,7 +105,7 @@ class TimerService:
         self._is_refused = False
         self._in_hand: Due | None = None
         self._begun = PhysicalOffset(0)
-        """Where the log ended when that was taken in hand."""
+        """Where the log ended when that was taken in hand, or a batch to be laid anew."""
         self._copies = NO_COPIES
         """What the log has again, delivered or laid anew, and kept progress may not tell of."""
         self._cancelling = Cancelling()
@@ -148,18 +148,18 @@ class TimerService:
     def stepped(self, by_ms: int | None) -> None:
         """Take note that the clock has moved by so much; None = it was set back before the start.
 
-        What is kept of the deliveries goes back with the clock.
+        All that waits is laid anew.
         """
-        _, end = self._store.queue_range(WHEEL_TOPIC, 0)
-        self._mover.note(Move(end, by_ms))
-        self._read_ms = min(self._read_ms, self._clock.wall_ms() // TICK_MS * TICK_MS)
+        self._mover.note(Move(self._store.next_offset(WHEEL_TOPIC, 0), by_ms))
         self._wake(TIMER_JOB)
 
     async def step(self) -> bool:
         """Take new messages in, then deliver a batch of what is due: one step of a job."""
         try:
             # All that lies there first: a message may cancel another one.
-            has_more = await self._take_in() or await self._deliver() or await self._roll()
+            has_more = await self._take_in()
+            if not has_more and self._mover.end is None:
+                has_more = await self._deliver() or await self._roll()
             await self._keep()
         except TernError as error:
             if not self._failures:
@@ -172,7 +172,9 @@ class TimerService:
             logger.info("timed messages are delivered again")
         if not has_more and self.waiting:
             ahead_ms = self._wheel.first_ms - self._clock.wall_ms()
-            self._alarm.set(min(max(ahead_ms, 0) / 1000, _LOOK_MAX_S))
+            is_held = self._mover.end is not None  # a message that is stored cannot be read yet
+            ahead_s = _LOOK_MAX_S if is_held else max(ahead_ms, 0) / 1000
+            self._alarm.set(min(ahead_s, _LOOK_MAX_S))
         return has_more
 
     async def settle(self, flush_to: Callable[[PhysicalOffset], Awaitable[None]]) -> None:
@@ -206,9 +208,12 @@ class TimerService:
         if self._next < 0:
             self._begin()
         begin = max(self._next, first)
+        if self._mover.end is not None:
+            end = min(end, self._mover.end)  # what came later is not to be moved
         if begin >= end:
             return False
-        codes = self._store.searches.codes_at(WHEEL_TOPIC, 0, QueueOffset(begin), _ENQUEUE_UNITS)
+        count = min(_ENQUEUE_UNITS, end - begin)
+        codes = self._store.searches.codes_at(WHEEL_TOPIC, 0, QueueOffset(begin), count)
         offsets = np.arange(begin, begin + len(codes), dtype=np.int64)
         strange = np.flatnonzero(~is_time(codes))
         if len(strange):
@@ -225,18 +230,27 @@ class TimerService:
         return self._next < end
 
     async def _move(self) -> bool:
-        """File a bounded number of messages anew after a step of the clock; tell if it did.
+        """Lay a bounded number of messages anew after a step of the clock; tell if it did.
+
+        Progress by the clock before holds until all are: they are done in the queue's order.
 
         Raises:
             TernError: It failed; they are looked at again.
         """
-        if self._mover.begins(self._wheel, self._next):
-            self._wheel = TimerWheel()
-        begin = self._store.max_physical
-        done = await self._mover.step(self._wheel)
-        if done is None:
+        if self._mover.end is None or self._next < self._mover.end:
             return False
-        self._note_rolled(done, begin)
+        if not self._mover.is_moving:
+            waits = [self._wheel.take(NEVER_MS, len(self._wheel)), self._cancelling.take()]
+            if self._in_hand is None:
+                self._begun = self._store.max_physical
+            else:
+                waits.append(self._in_hand)
+            self._wheel, self._in_hand = TimerWheel(), None
+            self._mover.begin(Due(*map(np.concatenate, zip(*waits, strict=True))))
+        self._note_rolled(await self._mover.step(), self._begun)
+        self._begun = self._store.max_physical
+        if not self._mover.is_moving:
+            self._read_ms = 0  # of what waits now, nothing has been delivered
         return True
 
     def _begin(self) -> None:
@@ -351,7 +365,8 @@ class TimerService:
         Args:
             checkpoint: Tells of the others.
         """
-        begin = self._store.max_physical if self._in_hand is None else self._begun
+        is_in_hand = self._in_hand is not None or self._mover.is_moving
+        begin = self._begun if is_in_hand else self._store.max_physical
         offsets, codes, places = self._copies
         untold = not_delivered(offsets, codes, checkpoint) & (offsets >= checkpoint.begins_at)
         return 1 + int(places[untold].min(initial=begin))

@@ -50,6 +50,7 @@ class TimerWheel:
 
     def __init__(self) -> None:
         self._buckets: dict[int, array[int]] = {}
+        """In each, messages are in the order of their offsets."""
         self._order: list[int] = []
         """A heap of the buckets' numbers."""
         self._open = -1
@@ -98,7 +99,10 @@ class TimerWheel:
         if bucket is None:
             bucket = self._buckets[number] = array("q")
             heapq.heappush(self._order, number)
+        is_later = not bucket or bucket[-1] & _OFFSET_MASK < int(keys[0]) & _OFFSET_MASK
         bucket.frombytes(keys.tobytes())
+        if not is_later:
+            bucket[:] = array("q", sorted(bucket, key=_OFFSET_MASK.__and__))
 
     def take(self, now_ms: int, count_max: int) -> Due:
         """Return messages that are due and forget them: the earliest, at most `count_max`.
@@ -171,7 +175,7 @@ class TimerWheel:
 
     def _lowest(self) -> Iterator[int]:
         for bucket in self._buckets.values():
-            yield bucket[0] & _OFFSET_MASK  # they were added in that order
+            yield bucket[0] & _OFFSET_MASK
         for _, key in self._late:
             yield key & _OFFSET_MASK
         if self._position < len(self._sorted):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.delay import LATER_MS_MAX, TICK_MS, wheel_code
+from ternmq_model.delay import CODES_BESIDE, wheel_code
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties, tag_code
@@ -228,6 +228,6 @@ def _is_tag_code(found: FoundRecord, code: int) -> bool:
         return code >= record.header.stored_at_ms
     if record.topic == WHEEL_TOPIC.encode():
         right = wheel_code(properties, record.header.stored_at_ms)
-        if right is not None and code in range(right - LATER_MS_MAX, right + 1, TICK_MS):
+        if right is not None and code - right in CODES_BESIDE:
             return True
     return code == tag_code(properties.get(TAGS, ""))

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.delay import LATER_MS_MAX, TICK_MS
+from ternmq_model.delay import CODES_BESIDE
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
 from ternmq_model.record_heads import Bytes, Ints
@@ -67,9 +67,7 @@ def are_same_codes(topic: str, there: TagCodes, wanted: Units) -> NDArray[np.boo
     same: NDArray[np.bool_] = there.codes == wanted["tag_code"]
     if topic == WHEEL_TOPIC:  # RocketMQ has the tag's code there, we the time
         same |= np.abs(there.codes) <= _TAG_CODE_MAX
-        # Versions that counted delays from before the store time kept some ticks less.
-        less = wanted["tag_code"] - there.codes
-        same |= (less >= 0) & (less <= LATER_MS_MAX) & (less % TICK_MS == 0)
+        same |= np.isin(there.codes - wanted["tag_code"], CODES_BESIDE)
     return same if there.is_known is None else same & there.is_known
 
 

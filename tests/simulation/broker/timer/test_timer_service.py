@@ -10,6 +10,7 @@ import pytest
 
 from ternmq_broker import tables
 from ternmq_broker.table_formats import TIMER
+from ternmq_broker.timer import rolling
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_model.errors import BrokerBusy, MessageRefused, RefusedError, StoreFull
 from ternmq_model.stored_message import StoredMessage
@@ -326,5 +327,44 @@ def test_unwritable_checkpoint_delays_no_message_for_long(
                 is_broken = False
                 await client.connection.close()
             assert kept(around).first_offset == 30
+
+    run_in_virtual_time(main())
+
+
+def test_stop_while_messages_are_moved_out_of_a_file_doubles_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rolling, "_BATCH_MESSAGES", 2)
+
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            around.store_config = replace(
+                SMALL_STORE, commit_log_file_bytes=8192, file_reserved_hours=1
+            )
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.put_topic("Other", 1)
+                for number in range(60):
+                    after_ms = (3 + number % 2) * 3_600_000  # two buckets
+                    await send(client, b"%d" % number, TIMER_DELAY_MS=after_ms)
+                around.clock.asleep_ms += 2 * 3_600_000
+                for _ in range(10):
+                    await send(client, bytes(2000), "Other")
+                await asyncio.sleep(1)
+                await client.call(CLEAN_STORE, admin.CleanStoreRequest())
+                around.sync_s = 1.0
+                await asyncio.sleep(13)
+                around.sync_s = 0.0
+                reply = await client.call(DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+                assert 2 <= reply.waiting.rolled <= 40
+                await client.connection.close()
+            around.clock.asleep_ms += 3 * 3_600_000
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(5)
+                found = await bodies_of(client)
+                assert sorted(found, key=int) == [b"%d" % number for number in range(60)]
+                await client.connection.close()
 
     run_in_virtual_time(main())

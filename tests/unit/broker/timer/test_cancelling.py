@@ -47,3 +47,11 @@ def test_cancellation_is_kept_until_its_tick_is_over() -> None:
     assert cancelling.without_cancelled([timed("x")], due((9, DUE_MS, 0))) == [timed("x")]
     cancelling.forget(DUE_MS + 100)
     assert cancelling.first_offset is None
+
+
+def test_taken_message_cancels_no_more_and_can_wait_again() -> None:
+    cancelling = Cancelling()
+    assert not len(cancelling.take())
+    cancelling.without_cancelled([timed("c", cancels="one")], due((7, DUE_MS, 1)))
+    assert [column.tolist() for column in cancelling.take()] == [[7], [DUE_MS], [1]]
+    assert cancelling.first_offset is None

@@ -114,3 +114,13 @@ def test_timer_wheel_agrees_with_a_sorted_list(seed: int) -> None:
             assert model.pop(number) == due_ms + cancels
             taken.append(number)
     assert sorted(taken) == list(range(offset))
+
+
+def test_message_that_was_put_back_is_the_first_again() -> None:
+    wheel = TimerWheel()
+    add(wheel, (5, NOW_MS), (6, NOW_MS), (9, NOW_MS))
+    taken = wheel.take_before(7, 100)
+    wheel.add(taken.offsets, taken.due_ms)
+    assert wheel.first_offset() == 5
+    assert wheel.take_before(6, 100).offsets.tolist() == [5]
+    assert wheel.first_offset() == 6

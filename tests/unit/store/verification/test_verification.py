@@ -16,7 +16,6 @@ from ternmq_store.hints import no_bit_maps
 from ternmq_store.index.index_format import ENTRY, IndexSizes
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.units import UNIT
 from ternmq_store.verification.log_piece import LogPiece
 from ternmq_store.verification.verification import ROUND_PAUSE_MS
 from tests.support.files import Bytes, MemoryFileSystem
@@ -34,6 +33,7 @@ from tests.support.stores import (
 
 SOME = replace(SMALL, record_checksum=True)
 COUNT = 90
+NOW_MS = 1_700_000_000_000
 
 
 def filled(files: MemoryFileSystem, clock: HandClock | None = None) -> MessageStore:
@@ -273,9 +273,8 @@ def test_index_entries_in_another_order_than_the_log_stay() -> None:
     assert there["offset"].tolist() == entries["offset"].tolist()
 
 
-def keep_waiting(files: MemoryFileSystem, topic: str, properties: dict[str, str]) -> MessageStore:
-    """Return a store with five messages of `topic`, which no client may send to."""
-    store = open_store(files, config=SOME)
+def append_waiting(store: MessageStore, topic: str, properties: dict[str, str]) -> None:
+    """Store five messages that no client may send."""
     data = memoryview(record(topic, 0, b"waits", properties) + bytes(8))
     for _ in range(5):
         at = PhysicalOffset(0)
@@ -283,7 +282,6 @@ def keep_waiting(files: MemoryFileSystem, topic: str, properties: dict[str, str]
         assert found.batch is not None
         append(store, found.batch)
     settle(store)
-    return store
 
 
 @pytest.mark.parametrize(
@@ -292,7 +290,8 @@ def keep_waiting(files: MemoryFileSystem, topic: str, properties: dict[str, str]
 )
 def test_wrong_delivery_time_is_mended(topic: str, properties: dict[str, str]) -> None:
     files = MemoryFileSystem()
-    store = keep_waiting(files, topic, properties)
+    store = open_store(files, config=SOME)
+    append_waiting(store, topic, properties)
     units = units_of(files, topic, 0)
     before = units.tobytes()
     units[2 * 20 + 14] ^= 2  # years later
@@ -303,18 +302,36 @@ def test_wrong_delivery_time_is_mended(topic: str, properties: dict[str, str]) -
 
 
 @pytest.mark.parametrize(
-    ("less_ms", "is_mended"),
-    [(100, False), (10_000, False), (10_100, True), (1, True), (150, True), (-100, True)],
+    ("properties", "code"),
+    [
+        ({"TIMER_OUT_MS": str(NOW_MS - 2900), "TIMER_DELAY_MS": "100"}, NOW_MS - 2900),
+        (
+            {"TIMER_OUT_MS": str(NOW_MS), "TIMER_DELAY_SEC": "9", "TIMER_DEL_UNIQKEY": "k"},
+            NOW_MS + 1001,
+        ),
+        (
+            {"TIMER_OUT_MS": str(NOW_MS), "TIMER_DELAY_SEC": "9", "TIMER_ROLL_TIMES": "1"},
+            NOW_MS + 1000,
+        ),
+    ],
 )
-def test_earlier_tick_of_older_version_stays(less_ms: int, *, is_mended: bool) -> None:
+def test_delivery_time_of_earlier_versions_is_not_mended(
+    properties: dict[str, str], code: int
+) -> None:
     files = MemoryFileSystem()
-    store = keep_waiting(files, WHEEL_TOPIC, {"TIMER_OUT_MS": "1700000005000"})
-    units = np.frombuffer(units_of(files, WHEEL_TOPIC, 0)[: 5 * 20], dtype=UNIT)
-    units["tag_code"] -= less_ms
-    wrong = [each for each in StoreAudit(files, ROOT).findings() if "tag code" in each.text]
-    assert len(wrong) == (5 if is_mended else 0)
+    store = open_store(files, config=SOME, clock=HandClock(NOW_MS))
+    append_waiting(store, WHEEL_TOPIC, properties)
+    assert store.searches.codes_at(WHEEL_TOPIC, 0, QueueOffset(0), 1).tolist() != [code]
+    units = units_of(files, WHEEL_TOPIC, 0)
+    units[2 * 20 + 12 : 3 * 20] = np.frombuffer(code.to_bytes(8, "big"), dtype=np.uint8)
+    before = units.tobytes()
     go_round(store)
-    assert store.verification.units_mended == (5 if is_mended else 0)
+    assert units.tobytes() == before
+    assert store.verification.units_mended == 0
+    store.close()
+    assert not [one for one in StoreAudit(files, ROOT).findings() if one.is_problem]
+    units[2 * 20 + 12 : 3 * 20] = np.frombuffer((code + 10).to_bytes(8, "big"), dtype=np.uint8)
+    assert [one for one in StoreAudit(files, ROOT).findings() if one.is_problem]
 
 
 @pytest.mark.parametrize("position", range(20))
