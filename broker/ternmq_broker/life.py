@@ -237,7 +237,6 @@ class Life(Lifecycle):
         session = store.session
         newest_ms = max(store.last_stored_at_ms, session.clock.left_at_ms)
         ahead_ms = self._clock.begin(newest_ms, was_doubted=session.clock.doubt is not None)
-        session.clock_left(0)
         stack.callback(lambda: session.clock_left(self._clock.believed_ms()))
         if ahead_ms is None:
             return

@@ -128,7 +128,7 @@ def test_filling_disk_costs_the_oldest_files_within_seconds() -> None:
     run_in_virtual_time(main())
 
 
-def test_no_pass_deletes_while_the_clock_is_in_doubt() -> None:
+def test_retention_waits_while_the_clock_is_in_doubt() -> None:
     """By the hour, which it always is, and in topics with a retention of their own."""
 
     async def main() -> None:

@@ -217,6 +217,19 @@ def test_doubt_goes_on_in_the_next_process_until_the_clock_held() -> None:
     assert told == [False]
 
 
+def test_clock_is_not_believed_beside_the_wall_clock_or_in_doubt() -> None:
+    watched = Watched()
+    watched.clock.begin(watched.clock.wall_ms(), was_doubted=False)
+    watched.pass_s(1)
+    assert watched.clock.believed_ms() == watched.clock.wall_ms()
+    watched.machine.step_ms = 200
+    watched.pass_s(1)
+    assert watched.clock.believed_ms() == 0
+    watched = Watched()
+    watched.clock.begin(watched.clock.wall_ms(), was_doubted=True)
+    assert watched.clock.believed_ms() == 0
+
+
 def test_change_of_role_begins_no_doubt() -> None:
     watched = Watched()
     watched.clock.begin(watched.clock.wall_ms(), was_doubted=False)

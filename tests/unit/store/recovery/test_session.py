@@ -1,0 +1,44 @@
+"""What a store notes of the broker's clock."""
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes
+from ternmq_store.message_store import MessageStore
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import append, checkpoint, open_store, settle
+
+
+def stepped(files: MemoryFileSystem) -> tuple[MessageStore, PhysicalOffset]:
+    """Return a store whose clock moved behind its only message, and where that ends."""
+    store = open_store(files)
+    append(store, batch_of(record("A", 0, b"before")))
+    settle(store)
+    end = store.max_physical
+    store.session.note_doubt(ClockDoubt(end, 0))
+    store.session.clock_believed()
+    store.session.clock_stepped(5_000, end)
+    store.session.clock_left(7)
+    return store, end
+
+
+def test_moves_of_the_clock_survive_a_clean_stop() -> None:
+    files = MemoryFileSystem()
+    store, end = stepped(files)
+    store.close()
+    assert open_store(files).session.clock == ClockNotes((ClockMove(end, 5_000),), None, 7)
+
+
+def test_moves_of_the_clock_survive_a_crash_once_a_checkpoint_noted_them() -> None:
+    files = MemoryFileSystem()
+    store, end = stepped(files)
+    assert checkpoint(store)
+    files.locks.clear()  # the process was killed
+    assert open_store(files).session.clock.moves == (ClockMove(end, 5_000),)
+
+
+def test_doubt_is_durable_at_once() -> None:
+    files = MemoryFileSystem()
+    store, end = stepped(files)
+    store.session.note_doubt(ClockDoubt(end, 3))
+    files.locks.clear()  # the process was killed
+    assert open_store(files).session.clock.doubt == ClockDoubt(end, 3)
