@@ -39,7 +39,7 @@ from ternmq_store.reading.reader import (
 )
 from ternmq_store.reading.record_filter import passes
 from ternmq_store.reading.source import Source
-from ternmq_store.reading.unit_search import IN_VAIN, QueueSource, UnitSearch, units_in
+from ternmq_store.reading.unit_search import QueueSource, Sought, UnitSearch, units_in
 
 CHUNK_BYTES: Final = 512 << 10
 """Of the log, read in one go when a reader wants enough of it: to verify that takes 2 ms."""
@@ -102,8 +102,11 @@ class Outcome:
     mends: list[Mend] = field(default_factory=list[Mend])
     """Damaged units. The read went on with the right ones."""
 
-    sought: dict[int, int] = field(default_factory=dict[int, int])
-    """Messages whose records were not found: up to where the log was looked through."""
+    sought: Sequence[Sought] = ()
+    """Messages whose records were looked for."""
+
+    lost: int = 0
+    """Messages whose records lie where the log is known to be damaged."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,24 +140,25 @@ class ColdRead:
         try:
             units = queue.files.units(offset, self.units_max).copy()
             self.outcome.units = count = len(units)
-            while count and (again := self._mended(units[:count])) is not None:
+            search = UnitSearch(self.source, queue)
+            while count and (again := self._mended(units[:count], search)) is not None:
                 count = again
             if not count:
                 self._begin_anew()
+            self.outcome.sought = search.sought
         finally:
             queue.files.close()
 
-    def _mended(self, units: Units) -> int | None:
+    def _mended(self, units: Units, search: UnitSearch) -> int | None:
         """Read, and mend units that do not fit their records.
 
         Returns:
             How many units to read again; None when what was read is right.
         """
         outcome = self._begin_anew()
-        search = UnitSearch(self.source, self.units)
         codes = search.codes_of(units)
         seen, suspects = self._read(units, codes)
-        offset, mended = self.request.offset, len(outcome.mends)
+        offset, mended, count = self.request.offset, len(outcome.mends), len(units)
         for numbers, right in seen:
             inside = (numbers >= offset) & (numbers < offset + len(units))
             rows = numbers[inside] - offset
@@ -164,24 +168,20 @@ class ColdRead:
         known = {mend.offset for mend in outcome.mends}
         for row in suspects:
             number = QueueOffset(offset + row)
-            if number in known or number in outcome.sought:
-                continue
-            found = search.find(number, unit_of(units, row))
-            if found.unit is not None:
-                there = units[row : row + 1]
-                outcome.mends += search.mends(np.array([number]), there, found.unit)
-                continue
-            outcome.sought[number] = found.place
-            if found.place != IN_VAIN:
-                return row
+            if number not in known and not search.is_over(number):
+                outcome.mends += search.find(number, unit_of(units, row))
+                if not search.is_over(number):
+                    count = row
+                    break
         for mend in outcome.mends[mended:]:
-            units[mend.offset - offset] = tuple(mend.unit)
-        return len(units) if len(outcome.mends) > mended else None
+            if offset <= mend.offset < offset + len(units):
+                units[mend.offset - offset] = tuple(mend.unit)
+        return count if count < len(units) or len(outcome.mends) > mended else None
 
     def _begin_anew(self) -> Outcome:
         """Forget what was read, but for the units."""
         old = self.outcome
-        self.outcome = Outcome(old.units, old.first, mends=old.mends, sought=old.sought)
+        self.outcome = Outcome(old.units, old.first, mends=old.mends)
         return self.outcome
 
     def _read(self, units: Units, codes: TagCodes) -> tuple[Sequence[Seen], Sequence[int]]:
@@ -195,6 +195,7 @@ class ColdRead:
         chosen = select(
             looked_at, self.source.start, self.source.end, wanted, of_looked_at, may_match
         )
+        chosen, lost = chosen.without(self.source.damaged)
         outcome.is_gone = chosen.is_gone
         outcome.first = int(units["offset"][0])
         taken, seen = 0, list[Seen]()
@@ -208,6 +209,7 @@ class ColdRead:
             taken = in_one_file(chosen.starts, file_bytes=source.file_bytes, end=end)
             outcome.is_gone = True
         outcome.scanned = chosen.scanned(taken, len(looked_at))
+        outcome.lost = int(np.count_nonzero(lost < outcome.scanned))
         outcome.wrong = [row for row in chosen.wrong if row < outcome.scanned]
         outcome.last = int(looked_at["offset"][outcome.scanned - 1])
         suspects = [bad.number - self.request.offset for bad in outcome.bad if not bad.is_there]

@@ -324,7 +324,7 @@ class _Opening:
     def _start(self, are_whole: bool) -> PhysicalOffset | None:
         """Return from where the log is scanned; None = all of it: no queue is to be believed."""
         log = self._log
-        if not log.files.files or not are_whole or self._session.notes.queues_wrong:
+        if not log.files.files or not are_whole:
             return None
         if self._session.last_use.is_clean:
             for queue in self._queues:

@@ -60,7 +60,6 @@ class Session:
         index_notes: What the index noted at the last clean stop; nothing after a crash.
         index_durable: Where the index ended when it was opened the last time.
         quarantine: Damaged stretches of the log.
-        queues_wrong: A reader met a unit that does not tell of its message.
         ranges: Where records must have their checksum.
     """
 
@@ -82,7 +81,6 @@ class Session:
         self.index_notes = self.notes.index if is_clean else ()
         self.index_durable = min(self.notes.flushed, self.notes.queues_at)
         self.quarantine = Quarantine(self.notes.quarantined)
-        self.queues_wrong = False
         self.ranges: Ranges = self.notes.checksummed
         self._looked_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None
@@ -200,7 +198,6 @@ class Session:
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
                 queues_at=dispatched,
-                queues_wrong=self.queues_wrong,
                 cut_to=None,
             )
         )
@@ -256,7 +253,6 @@ class Session:
             self.notes,
             checksummed=self.ranges,
             quarantined=self.quarantine.ranges,
-            queues_wrong=self.queues_wrong,
         )
         if self._seen is not None and self._seen.dispatched <= flushed:
             notes = replace(notes, queues=self._seen.queues, queues_at=self._seen.dispatched)
@@ -295,7 +291,6 @@ class Session:
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
                 queues_at=dispatched,
-                queues_wrong=self.queues_wrong,
                 index=tuple(index),
             )
         )

@@ -1,8 +1,8 @@
 """Comparing index files with verified records and with themselves; mends what is damaged in place.
 
-Entries lie in the order of the log, so those of a piece of it follow each other. Damaged entries are
-written anew only between two right ones that are as far apart as their keys, and only if none of them
-tells of a good record. For any thread: what an index file holds does not change any more.
+Entries lie in the order of the log, so those of a piece of it follow each other. Damaged entries
+are written anew only between two right ones that are as far apart as their keys, and only if none
+of them tells of a good record. For any thread: what an index file holds does not change any more.
 """
 
 import contextlib

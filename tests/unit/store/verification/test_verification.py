@@ -17,7 +17,7 @@ from ternmq_store.hints import no_bit_maps
 from ternmq_store.index.index_format import ENTRY, IndexSizes
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.key_search import KeyQuery
-from ternmq_store.verification.log_piece import LogPiece
+from ternmq_store.reading.log_piece import LogPiece
 from ternmq_store.verification.verification import ROUND_PAUSE_MS
 from tests.support.damage import readable
 from tests.support.files import Bytes, MemoryFileSystem
@@ -343,9 +343,7 @@ def of_keys(config: StoreConfig) -> MemoryFileSystem:
 
 @pytest.mark.parametrize("what", ["one bit", "stretch", "stretch noted before", "file"])
 @pytest.mark.parametrize(("slots", "entries"), [(20, 40), (200, 4000), (1000, 4000)])
-def test_index_stays_as_it_is_behind_damage_of_the_log(
-    slots: int, entries: int, what: str
-) -> None:
+def test_index_stays_as_it_is_behind_damage_of_the_log(slots: int, entries: int, what: str) -> None:
     config = replace(SOME, index_slots=slots, index_entries=entries)
     files = of_keys(config)
     path = commit_log_folder(ROOT) / file_name(SOME.commit_log_file_bytes)
