@@ -24,8 +24,9 @@ from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.hints import code_of
 from ternmq_store.queues.consume_queue_ext import TagCodes
-from ternmq_store.queues.units import Mend, Units, first_units, unit_of
+from ternmq_store.queues.units import Mend, Units, first_units, make_units, unit_of
 from ternmq_store.reading.reader import (
     Limits,
     Place,
@@ -250,7 +251,7 @@ class ColdRead:
         finally:
             file.close()
         outcome.bad, outcome.touched = fetch.bad, fetch.touched
-        return row, fetch.seen
+        return row, fetch.seen()
 
     def _keep(self, records: Sequence[memoryview]) -> None:
         keep = self.request.record_filter
@@ -294,8 +295,16 @@ class _Fetch:
         self._file_end = base + source.file_bytes
         self.bad: list[BadRecord] = []
         self.touched: tuple[int, int] | None = None
-        self.seen: list[Seen] = []
-        """Messages of the queue that were met, and their right units."""
+        self._seen: list[Seen] = []
+        self._single: list[tuple[int, int, int, int]] = []
+        """The same of messages that were read by themselves."""
+
+    def seen(self) -> list[Seen]:
+        """Return the messages of the queue that were met, and their right units."""
+        if not self._single:
+            return self._seen
+        numbers, *units = np.array(self._single, dtype=np.int64).T
+        return [*self._seen, (numbers, make_units(*units))]
 
     def has(self, offset: int) -> bool:
         """Tell whether byte `offset` of the log is in the file."""
@@ -373,7 +382,7 @@ class _Fetch:
             good &= are_records(view, first, starts, sizes, place)
             self.touched = (first, first + scan.end)
             queue = self._queue
-            self.seen.append(units_in(scan.batch, queue.topic, queue.queue_id, queue.floor))
+            self._seen.append(units_in(scan.batch, queue.topic, queue.queue_id, queue.floor))
         return view, good
 
     def _read(self, begin: int, end: int) -> memoryview:
@@ -399,6 +408,9 @@ class _Fetch:
             reason = "the unit points at another queue's record"
             self.bad.append(BadRecord(at, size, reason, number, is_there=False))
             return False
+        if place.has(record, row) and at >= self._queue.floor:
+            code = code_of(self._queue.topic, record.properties, record.header.stored_at_ms)
+            self._single.append((number, at, size, code))
         return True
 
 

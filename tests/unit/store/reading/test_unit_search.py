@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_passes import tag_code_of
 from ternmq_store.config import StoreConfig
@@ -281,3 +282,24 @@ def test_ranges_that_were_sought_never_overlap_and_keep_what_was_in_vain(
         for number in range(50):
             found = sought_at(known, number)
             assert found is None or found.place != IN_VAIN or newest[number] == IN_VAIN
+
+
+@pytest.mark.parametrize("topic", ["A", SCHEDULE_TOPIC])
+def test_wrong_code_is_mended_by_a_read_of_records_far_from_each_other(topic: str) -> None:
+    files, config = MemoryFileSystem(), replace(BIG, commit_log_file_bytes=1 << 22)
+    store = open_store(files, config=config)
+    for number in range(20):
+        properties = {"TAGS": "even"} if topic == "A" else {"TAGS": "even", "DELAY": "4"}
+        append(store, batch_of(record(topic, 0, b"%d" % number, properties)))
+        append(store, batch_of(record("B", 0, bytes(60_000))))
+    settle(store)
+    units = files.nodes[queue_folder(ROOT, topic, 0) / file_name(0)].data
+    before = units.tobytes()
+    for number in range(20):
+        units[number * 20 + 12 + number % 8] ^= 1
+    store.reads.memory_bytes = 0
+    assert [whole(data).body for _, data in drain(store, topic, 0)] == [
+        b"%d" % number for number in range(20)
+    ]
+    assert units.tobytes() == before
+    assert store.reads.mending.mended_units == 20
