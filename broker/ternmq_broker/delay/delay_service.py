@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from ternmq_broker.alarm import Alarm
 from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
-from ternmq_broker.delay.level_wait import LevelWait, count_due
+from ternmq_broker.delay.level_wait import LevelWait
 from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.reading import StoreReader
 from ternmq_model.clock import Clock
@@ -28,6 +30,7 @@ from ternmq_model.record import Record, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
+from ternmq_store.hints import code_of
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
@@ -206,10 +209,11 @@ class DelayService:
         codes = self._store.searches.codes_at(
             SCHEDULE_TOPIC, level - 1, offset, _BATCH.messages_max
         )
-        dues_ms = self._waits[level].dues_ms(offset, codes)
-        count = count_due(dues_ms, now_ms=self._clock.wall_ms())
+        wait = self._waits[level]
+        dues_ms = wait.dues_ms(offset, codes)
+        count = wait.count_likely(dues_ms, now_ms=self._clock.wall_ms())
         if count < len(dues_ms):
-            self._look_at(int(dues_ms[count]))
+            self._look_at(int(dues_ms[count:].min()))
         if not count:
             return False
         result = await self._reader.read(
@@ -225,12 +229,22 @@ class DelayService:
         if not records and result.next_offset <= offset:
             self._alarm.set(_AGAIN_S)
             return False
-        if result.skipped:
+        has_more = result.next_offset - offset < count or count == len(dues_ms)
+        next_offset, skipped = result.next_offset, result.skipped
+        dues_ms = wait.dues_ms(offset, _codes_of(records, offset, next_offset))
+        if (waits := dues_ms > self._clock.wall_ms()).any():  # units were wrong
+            first_row = int(waits.argmax())
+            self._look_at(int(dues_ms[first_row]))
+            has_more, next_offset = False, QueueOffset(offset + first_row)
+            records = [each for each in records if each.header.queue_offset < next_offset]
+            skipped = min(skipped, first_row - len(records))
+        if skipped:
             logger.error(
-                "delayed messages damaged, not delivered level=%d count=%d", level, result.skipped
+                "delayed messages damaged, not delivered level=%d count=%d", level, skipped
             )
-        await self._store_in_place(level, result.next_offset, records, offset, dues_ms)
-        return result.next_offset - offset < count or count == len(dues_ms)
+        if next_offset > offset:
+            await self._store_in_place(level, next_offset, records, offset, dues_ms)
+        return has_more
 
     async def _store_in_place(
         self,
@@ -270,6 +284,17 @@ class DelayService:
     def _look_at(self, due_ms: int) -> None:
         ahead_ms = due_ms - self._clock.wall_ms()
         self._alarm.set(min(ahead_ms / 1000, _LOOK_MAX_S))
+
+
+def _codes_of(records: Sequence[Record], offset: QueueOffset, end: QueueOffset) -> Ints:
+    """Return what the records of messages say of when they are due; 0 where there is none."""
+    codes: dict[int, int] = {
+        record.header.queue_offset: code_of(
+            SCHEDULE_TOPIC, record.properties, record.header.stored_at_ms
+        )
+        for record in records
+    }
+    return np.array([codes.get(each, 0) for each in range(offset, end)], dtype=np.int64)
 
 
 def records_of(result: ReadResult) -> Sequence[Record]:
