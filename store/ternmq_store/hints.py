@@ -18,6 +18,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import DELAY, decode_properties
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
+from ternmq_model.record_passes import tag_code_of
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queue_ext import ExtRows
 from ternmq_store.queues.units import Units, make_units
@@ -140,22 +141,27 @@ def stored_units(batch: RecordBatch, topic: str, rows: Ints) -> Units:
 
 
 def _delivery_times(topic: str, batch: RecordBatch, rows: Ints, stored_at_ms: Ints) -> Ints:
-    """Return what units keep of delayed and timed messages: when they are to be delivered.
+    """Return what units keep of delayed and timed messages: when they are to be delivered."""
+    ends = (batch.starts + batch.sizes).tolist()
+    begins, times = batch.properties.tolist(), stored_at_ms.tolist()
+    codes = [
+        code_of(topic, batch.data[begins[row] : ends[row]], times[row]) for row in rows.tolist()
+    ]
+    return np.array(codes, dtype=np.int64)
+
+
+def code_of(topic: str, properties: bytes, stored_at_ms: int) -> int:
+    """Return what the unit of a record keeps beside its place: its tag's code, or when it is due.
 
     Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, `computeDeliverTimestamp`.
     """
-    codes = batch.tag_codes[rows]
-    ends = batch.starts + batch.sizes
-    for place, row in enumerate(rows.tolist()):
-        properties = decode_properties(batch.data[int(batch.properties[row]) : int(ends[row])])
-        if topic == WHEEL_TOPIC:
-            code = wheel_code(properties, int(stored_at_ms[row]))
-            codes[place] = codes[place] if code is None else code
-            continue
-        level = properties.get(DELAY, "")
-        if level.isascii() and level.isdigit() and int(level) > 0:
-            codes[place] = int(stored_at_ms[row]) + level_delay_ms(int(level))
-    return codes
+    if topic == WHEEL_TOPIC:
+        code = wheel_code(decode_properties(properties), stored_at_ms)
+        return tag_code_of(properties) if code is None else code
+    level = decode_properties(properties).get(DELAY, "") if topic == SCHEDULE_TOPIC else ""
+    if level.isascii() and level.isdigit() and int(level) > 0:
+        return stored_at_ms + level_delay_ms(int(level))
+    return tag_code_of(properties)
 
 
 def join_keys(runs: Sequence[KeyRun]) -> KeyRun:

@@ -13,11 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from ternmq_broker.alarm import Alarm
 from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, Copies, copies_of
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
-from ternmq_broker.delay.level_wait import LevelWait, count_due
+from ternmq_broker.delay.level_wait import LevelWait
 from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.reading import StoreReader
 from ternmq_model.clock import Clock
@@ -29,6 +31,7 @@ from ternmq_model.record import Record, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
+from ternmq_store.hints import code_of
 from ternmq_store.log.clock_moves import all_moved_ms
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
@@ -232,11 +235,10 @@ class DelayService:
         searches, count = self._store.searches, _BATCH.messages_max
         codes = searches.codes_at(SCHEDULE_TOPIC, level - 1, offset, count)
         places = searches.places_at(SCHEDULE_TOPIC, level - 1, offset, count)
-        moved_ms = all_moved_ms(self._store.session.clock.moves, places)
-        dues_ms = self._waits[level].dues_ms(offset, codes, moved_ms)
-        count = count_due(dues_ms, now_ms=self._clock.wall_ms())
+        dues_ms = self._dues_ms(level, offset, codes, places)
+        count = self._waits[level].count_likely(dues_ms, now_ms=self._clock.wall_ms())
         if count < len(dues_ms):
-            self._look_at(int(dues_ms[count]))
+            self._look_at(int(dues_ms[count:].min()))
         if not count:
             return False
         result = await self._reader.read(
@@ -252,12 +254,27 @@ class DelayService:
         if not records and result.next_offset <= offset:
             self._alarm.set(_AGAIN_S)
             return False
-        if result.skipped:
+        has_more = result.next_offset - offset < count or count == len(dues_ms)
+        next_offset, skipped = result.next_offset, result.skipped
+        dues_ms = self._dues_ms(level, offset, *_told_by(records, offset, next_offset))
+        if (waits := dues_ms > self._clock.wall_ms()).any():  # units were wrong
+            first_row = int(waits.argmax())
+            self._look_at(int(dues_ms[first_row]))
+            has_more, next_offset = False, QueueOffset(offset + first_row)
+            records = [each for each in records if each.header.queue_offset < next_offset]
+            skipped = min(skipped, first_row - len(records))
+        if skipped:
             logger.error(
-                "delayed messages damaged, not delivered level=%d count=%d", level, result.skipped
+                "delayed messages damaged, not delivered level=%d count=%d", level, skipped
             )
-        await self._store_in_place(level, result.next_offset, records, offset, dues_ms)
-        return result.next_offset - offset < count or count == len(dues_ms)
+        if next_offset > offset:
+            await self._store_in_place(level, next_offset, records, offset, dues_ms)
+        return has_more
+
+    def _dues_ms(self, level: int, offset: QueueOffset, codes: Ints, places: Ints) -> Ints:
+        """Return when messages from `offset` on are due, by what is said of each."""
+        moved_ms = all_moved_ms(self._store.session.clock.moves, places)
+        return self._waits[level].dues_ms(offset, codes, moved_ms)
 
     async def _store_in_place(
         self,
@@ -300,6 +317,17 @@ class DelayService:
     def _look_at(self, due_ms: int) -> None:
         ahead_ms = due_ms - self._clock.wall_ms()
         self._alarm.set(min(ahead_ms / 1000, _LOOK_MAX_S))
+
+
+def _told_by(records: Sequence[Record], offset: QueueOffset, end: QueueOffset) -> tuple[Ints, Ints]:
+    """Return what records say of when messages are due, and where they lie; 0 without a record."""
+    codes, places = np.zeros((2, end - offset), dtype=np.int64)
+    for record in records:
+        header = record.header
+        row = header.queue_offset - offset
+        codes[row] = code_of(SCHEDULE_TOPIC, record.properties, header.stored_at_ms)
+        places[row] = header.physical_offset
+    return codes, places
 
 
 def records_of(result: ReadResult) -> Sequence[Record]:

@@ -1,8 +1,8 @@
 """When the messages of one level are due, whatever happens to the clock. Pure.
 
 A queue keeps of each message when it is due: its store time and the level's delay. What the clock
-has moved since is added: a delay is a length of time. Nobody waits longer than the delay from the
-broker's start, whatever clock its message was stored by.
+has moved since is added: a delay is a length of time. No message that is found at the broker's
+start waits longer than the delay from there, whatever clock stored it.
 
 RocketMQ delivers at once what seems to be due later than that, so what comes after its clock was
 set back is not delayed at all.
@@ -26,8 +26,9 @@ class LevelWait:
     """
 
     def __init__(self, level: int, end: int, *, now_ms: int) -> None:
+        self._delay_ms = level_delay_ms(level)
         self._found_end = end
-        self._found_due_ms = now_ms + level_delay_ms(level)
+        self._found_due_ms = now_ms + self._delay_ms
 
     def stepped(self, by_ms: int) -> None:
         """Take note that the clock has moved by so much: ahead, or back."""
@@ -38,7 +39,7 @@ class LevelWait:
 
         Args:
             offset: The first message; nobody asks for one before it any more.
-            codes: What the queue says of each.
+            codes: What the queue, or the record, says of each.
             moved_ms: How far the clock has moved since each was stored.
         """
         dues = codes + moved_ms
@@ -47,8 +48,10 @@ class LevelWait:
             np.minimum(found, self._found_due_ms, out=found)
         return dues
 
+    def count_likely(self, dues_ms: Ints, *, now_ms: int) -> int:
+        """Return how many messages, from the first on, may be due; their records decide.
 
-def count_due(dues_ms: Ints, *, now_ms: int) -> int:
-    """Return how many messages, from the first on, are due: none behind one that is not."""
-    waits = dues_ms > now_ms
-    return int(waits.argmax()) if waits.any() else len(dues_ms)
+        A damaged unit may say any time. None waits longer than the delay, nor than one behind it.
+        """
+        rows = np.flatnonzero((dues_ms <= now_ms) | (dues_ms > now_ms + self._delay_ms))
+        return int(rows[-1]) + 1 if len(rows) else 0

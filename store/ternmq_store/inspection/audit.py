@@ -221,9 +221,6 @@ class StoreAudit:
                 " were deleted as expired, or are lost; which, is not certain"
             )
             yield note("log", None, self.notes.log_start, text)
-        if self.notes.queues_wrong:
-            text = "noted as wrong by a reader: the next start builds all of them anew from the log"
-            yield note("queue", None, None, text)
         if self.notes.cut_to is not None:
             text = "is to be cut here: the next start does so"
             yield note("log", None, self.notes.cut_to, text)

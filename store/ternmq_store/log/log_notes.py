@@ -72,9 +72,6 @@ class LogNotes:
     index: Sequence[str] = ()
     """After a clean stop, lines that the index wrote about its files."""
 
-    queues_wrong: bool = False
-    """A unit was met that does not tell of its message: the next opening builds all queues anew."""
-
     cut_to: PhysicalOffset | None = None
     """What the log has behind this is not to be in it: the next opening cuts it there."""
 
@@ -142,7 +139,6 @@ def encode_notes(notes: LogNotes) -> bytes:
         *(f"quarantined {s.start} {s.end} {_one_line(s.reason)}" for s in notes.quarantined),
         f"queues {notes.queues_at}",
         *(f"queue {q.queue_id} {q.first} {q.end} {q.topic}" for q in notes.queues),
-        *(["wrong queues"] if notes.queues_wrong else []),
         *([] if notes.cut_to is None else [f"cut {notes.cut_to}"]),
         *([f"tables {' '.join(notes.tables)}"] if notes.tables else []),
         *(f"moved {move.end} {move.by_ms}" for move in notes.clock.moves),
@@ -186,7 +182,6 @@ def decode_notes(data: bytes) -> LogNotes:
         _offset(facts["queues"][0]),
         tuple(_queue(value) for value in facts.get("queue", ())),
         tuple(facts.get("index", ())),
-        "queues" in facts.get("wrong", ()),
         _offset(facts["cut"][0]) if "cut" in facts else None,
         tuple(facts["tables"][0].split()) if "tables" in facts else (),
         _clock(facts),

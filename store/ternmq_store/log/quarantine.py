@@ -6,6 +6,7 @@ The log keeps its length, and every queue its numbering: only what lies in a str
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,20 @@ class Stretch:
     """What was found at `start`."""
 
 
+class DamagedPlaces(NamedTuple):
+    """Where the stretches of one log were at a time: plain values, good in any thread."""
+
+    starts: Ints
+    ends: Ints
+
+    def are_in(self, starts: Ints) -> NDArray[np.bool_]:
+        """Tell of each record that begins at one of `starts` whether it lies in a stretch."""
+        if not len(self.starts):
+            return np.zeros(len(starts), dtype=np.bool_)
+        index = np.searchsorted(self.starts, starts, side="right") - 1
+        return (index >= 0) & (starts < self.ends[index])
+
+
 class Quarantine:
     """The stretches of one log: sorted, none overlaps another.
 
@@ -31,13 +46,13 @@ class Quarantine:
     bad record later.
 
     Attributes:
+        places: Where they are now; never changed, but replaced.
         changes: How often a stretch was added or forgotten; tells whether the notes are behind.
     """
 
     def __init__(self, stretches: Iterable[Stretch] = ()) -> None:
         self._stretches: list[Stretch] = []
-        self._starts: Ints = np.zeros(0, dtype=np.int64)
-        self._ends: Ints = np.zeros(0, dtype=np.int64)
+        self.places = _places(())
         self.changes = 0
         for stretch in stretches:
             self.add(stretch.start, stretch.end, stretch.reason)
@@ -84,13 +99,6 @@ class Quarantine:
             return self._stretches[index].end
         return None
 
-    def is_bad(self, starts: Ints) -> NDArray[np.bool_]:
-        """Tell of each record that begins at one of `starts` whether it lies in a stretch."""
-        if not self._stretches:
-            return np.zeros(len(starts), dtype=np.bool_)
-        index = np.searchsorted(self._starts, starts, side="right") - 1
-        return (index >= 0) & (starts < self._ends[index])
-
     def remove(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
         """Forget what lies between `start` and `end`: it is good again."""
         self._stretches = [
@@ -113,6 +121,12 @@ class Quarantine:
             self._changed()
 
     def _changed(self) -> None:
-        self._starts = np.array([stretch.start for stretch in self._stretches], dtype=np.int64)
-        self._ends = np.array([stretch.end for stretch in self._stretches], dtype=np.int64)
+        self.places = _places(self._stretches)
         self.changes += 1
+
+
+def _places(stretches: Sequence[Stretch]) -> DamagedPlaces:
+    return DamagedPlaces(
+        np.array([stretch.start for stretch in stretches], dtype=np.int64),
+        np.array([stretch.end for stretch in stretches], dtype=np.int64),
+    )

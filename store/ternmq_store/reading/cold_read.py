@@ -24,8 +24,9 @@ from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.hints import code_of
 from ternmq_store.queues.consume_queue_ext import TagCodes
-from ternmq_store.queues.units import Mend, Units, first_units, unit_of
+from ternmq_store.queues.units import Mend, Units, first_units, make_units, unit_of
 from ternmq_store.reading.reader import (
     Limits,
     Place,
@@ -39,7 +40,7 @@ from ternmq_store.reading.reader import (
 )
 from ternmq_store.reading.record_filter import passes
 from ternmq_store.reading.source import Source
-from ternmq_store.reading.unit_search import IN_VAIN, QueueSource, UnitSearch, units_in
+from ternmq_store.reading.unit_search import QueueSource, Sought, UnitSearch, units_in
 
 CHUNK_BYTES: Final = 512 << 10
 """Of the log, read in one go when a reader wants enough of it: to verify that takes 2 ms."""
@@ -102,8 +103,11 @@ class Outcome:
     mends: list[Mend] = field(default_factory=list[Mend])
     """Damaged units. The read went on with the right ones."""
 
-    sought: dict[int, int] = field(default_factory=dict[int, int])
-    """Messages whose records were not found: up to where the log was looked through."""
+    sought: Sequence[Sought] = ()
+    """Messages whose records were looked for."""
+
+    lost: int = 0
+    """Messages whose records lie where the log is known to be damaged."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,24 +141,25 @@ class ColdRead:
         try:
             units = queue.files.units(offset, self.units_max).copy()
             self.outcome.units = count = len(units)
-            while count and (again := self._mended(units[:count])) is not None:
+            search = UnitSearch(self.source, queue)
+            while count and (again := self._mended(units[:count], search)) is not None:
                 count = again
             if not count:
                 self._begin_anew()
+            self.outcome.sought = search.sought
         finally:
             queue.files.close()
 
-    def _mended(self, units: Units) -> int | None:
+    def _mended(self, units: Units, search: UnitSearch) -> int | None:
         """Read, and mend units that do not fit their records.
 
         Returns:
             How many units to read again; None when what was read is right.
         """
         outcome = self._begin_anew()
-        search = UnitSearch(self.source, self.units)
         codes = search.codes_of(units)
         seen, suspects = self._read(units, codes)
-        offset, mended = self.request.offset, len(outcome.mends)
+        offset, mended, count = self.request.offset, len(outcome.mends), len(units)
         for numbers, right in seen:
             inside = (numbers >= offset) & (numbers < offset + len(units))
             rows = numbers[inside] - offset
@@ -164,24 +169,20 @@ class ColdRead:
         known = {mend.offset for mend in outcome.mends}
         for row in suspects:
             number = QueueOffset(offset + row)
-            if number in known or number in outcome.sought:
-                continue
-            found = search.find(number, unit_of(units, row))
-            if found.unit is not None:
-                there = units[row : row + 1]
-                outcome.mends += search.mends(np.array([number]), there, found.unit)
-                continue
-            outcome.sought[number] = found.place
-            if found.place != IN_VAIN:
-                return row
+            if number not in known and not search.is_over(number):
+                outcome.mends += search.find(number, unit_of(units, row))
+                if not search.is_over(number):
+                    count = row
+                    break
         for mend in outcome.mends[mended:]:
-            units[mend.offset - offset] = tuple(mend.unit)
-        return len(units) if len(outcome.mends) > mended else None
+            if offset <= mend.offset < offset + len(units):
+                units[mend.offset - offset] = tuple(mend.unit)
+        return count if count < len(units) or len(outcome.mends) > mended else None
 
     def _begin_anew(self) -> Outcome:
         """Forget what was read, but for the units."""
         old = self.outcome
-        self.outcome = Outcome(old.units, old.first, mends=old.mends, sought=old.sought)
+        self.outcome = Outcome(old.units, old.first, mends=old.mends)
         return self.outcome
 
     def _read(self, units: Units, codes: TagCodes) -> tuple[Sequence[Seen], Sequence[int]]:
@@ -195,6 +196,7 @@ class ColdRead:
         chosen = select(
             looked_at, self.source.start, self.source.end, wanted, of_looked_at, may_match
         )
+        chosen, lost = chosen.without(self.source.damaged)
         outcome.is_gone = chosen.is_gone
         outcome.first = int(units["offset"][0])
         taken, seen = 0, list[Seen]()
@@ -208,6 +210,7 @@ class ColdRead:
             taken = in_one_file(chosen.starts, file_bytes=source.file_bytes, end=end)
             outcome.is_gone = True
         outcome.scanned = chosen.scanned(taken, len(looked_at))
+        outcome.lost = int(np.count_nonzero(lost < outcome.scanned))
         outcome.wrong = [row for row in chosen.wrong if row < outcome.scanned]
         outcome.last = int(looked_at["offset"][outcome.scanned - 1])
         suspects = [bad.number - self.request.offset for bad in outcome.bad if not bad.is_there]
@@ -248,7 +251,7 @@ class ColdRead:
         finally:
             file.close()
         outcome.bad, outcome.touched = fetch.bad, fetch.touched
-        return row, fetch.seen
+        return row, fetch.seen()
 
     def _keep(self, records: Sequence[memoryview]) -> None:
         keep = self.request.record_filter
@@ -292,8 +295,16 @@ class _Fetch:
         self._file_end = base + source.file_bytes
         self.bad: list[BadRecord] = []
         self.touched: tuple[int, int] | None = None
-        self.seen: list[Seen] = []
-        """Messages of the queue that were met, and their right units."""
+        self._seen: list[Seen] = []
+        self._single: list[tuple[int, int, int, int]] = []
+        """The same of messages that were read by themselves."""
+
+    def seen(self) -> list[Seen]:
+        """Return the messages of the queue that were met, and their right units."""
+        if not self._single:
+            return self._seen
+        numbers, *units = np.array(self._single, dtype=np.int64).T
+        return [*self._seen, (numbers, make_units(*units))]
 
     def has(self, offset: int) -> bool:
         """Tell whether byte `offset` of the log is in the file."""
@@ -371,7 +382,7 @@ class _Fetch:
             good &= are_records(view, first, starts, sizes, place)
             self.touched = (first, first + scan.end)
             queue = self._queue
-            self.seen.append(units_in(scan.batch, queue.topic, queue.queue_id, queue.floor))
+            self._seen.append(units_in(scan.batch, queue.topic, queue.queue_id, queue.floor))
         return view, good
 
     def _read(self, begin: int, end: int) -> memoryview:
@@ -397,6 +408,9 @@ class _Fetch:
             reason = "the unit points at another queue's record"
             self.bad.append(BadRecord(at, size, reason, number, is_there=False))
             return False
+        if place.has(record, row) and at >= self._queue.floor:
+            code = code_of(self._queue.topic, record.properties, record.header.stored_at_ms)
+            self._single.append((number, at, size, code))
         return True
 
 

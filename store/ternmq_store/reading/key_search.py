@@ -247,6 +247,7 @@ class KeySearches:
         queue = read.queue and self._queues.find(read.queue.topic, read.queue.queue_id)
         if queue is not None:
             self._reads.mending.mend(queue, read.mends)
+            self._reads.mending.note_sought(queue, read.sought)
 
     def first_from(self, topic: str, queue_id: int, place: PhysicalOffset) -> QueueOffset:
         """Return the first message of a queue that lies at `place` of the log, or behind it.

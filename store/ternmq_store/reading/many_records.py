@@ -5,17 +5,15 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-import numpy as np
-
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX, decode_record
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import base_of
-from ternmq_store.queues.units import PADDING_SIZE, Mend, Unit, as_units, unit_of
+from ternmq_store.queues.units import PADDING_SIZE, Mend, Unit
 from ternmq_store.reading.cold_read import check_one
 from ternmq_store.reading.source import Source
-from ternmq_store.reading.unit_search import QueueSource, UnitSearch
+from ternmq_store.reading.unit_search import QueueSource, Sought, UnitSearch
 
 _NO_FILE: Final = -1
 
@@ -32,6 +30,7 @@ class ManyRecords:
     Attributes:
         records: Of each message that was looked at, its record, or None when there is no good one.
         mends: Units that were damaged.
+        sought: Messages whose records were looked for.
     """
 
     def __init__(
@@ -43,6 +42,7 @@ class ManyRecords:
         self._bytes_max = bytes_max
         self.records: list[bytes | None] = []
         self.mends: list[Mend] = []
+        self.sought: Sequence[Sought] = ()
 
     def run(self) -> None:
         """Read.
@@ -69,6 +69,7 @@ class ManyRecords:
                         record = self._found(search, number, unit, reader)
                 self.records.append(record)
                 left -= len(record or b"")
+            self.sought = search.sought
 
     def _is(self, data: bytes | None, number: int) -> bool:
         """Tell whether a good record is the message."""
@@ -80,11 +81,9 @@ class ManyRecords:
 
     def _found(self, search: UnitSearch, number: int, was: Unit, reader: "_Reader") -> bytes | None:
         """Return the record of a message whose unit does not fit it, if the log has it."""
-        right = search.find_all(number, was)
-        if right is None:
-            return None
-        self.mends += search.mends(np.array([number]), as_units(was), right)
-        return reader.read(unit_of(right))
+        self.mends += search.find_all(number, was)
+        unit = next((mend.unit for mend in self.mends if mend.offset == number), None)
+        return None if unit is None else reader.read(unit)
 
 
 class _Reader:

@@ -21,11 +21,13 @@ from ternmq_model.record import (
 )
 from ternmq_model.record_heads import Ints, head_type, take_heads
 from ternmq_store.disk.layout import base_of
+from ternmq_store.log.quarantine import DamagedPlaces
 from ternmq_store.queues.bit_tests import BitTest
 from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes
 from ternmq_store.queues.units import PADDING_SIZE, Units
 from ternmq_store.reading.record_filter import FILTER_UNITS_MAX, RecordFilter
 
+_NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
 _HOST_FLAGS: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
 
 
@@ -225,9 +227,12 @@ class Selection(NamedTuple):
         known = np.arange(len(self.starts)) if self.rows is None else self.rows
         return self._replace(starts=self.starts[rows], sizes=self.sizes[rows], rows=known[rows])
 
-    def without(self, bad: NDArray[np.bool_]) -> "Selection":
-        """Return what is left when the `bad` ones are passed over."""
-        return self.only(np.flatnonzero(~bad))
+    def without(self, damaged: DamagedPlaces) -> "tuple[Selection, Ints]":
+        """Return the messages that are not lost, and which units the lost ones are."""
+        if not len(damaged.starts) or not (bad := damaged.are_in(self.starts)).any():
+            return self, _NO_ROWS
+        lost = np.flatnonzero(bad) if self.rows is None else self.rows[bad]
+        return self.only(np.flatnonzero(~bad)), lost
 
 
 def select(

@@ -87,7 +87,7 @@ class Reads:
         self.quarantine = opened.session.quarantine
         self.memory_bytes = _EVERYTHING
         self.bad_records = 0
-        self.mending = UnitMending(opened.session)
+        self.mending = UnitMending()
         self._session = opened.session
         self._beside = BadPlaces()
         self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
@@ -281,12 +281,7 @@ class Reads:
         test, ext = request.bit_test, queue.ext
         may_match = None if test is None or ext is None else ext.may_match(units, test)
         chosen = select(units, log.start, log.end, request.tag_codes, codes, may_match)
-        bad_rows = chosen.starts[:0]
-        if self.quarantine and len(chosen.starts):
-            bad = self.quarantine.is_bad(chosen.starts)
-            if bad.any():
-                bad_rows = np.flatnonzero(bad) if chosen.rows is None else chosen.rows[bad]
-                chosen = chosen.without(bad)
+        chosen, bad_rows = chosen.without(self.quarantine.places)
         if not len(chosen.starts):
             taken, kept = 0, chosen
         else:
@@ -406,6 +401,7 @@ class Reads:
             verify=self._session.verify,
             read_ahead=self.config.read_ahead_enabled,
             beginnings=self._memory.log.ends(),
+            damaged=self.quarantine.places,
         )
 
     def finish(self, plan: ColdRead) -> ReadResult:
@@ -439,7 +435,7 @@ class Reads:
             last=outcome.last,
             pieces=outcome.pieces,
             sizes=np.array(outcome.sizes, dtype=np.int64),
-            skipped=len(outcome.bad) + len(outcome.wrong),
+            skipped=len(outcome.bad) + len(outcome.wrong) + outcome.lost,
         )
 
     def _changed(self, request: ReadRequest, queue: ConsumeQueue | None) -> ReadResult:

@@ -8,6 +8,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_scan import Verify
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
+from ternmq_store.log.quarantine import DamagedPlaces
 
 VerifyAt = Callable[[PhysicalOffset], Verify]
 """Tells how much of the record at an offset is checked."""
@@ -25,6 +26,7 @@ class Source:
         end: Records that begin before it may be read.
         verify: Tells how much of the record at an offset is checked.
         read_ahead: Whether the disk is told what will be wanted next.
+        damaged: Stretches of the log whose records are known to be lost.
         beginnings: Some places of the log where records begin that are not in memory; ascending.
     """
 
@@ -36,6 +38,7 @@ class Source:
     verify: VerifyAt
     read_ahead: bool
     beginnings: Sequence[int]
+    damaged: DamagedPlaces
 
     def open(self, offset: int) -> tuple[File, int]:
         """Return a file of its own for who reads at `offset`, and where that file begins.

@@ -1,27 +1,23 @@
 """Mending consume queues whose units do not tell of their messages, by what a search found."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import Mend
-from ternmq_store.reading.unit_search import IN_VAIN
-from ternmq_store.recovery.session import Session
+from ternmq_store.reading.unit_search import IN_VAIN, Sought, sought_at, with_sought
 
 logger = logging.getLogger(__name__)
 
 _SOUGHT_MAX: Final = 10_000
-"""Of one queue, messages remembered whose records were looked for; others are looked for again."""
+"""Searches remembered of one queue; what others looked for is looked for again."""
 
 
 class UnitMending:
     """What becomes of damaged units. Owned by `Reads`.
-
-    Args:
-        session: Notes that queues are wrong, where the log does not tell what is right.
 
     Attributes:
         wrong_units: How many units were met that do not tell of their message.
@@ -29,12 +25,11 @@ class UnitMending:
         on_mended: Told of each of these.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self.wrong_units = 0
         self.mended_units = 0
         self.on_mended: Callable[[ConsumeQueue, Mend], None] = lambda _queue, _mend: None
-        self._sought: WeakKeyDictionary[ConsumeQueue, dict[int, int]] = WeakKeyDictionary()
+        self._sought: WeakKeyDictionary[ConsumeQueue, Sequence[Sought]] = WeakKeyDictionary()
 
     def mend(self, queue: ConsumeQueue, mends: Iterable[Mend]) -> None:
         """Write the right units of messages, where the damaged ones are there still."""
@@ -44,26 +39,37 @@ class UnitMending:
                 self.mended_units += 1
                 self.on_mended(queue, mend)
 
-    def sought(self, queue: ConsumeQueue) -> Mapping[int, int]:
-        """Return up to which places of the log the records of messages were looked for: a copy."""
-        return dict(self._sought.get(queue, ()))
+    def sought(self, queue: ConsumeQueue) -> Sequence[Sought]:
+        """Return which messages were looked for."""
+        return self._sought.get(queue, ())
 
-    def note_sought(self, queue: ConsumeQueue, sought: Mapping[int, int]) -> None:
-        """Remember up to where records were looked for that were not found."""
-        known = self._sought.setdefault(queue, {}) if sought else {}
-        for number, place in sought.items():
-            if place == IN_VAIN and known.get(number) != IN_VAIN:
-                self.wrong_units += 1
-                self._session.queues_wrong = True
+    def note_sought(self, queue: ConsumeQueue, sought: Sequence[Sought]) -> None:
+        """Remember which messages were looked for, and say which of them are lost."""
+        known = self.sought(queue)
+        for each in sorted({*sought} - {*known}):
+            new = each.end - each.first - _in_vain(known, each)
+            if each.place == IN_VAIN and new:
+                self.wrong_units += new
                 logger.error(
-                    "message passed over, the log has no good record of it; the next start builds"
-                    " the queues anew topic=%s queue=%d offset=%d unit=%s",
-                    *(queue.topic, queue.queue_id, number, tuple(queue.unit(QueueOffset(number)))),
+                    "messages passed over, the log has no good record of them topic=%s queue=%d"
+                    " from=%d to=%d unit=%s",
+                    *(queue.topic, queue.queue_id, each.first, each.end - 1),
+                    tuple(queue.unit(QueueOffset(each.first))),
                 )
-            if len(known) < _SOUGHT_MAX:
-                known[number] = place
+            known = with_sought(known, each)
+        self._sought[queue] = known[-_SOUGHT_MAX:]
 
     def is_in_vain(self, queue: ConsumeQueue, numbers: Sequence[int]) -> bool:
         """Tell whether the records of all these messages were looked for and are not there."""
-        known = self._sought.get(queue, {}) if numbers else {}
-        return all(known.get(number) == IN_VAIN for number in numbers)
+        known = self.sought(queue)
+        found = (sought_at(known, number) for number in numbers)
+        return all(each is not None and each.place == IN_VAIN for each in found)
+
+
+def _in_vain(known: Sequence[Sought], wanted: Sought) -> int:
+    """Return how many of the wanted messages are known to be lost."""
+    return sum(
+        max(min(each.end, wanted.end) - max(each.first, wanted.first), 0)
+        for each in known
+        if each.place == IN_VAIN
+    )

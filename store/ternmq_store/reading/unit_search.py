@@ -1,14 +1,12 @@
 """Finding the record of a message whose consume queue unit is damaged, and what its unit must be.
 
 A queue's records lie in the log in the order of their numbers, so the record lies between those of
-its neighbours. It is looked for there by the queue id and the queue offset in its head, and counts
-only when all of it is verified and names the topic. Plain values: for any thread.
+its good neighbours. That part of the log is read once for all messages between them, however many
+are damaged. Plain values: for any thread.
 """
 
-import contextlib
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from bisect import bisect_right, insort
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,8 +15,6 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import (
     BLANK_BYTES,
     FLAG_PREPARED,
-    MAGIC_V1,
-    MAGIC_V2,
     OVERHEAD_BYTES,
     RECORD_BYTES_MAX,
     SIZE_BYTES,
@@ -26,30 +22,32 @@ from ternmq_model.record import (
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import scan_records
+from ternmq_store.disk.layout import base_of
 from ternmq_store.hints import stored_units
 from ternmq_store.queues.consume_queue import ConsumeQueue, are_same_codes, are_same_places
 from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes, plain_tag_codes
 from ternmq_store.queues.unit_files import UnitFiles
-from ternmq_store.queues.units import PADDING_SIZE, Mend, Unit, Units, unit_of
+from ternmq_store.queues.units import PADDING_SIZE, UNIT, Mend, Unit, Units, unit_of
+from ternmq_store.reading.log_piece import LogPiece
 from ternmq_store.reading.source import Source
 
 SEARCH_BYTES: Final = 64 << 20
 """Of the log, looked through in one go; the next read of the message goes on there."""
 
 IN_VAIN: Final = 1 << 62
-"""Behind every place: the log has no good record of the message."""
+"""Behind every place: the log has no good record of the messages."""
 
 _PIECE_BYTES: Final = 512 << 10
-_NEIGHBOURS: Final = 32
-"""So many units on each side are looked at for a good one."""
-
 _OFFSET_BITS: Final = 63
-_MAGIC_AT: Final = SIZE_BYTES
-_HEAD_BYTES: Final = 28
-"""A record's head up to its queue offset."""
 
-_MAGICS: Final = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
-_ALIKE: Final = slice(3)
+
+class Sought(NamedTuple):
+    """Messages of a queue, from `first` on before `end`, whose records were looked for together."""
+
+    first: int
+    end: int
+    place: int
+    """Up to here the log was looked through, or `IN_VAIN`."""
 
 
 class QueueSource(NamedTuple):
@@ -64,22 +62,19 @@ class QueueSource(NamedTuple):
     ext: ExtSource | None
     """What the units have no room for, if there is such a thing."""
 
-    sought: Mapping[int, int]
-    """Messages whose records were looked for: up to which place of the log, or `IN_VAIN`."""
+    sought: Sequence[Sought]
+    """What was looked for: in the order of the queue, none overlaps another."""
 
 
-class Found(NamedTuple):
-    """What a search came to."""
+class _Neighbour(NamedTuple):
+    """The good message next to damaged ones on one side, or the end of the queue there."""
 
-    unit: Units | None
-    """The right unit; None while the record is not found."""
-
-    place: int
-    """Up to here the log was looked through; `IN_VAIN` when nothing is left."""
+    number: int
+    unit: Unit | None
 
 
 def source_of(
-    queue: ConsumeQueue, source: Source, floor: PhysicalOffset, sought: Mapping[int, int]
+    queue: ConsumeQueue, source: Source, floor: PhysicalOffset, sought: Sequence[Sought]
 ) -> QueueSource:
     """Return a queue as it is now, for who reads it in another thread."""
     units = UnitFiles(
@@ -111,11 +106,17 @@ def counted(
 
 
 class UnitSearch:
-    """Searches for one queue. Keeps one file of it open, and one of the log."""
+    """Searches for one queue. Keeps one file of it open.
+
+    Attributes:
+        sought: What was looked for, by this search or before it.
+    """
 
     def __init__(self, source: Source, queue: QueueSource) -> None:
         self._source = source
         self._queue = queue
+        self._found: set[int] = set()
+        self.sought = queue.sought
 
     def unit_at(self, number: int, place: int) -> Units | None:
         """Return the right unit of a message if its good record begins at `place` of the log.
@@ -175,76 +176,157 @@ class UnitSearch:
             found.append(Mend(number, was, unit))
         return found
 
-    def find_all(self, number: int, was: Unit) -> Units | None:
-        """Return the right unit of a message whose unit says `was`; None if the log has no record.
-
-        Raises:
-            OSError: The disk failed.
-        """
-        found = self.find(number, was)
-        while found.unit is None and found.place != IN_VAIN:
-            found = self.find(number, was, begin=found.place)
-        return found.unit
-
-    def find(self, number: int, was: Unit, *, begin: int | None = None) -> Found:
-        """Look for the record of a message whose unit says `was`, in a part of the log at most.
+    def compare(self, numbers: Ints, right: Units) -> list[Mend]:
+        """Return which units of messages are damaged, given the right ones of good records.
 
         Args:
-            number: Of the message.
-            was: What is there.
-            begin: Where an earlier look ended. None = where one that is remembered did.
+            numbers: The messages', ascending.
+            right: As in `mends`.
 
         Raises:
             OSError: The disk failed.
         """
-        begin = self._queue.sought.get(number, -1) if begin is None else begin
-        if begin == IN_VAIN:
-            return Found(None, IN_VAIN)
-        low, high = self._between(number)
-        if begin < 0:
+        files, found, row = self._queue.files, list[Mend](), 0
+        while row < len(numbers):
+            first = QueueOffset(int(numbers[row]))
+            there = files.units(first, max(int(numbers[-1]) - first, 0) + 1)
+            inside = (numbers[row:] >= first) & (numbers[row:] < first + max(len(there), 1))
+            count = len(inside) if inside.all() else int(inside.argmin())
+            if len(there):
+                own = slice(row, row + count)
+                found += self.mends(numbers[own], there[numbers[own] - first], right[own])
+            row += count
+        return found
+
+    def is_over(self, number: int) -> bool:
+        """Tell whether the record of a message was found, or the log has none."""
+        sought = sought_at(self.sought, number)
+        return number in self._found or (sought is not None and sought.place == IN_VAIN)
+
+    def find_all(self, number: int, was: Unit) -> Sequence[Mend]:
+        """Return the damaged units that are met until the search for a message is over.
+
+        There is no search for what the unit says lies where the log is known to be damaged.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        found: list[Mend] = []
+        if not self._source.damaged.are_in(np.array([was.offset]))[0]:
+            while not self.is_over(number):
+                found += self.find(number, was)
+        return found
+
+    def find(self, number: int, was: Unit) -> Sequence[Mend]:
+        """Look for the record of a message, in a part of the log at most; `is_over` tells the rest.
+
+        Args:
+            number: Of the message; its search is not over.
+            was: Its unit.
+
+        Returns:
+            The damaged units of all messages, between the good neighbours, whose records were met.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        before, behind = self._neighbour(number, -1), self._neighbour(number, 1)
+        low, high = int(max(self._source.start, self._queue.floor)), int(self._source.end)
+        if before.unit is not None:
+            low = max(low, before.unit.offset + before.unit.size)
+        if behind.unit is not None:
+            high = min(high, behind.unit.offset)
+        known = sought_at(self.sought, number)
+        if known is None:
             for place in (was.offset, *(was.offset ^ 1 << bit for bit in range(_OFFSET_BITS))):
                 if low <= place < high and (unit := self.unit_at(number, place)) is not None:
-                    return Found(unit, place)
-        low = max(low, begin)
-        end = min(high, low + SEARCH_BYTES)
-        for place in self._claims(number, low, end):
-            if (unit := self.unit_at(number, place)) is not None:
-                return Found(unit, place)
-        return Found(None, end if end < high else IN_VAIN)
+                    self._found.add(number)
+                    return self.compare(np.array([number]), unit)
+        begin = low if known is None else max(low, known.place)
+        end = min(high, begin + SEARCH_BYTES)
+        numbers, right = self._records(begin, end)
+        own = (numbers > before.number) & (numbers < behind.number)
+        numbers, rows = np.unique(numbers[own], return_index=True)
+        found = self.compare(numbers, right[own][rows])
+        self._found.update(numbers.tolist())
+        self._note(before.number + 1, behind.number, end if end < high else IN_VAIN)
+        return found
 
-    def _between(self, number: int) -> tuple[int, int]:
-        """Return where the good neighbours of a message end and begin in the log."""
+    def _neighbour(self, number: int, step: int) -> _Neighbour:
+        """Return the next good message in one direction, by doubled steps that are halved again.
+
+        Between it and `number` there may be other good ones.
+        """
         files = self._queue.files
-        low, high = int(max(self._source.start, self._queue.floor)), int(self._source.end)
-        before = range(number - 1, max(number - _NEIGHBOURS, files.min_offset) - 1, -1)
-        behind = range(number + 1, min(number + 1 + _NEIGHBOURS, files.end))
-        if (unit := self._first_good(before)) is not None:
-            low = max(low, unit.offset + unit.size)
-        if (unit := self._first_good(behind)) is not None:
-            high = min(high, unit.offset)
-        return low, high
+        far_end = number - files.min_offset + 1 if step < 0 else files.end - number
+        near, far, unit = 0, 1, None
+        while far < far_end and (unit := self._good(number + step * far)) is None:
+            near, far = far, min(2 * far, max(far + 1, far_end - 1))
+        if unit is None:
+            return _Neighbour(number + step * far_end, None)
+        while far - near > 1:
+            middle = (near + far) // 2
+            if (nearer := self._good(number + step * middle)) is None:
+                near = middle
+            else:
+                far, unit = middle, nearer
+        return _Neighbour(number + step * far, unit)
 
-    def _first_good(self, numbers: Sequence[int]) -> Unit | None:
-        for number in numbers:
-            unit = self._queue.files.unit(QueueOffset(number))
-            if self.fits(number, unit):
-                return unit
-        return None
+    def _good(self, number: int) -> Unit | None:
+        unit = self._queue.files.unit(QueueOffset(number))
+        return unit if self.fits(number, unit) else None
 
-    def _claims(self, number: int, low: int, high: int) -> Iterator[int]:
-        """Yield where records begin, from `low` on before `high`, that say they are the message."""
-        source, pattern = self._source, _pattern(self._queue.queue_id, number)
+    def _records(self, low: int, high: int) -> tuple[Ints, Units]:
+        """Return the queue's messages in a part of the log, and their right units."""
+        source, queue = self._source, self._queue
+        none = np.zeros(0, dtype=np.int64)
+        found = [(none, np.zeros(0, dtype=UNIT))]
         while low < high:
-            base = low - low % source.file_bytes
-            end = min(high, base + source.file_bytes)
-            with ExitStack() as stack, contextlib.suppress(FileNotFoundError):
-                file, _ = source.open(low)
-                stack.callback(file.close)
-                for at in range(low, end, _PIECE_BYTES):
-                    length = min(_PIECE_BYTES, end - at) + _HEAD_BYTES - 1
-                    data = file.read(at - base, length)
-                    yield from (at + found.start() - _MAGIC_AT for found in pattern.finditer(data))
-            low = end
+            file_end = base_of(low, source.file_bytes) + source.file_bytes
+            piece = LogPiece(
+                source=source,
+                start=PhysicalOffset(low),
+                until=PhysicalOffset(min(high, file_end)),
+                bytes_max=_PIECE_BYTES,
+            )
+            try:
+                piece.run()
+            except FileNotFoundError:
+                low = file_end
+                continue
+            if piece.batch is not None:
+                found.append(units_in(piece.batch, queue.topic, queue.queue_id, queue.floor))
+            low = max(piece.end, low + 1)
+        numbers, units = zip(*found, strict=True)
+        return np.concatenate(numbers), np.concatenate(units)
+
+    def _note(self, first: int, end: int, place: int) -> None:
+        """Note up to where messages were looked for; those that were found need it no more."""
+        for number in (*sorted(each for each in self._found if first <= each < end), end):
+            if first < number:
+                self.sought = with_sought(self.sought, Sought(first, number, place))
+            first = number + 1
+
+
+def sought_at(sought: Sequence[Sought], number: int) -> Sought | None:
+    """Return what is known of the search for a message; None = there was none."""
+    row = bisect_right(sought, number, key=lambda each: each.first) - 1
+    return sought[row] if row >= 0 and number < sought[row].end else None
+
+
+def with_sought(known: Sequence[Sought], new: Sought) -> Sequence[Sought]:
+    """Return what is known after one more search; it replaces what it overlaps."""
+    if new.place == IN_VAIN:
+        alike = [
+            each
+            for each in known
+            if each.place == IN_VAIN and each.first <= new.end and new.first <= each.end
+        ]
+        first, end = (min(each.first for each in (*alike, new)), max(e.end for e in (*alike, new)))
+        new = Sought(first, end, IN_VAIN)
+    kept = [each for each in known if each.end <= new.first or new.end <= each.first]
+    insort(kept, new, key=lambda each: each.first)
+    return tuple(kept)
 
 
 def record_at(source: Source, place: int) -> RecordBatch | None:
@@ -268,18 +350,3 @@ def record_at(source: Source, place: int) -> RecordBatch | None:
         file.close()
     at = PhysicalOffset(place)
     return scan_records(data, 0, size, at=at, records_max=1, verify=source.verify(at)).batch
-
-
-def _pattern(queue_id: int, number: int) -> re.Pattern[bytes]:
-    """Return what the heads of a message's records look like, from the magic on."""
-    last = b"".join(re.escape(magic[3:]) for magic in _MAGICS)
-    return re.compile(
-        re.escape(_MAGICS[0][_ALIKE])
-        + b"["
-        + last
-        + b"].{4}"
-        + re.escape(queue_id.to_bytes(4, "big"))
-        + b".{4}"
-        + re.escape(number.to_bytes(8, "big")),
-        re.DOTALL,
-    )

@@ -328,8 +328,7 @@ class _Opening:
     def _start(self, are_whole: bool) -> PhysicalOffset | None:
         """Return from where the log is scanned; None = all of it: no queue is to be believed."""
         log = self._log
-        are_wrong = self._session.notes.queues_wrong or self._is_mended
-        if not log.files.files or not are_whole or are_wrong:
+        if not log.files.files or not are_whole or self._is_mended:
             return None
         if self._session.last_use.is_clean:
             for queue in self._queues:

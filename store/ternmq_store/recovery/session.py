@@ -61,7 +61,6 @@ class Session:
         index_notes: What the index noted at the last clean stop; nothing after a crash.
         index_durable: Where the index ended when it was opened the last time.
         quarantine: Damaged stretches of the log.
-        queues_wrong: A reader met a unit that does not tell of its message.
         ranges: Where records must have their checksum.
         clock: How far the broker's clock has moved since records were stored.
     """
@@ -84,7 +83,6 @@ class Session:
         self.index_notes = self.notes.index if is_clean else ()
         self.index_durable = min(self.notes.flushed, self.notes.queues_at)
         self.quarantine = Quarantine(self.notes.quarantined)
-        self.queues_wrong = False
         self.ranges: Ranges = self.notes.checksummed
         self.clock = self.notes.clock
         self._looked_at_ms = -_QUEUES_INTERVAL_MS
@@ -204,7 +202,6 @@ class Session:
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
                 queues_at=dispatched,
-                queues_wrong=self.queues_wrong,
                 cut_to=None,
                 clock=self.clock,
             )
@@ -261,7 +258,6 @@ class Session:
             self.notes,
             checksummed=self.ranges,
             quarantined=self.quarantine.ranges,
-            queues_wrong=self.queues_wrong,
             clock=self.clock,
         )
         if self._seen is not None and self._seen.dispatched <= flushed:
@@ -302,7 +298,6 @@ class Session:
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
                 queues_at=dispatched,
-                queues_wrong=self.queues_wrong,
                 index=tuple(index),
                 clock=self.clock,
             )

@@ -107,6 +107,7 @@ class StoreDirectory:
             verify=self.verify,
             read_ahead=True,
             beginnings=(),
+            damaged=self.quarantine.places,
         )
 
     def verify(self, offset: PhysicalOffset) -> Verify:

@@ -170,7 +170,7 @@ class LogRows:
         possible = self._possible(choice)
         bad = np.zeros(len(possible), dtype=np.bool_)
         if self._has_quarantine:
-            bad = self._directory.quarantine.is_bad(choice.starts) & possible
+            bad = self._directory.quarantine.places.are_in(choice.starts) & possible
         whys = (
             (~possible, "its unit points behind the end of the log's file"),
             (bad, "it lies in a stretch of the log that is known as damaged"),

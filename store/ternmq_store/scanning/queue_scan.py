@@ -12,7 +12,7 @@ import numpy as np
 from ternmq_model.errors import MessageDamaged, StoreError, StretchGone
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.layout import base_of, deletions_path, queue_folder
-from ternmq_store.queues.units import PADDING_SIZE, Mend, Units, unit_of
+from ternmq_store.queues.units import PADDING_SIZE, Unit, Units, unit_of
 from ternmq_store.reading.queue_times import Boundary, TimeSearch
 from ternmq_store.reading.reader import Selection, select
 from ternmq_store.reading.source import Source
@@ -119,7 +119,9 @@ class _QueueScan:
         stack.callback(self._close)
         self._rows: LogRows | None = None
         self._damaged = 0
-        self._sought: dict[int, Sequence[Mend]] = {}
+        self._stack = stack
+        self._search: UnitSearch | None = None
+        self._mended: dict[QueueOffset, Unit] = {}
 
     def _close(self) -> None:
         if self._rows is not None:
@@ -177,27 +179,25 @@ class _QueueScan:
 
         The broker mends its files by itself.
         """
-        topic, queue_id, _, end = self._stretch
-        sought = [offset + row for row in rows if offset + row not in self._sought]
-        if sought:
-            directory = self._directory
-            path = deletions_path(directory.root)
-            floors = load_deletions(directory.files, path, lambda _: None)  # its broker tells
-            floor = floors.get(topic, PhysicalOffset(0))
-            with closing(directory.unit_files(topic, queue_id, 0, end)) as files:
-                queue = QueueSource(topic, queue_id, files, floor, self._ext, {})
-                search = UnitSearch(source, queue)
-                for number in sought:
-                    was = units[number - offset : number - offset + 1]
-                    right = search.find_all(number, unit_of(was))
-                    mends = [] if right is None else search.mends(np.array([number]), was, right)
-                    self._sought[number] = mends
         is_changed = False
         for row in rows:
-            for mend in self._sought[offset + row]:
-                is_changed |= unit_of(units, row) != mend.unit
-                units[row] = tuple(mend.unit)
+            if self._search is None:
+                self._search = self._new_search(source)
+            number, was = QueueOffset(offset + row), unit_of(units, row)
+            found = self._search.find_all(number, was)
+            self._mended.update((mend.offset, mend.unit) for mend in found)
+            unit = self._mended.get(number, was)
+            units[row] = tuple(unit)
+            is_changed |= unit != was
         return is_changed
+
+    def _new_search(self, source: Source) -> UnitSearch:
+        (topic, queue_id, _, end), directory = self._stretch, self._directory
+        path = deletions_path(directory.root)
+        floors = load_deletions(directory.files, path, lambda _: None)  # its broker tells
+        floor = floors.get(topic, PhysicalOffset(0))
+        files = self._stack.enter_context(closing(directory.unit_files(topic, queue_id, 0, end)))
+        return UnitSearch(source, QueueSource(topic, queue_id, files, floor, self._ext, ()))
 
     def _take(
         self, chosen: Selection, offset: int, log_end: int | None, damaged: dict[int, str]

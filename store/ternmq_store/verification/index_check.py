@@ -1,7 +1,8 @@
 """Comparing index files with verified records and with themselves; mends what is damaged in place.
 
-Entries lie in the order of the log, so those of a piece of it follow each other. Chains follow from
-the hashes of the entries alone. For any thread: what an index file holds does not change any more.
+Entries lie in the order of the log, so those of a piece of it follow each other. Damaged entries
+are written anew only between two right ones that are as far apart as their keys, and only if none
+of them tells of a good record. For any thread: what an index file holds does not change any more.
 """
 
 import contextlib
@@ -16,15 +17,14 @@ from numpy.typing import NDArray
 from ternmq_model.index_keys import Hashes, find_keys
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
-from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.filesystem import File
 from ternmq_store.index.index_file import IndexInfo, read_entries
 from ternmq_store.index.index_format import (
-    HEADER_BYTES,
     SLOT,
-    SLOT_BYTES,
     Entries,
     chain,
     make_entries,
+    slot_at,
 )
 from ternmq_store.reading.source import Source
 from ternmq_store.reading.unit_search import record_at
@@ -32,72 +32,95 @@ from ternmq_store.reading.unit_search import record_at
 _AROUND: Final = 64
 """So far from where it is looked for the first entry of a piece may lie."""
 
+_PROBED: Final = 3
+"""Entries of which the middle one counts when the place is halved: one may be damaged."""
+
+_OPEN_MAX: Final = 4_096
+"""So many keys at most wait for a right entry behind theirs."""
+
 WALK_ENTRIES: Final = 1 << 14
 _SLOTS_AT_ONCE: Final = 1 << 16
 
 
-class EntryPlace(NamedTuple):
-    """Where an entry lies."""
+class OpenKeys(NamedTuple):
+    """The last keys whose entries were compared, from the last right one on."""
 
     path: Path
+    """Of the file with the first one's entry."""
+
     number: int
+    """Of that entry."""
+
+    hashes: Hashes
+    places: Ints
+    """Where their records begin."""
+
+    times: Ints
+    """When these were stored."""
+
+
+class _Part(NamedTuple):
+    """Entries of one file, row by row as their keys."""
+
+    info: IndexInfo
+    first: int
+    there: Entries
+    right: Entries
 
 
 @dataclass(slots=True, kw_only=True)
 class IndexCheck:
     """The entries of some records' keys. Made and finished by `Verification`."""
 
-    files: FileSystem
     source: Source
     batch: RecordBatch
+    """Good records that follow each other in the log."""
+
     infos: Sequence[IndexInfo]
     """All files, oldest first, after the records were indexed."""
 
-    next: EntryPlace | None
-    """Where the entries begin, and after `run` those of what follows; None = it is not known."""
+    open: OpenKeys | None
+    """Keys of the records before these, and after `run` for those behind; None = the place of these
+    is not known."""
 
     mended: int = 0
 
     def run(self) -> None:
         """Compare, and write damaged entries anew.
 
-        Entries in another order than the log's, as RocketMQ may leave them, stay as they are.
-
         Raises:
             OSError: The disk failed.
         """
         keys, heads = find_keys(self.batch), self.batch.heads
+        if not len(keys.rows):
+            return
         places = heads["physical_offset"].astype(np.int64)[keys.rows]
         times = heads["stored_at_ms"].astype(np.int64)[keys.rows]
-        if not len(places):
-            return
         with contextlib.suppress(FileNotFoundError):
-            at = self.next or self._find(int(places[0]), int(keys.hashes[0]))
-            self.next, row = None, 0
-            for info in self.infos:
-                if at is None or info.path.name < at.path.name:
-                    continue
-                number = at.number if info.path == at.path else 1
-                last = min(number + len(places) - row, info.header.next_number)
-                rows = slice(row, row + last - number)
-                if not self._compare(info, number, keys.hashes[rows], places[rows], times[rows]):
-                    return
-                row += last - number
-                if row == len(places):
-                    self.next = EntryPlace(info.path, last)
-                    return
+            at = self.open or self._find(int(places[0]), int(keys.hashes[0]))
+            self.open = None
+            if at is not None:
+                self.open = self._compare(
+                    at._replace(
+                        hashes=np.concatenate((at.hashes, keys.hashes)),
+                        places=np.concatenate((at.places, places)),
+                        times=np.concatenate((at.times, times)),
+                    )
+                )
 
-    def _find(self, place: int, wanted: int) -> EntryPlace | None:
+    def _find(self, place: int, wanted: int) -> OpenKeys | None:
         """Return where the first key of the record at `place` has its entry."""
         info = next((each for each in self.infos if each.header.end_offset >= place), None)
         if info is None or not info.has_entries:
             return None
-        file = self.files.open(info.path, read_only=True)
+        file = self.source.files.open(info.path, read_only=True)
         try:
             low, high = 1, info.header.next_number
             while low < high:
                 middle = (low + high) // 2
-                is_before = int(read_entries(file, info.sizes, middle, 1)["offset"][0]) < place
+                count = min(_PROBED, info.header.next_number - middle)
+                probed = np.sort(read_entries(file, info.sizes, middle, count)["offset"])
+                is_before = int(probed[(count - 1) // 2]) < place
                 low, high = (middle + 1, high) if is_before else (low, middle)
             first = max(low - _AROUND, 1)
             count = min(2 * _AROUND, info.header.next_number - first)
@@ -105,49 +128,104 @@ class IndexCheck:
         finally:
             file.close()
         found = np.flatnonzero((entries["offset"] == place) & (entries["hash"] == wanted))
-        return EntryPlace(info.path, first + int(found[0])) if len(found) else None
+        if not len(found):
+            return None
+        none = np.zeros(0, dtype=np.int64)
+        return OpenKeys(info.path, first + int(found[0]), none.astype(np.int32), none, none)
 
-    def _compare(
-        self, info: IndexInfo, first: int, hashes: Hashes, places: Ints, times: Ints
-    ) -> bool:
-        """Compare entries of one file; return False when they are those of other keys."""
-        if not len(hashes):
-            return True
-        file = self.files.open(info.path)
-        try:
-            there = read_entries(file, info.sizes, first, len(hashes))
+    def _compare(self, keys: OpenKeys) -> OpenKeys | None:
+        """Compare the entries of keys; return those that are still open."""
+        parts = self._parts(keys)
+        there = np.concatenate([part.there for part in parts])
+        right = np.concatenate([part.right for part in parts])
+        if len(there) < len(keys.hashes):
+            return None
+        sound = np.flatnonzero(there == right)
+        if not len(sound):
+            return None
+        for before, behind in zip(sound[:-1].tolist(), sound[1:].tolist(), strict=True):
+            hole = slice(before + 1, behind)
+            if behind - before > 1 and not self._has_others(there[hole], right[hole]):
+                self._write(parts, hole)
+        last = int(sound[-1])
+        if len(there) - last > _OPEN_MAX:
+            return None
+        row = last
+        for info, first, entries, _ in parts:
+            if row < len(entries):
+                left = slice(last, None)
+                return OpenKeys(
+                    info.path,
+                    first + row,
+                    *(keys.hashes[left], keys.places[left], keys.times[left]),
+                )
+            row -= len(entries)
+        return None
+
+    def _parts(self, keys: OpenKeys) -> Sequence[_Part]:
+        """Return what the entries of keys are and must be; fewer when there are not so many."""
+        parts, row = list[_Part](), 0
+        for info in self.infos:
+            if info.path.name < keys.path.name or row == len(keys.hashes):
+                continue
+            number = keys.number if info.path == keys.path else 1
+            last = min(number + len(keys.hashes) - row, info.header.next_number)
+            rows = slice(row, row + max(last - number, 0))
+            file = self.source.files.open(info.path, read_only=True)
+            try:
+                there = read_entries(file, info.sizes, number, rows.stop - row)
+            finally:
+                file.close()
+            hashes, places, times = keys.hashes[rows], keys.places[rows], keys.times[rows]
             previous = there["previous"].astype(np.int64)
             right = make_entries(hashes, places, times, previous, info.header.begin_ms)
-            if first == 1:  # RocketMQ counts these seconds from the end of the file before
+            if number == 1 and len(there):  # RocketMQ counts these seconds from the file before
                 right["seconds"][0] = there["seconds"][0]
-            wrong = np.flatnonzero(there != right)
-            if any(self._has_key(there[row]) for row in wrong.tolist()):
-                return False
-            for row in wrong.tolist():
-                file.write(info.sizes.entry_at(first + row), right[row].tobytes())
-            if len(wrong):
-                file.sync()
-                self.mended += len(wrong)
-            return True
-        finally:
-            file.close()
+            parts.append(_Part(info, number, there, right))
+            row = rows.stop
+        return parts
 
-    def _has_key(self, entry: Entries) -> bool:
-        """Tell whether an entry tells of a key of a good record."""
-        batch = record_at(self.source, int(entry["offset"]))
-        own = self.batch.heads["physical_offset"] == entry["offset"]
-        return (
-            batch is not None
-            and not own.any()
-            and bool((find_keys(batch).hashes == entry["hash"]).any())
-        )
+    def _has_others(self, there: Entries, right: Entries) -> bool:
+        """Tell whether an entry tells of a good record, but not of the key that belongs there."""
+        is_other = (there["offset"] != right["offset"]) | (there["hash"] != right["hash"])
+        return any(has_record(self.source, entry) for entry in there[is_other])
+
+    def _write(self, parts: Sequence[_Part], rows: slice) -> None:
+        begin = 0
+        for info, first, there, right in parts:
+            own = range(max(rows.start - begin, 0), min(rows.stop - begin, len(there)))
+            begin += len(there)
+            if not len(own):
+                continue
+            file = self.source.files.open(info.path)
+            try:
+                data = right[own.start : own.stop].tobytes()
+                file.write(info.sizes.entry_at(first + own.start), data)
+                file.sync()
+            finally:
+                file.close()
+            self.mended += len(own)
+
+
+def has_record(source: Source, entry: Entries) -> bool:
+    """Tell whether an entry tells of a key of a good record.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    batch = record_at(source, int(entry["offset"]))
+    return batch is not None and bool((find_keys(batch).hashes == entry["hash"]).any())
 
 
 @dataclass(slots=True)
 class IndexWalk:
-    """Chains of one file, a part of them a run. Made and finished by `Verification`."""
+    """Chains of one file, a part of them a run. Made and finished by `Verification`.
 
-    files: FileSystem
+    They follow from the hashes alone. A link is written only between entries that both tell of good
+    records: the hash of another may be what is damaged, and then its links are right.
+    """
+
+    source: Source
     info: IndexInfo
     slots: NDArray[np.int32]
     """What they must hold after the entries that were looked at."""
@@ -164,7 +242,7 @@ class IndexWalk:
             OSError: The disk failed.
         """
         try:
-            file = self.files.open(self.info.path)
+            file = self.source.files.open(self.info.path)
         except FileNotFoundError:
             self.is_over = True
             return
@@ -187,22 +265,30 @@ class IndexWalk:
         hashes = np.maximum(entries["hash"].astype(np.int32), 0)
         chained = chain(hashes, sizes.slots, first, lambda at: self.slots[at].astype(np.int64))
         for row in np.flatnonzero(chained.previous != entries["previous"]).tolist():
-            entry = entries[row : row + 1].copy()
-            entry["previous"] = chained.previous[row]
-            file.write(sizes.entry_at(first + row), entry.tobytes())
-            self.mended += 1
+            if has_record(self.source, entries[row]) and self._may_link(
+                file, int(chained.previous[row])
+            ):
+                entry = entries[row : row + 1].copy()
+                entry["previous"] = chained.previous[row]
+                file.write(sizes.entry_at(first + row), entry.tobytes())
+                self.mended += 1
         self.slots[chained.slots] = chained.newest
         self.number += count
         self.checked_bytes = entries.nbytes
 
+    def _may_link(self, file: File, number: int) -> bool:
+        """Tell whether a link may be written that leads to an entry; 0 = to none."""
+        return not number or has_record(
+            self.source, read_entries(file, self.info.sizes, number, 1)[0]
+        )
+
     def _compare_slots(self, file: File) -> None:
         for first in range(0, len(self.slots), _SLOTS_AT_ONCE):
             right = self.slots[first : first + _SLOTS_AT_ONCE].astype(SLOT)
-            at = HEADER_BYTES + first * SLOT_BYTES
-            there = np.frombuffer(file.read(at, right.nbytes), dtype=SLOT)
+            there = np.frombuffer(file.read(slot_at(first), right.nbytes), dtype=SLOT)
             # RocketMQ's slots may hold a number that stands for none.
             none = (there <= 0) & (right == 0)
-            wrong = np.flatnonzero((there != right) & ~none)
-            if len(wrong):
-                file.write(at, right.tobytes())
-                self.mended += len(wrong)
+            for row in np.flatnonzero((there != right) & ~none).tolist():
+                if self._may_link(file, int(right[row])):
+                    file.write(slot_at(first + row), right[row : row + 1].tobytes())
+                    self.mended += 1

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ternmq_model.offsets import QueueOffset
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.units import Mend, Units
+from ternmq_store.queues.units import Mend
 from ternmq_store.reading.source import Source
 from ternmq_store.reading.unit_search import QueueSource, UnitSearch, counted
 from ternmq_store.verification.index_check import IndexCheck
@@ -48,24 +47,10 @@ class UnitsCheck:
         for queue, units, rows in self.queues:
             numbers, right = counted(self.batch, units.topic, rows, units.floor)
             try:
-                mends = self._compare(units, numbers, right)
+                mends = UnitSearch(self.source, units).compare(numbers, right)
             finally:
                 units.files.close()
             if mends:
                 self.mends.append((queue, mends))
         if self.index is not None:
             self.index.run()
-
-    def _compare(self, queue: QueueSource, numbers: Ints, right: Units) -> list[Mend]:
-        search, mends = UnitSearch(self.source, queue), list[Mend]()
-        row = 0
-        while row < len(numbers):
-            first = QueueOffset(int(numbers[row]))
-            there = queue.files.units(first, max(int(numbers[-1]) - first, 0) + 1)
-            inside = (numbers[row:] >= first) & (numbers[row:] < first + max(len(there), 1))
-            count = len(inside) if inside.all() else int(inside.argmin())
-            if len(there):
-                own = slice(row, row + count)
-                mends += search.mends(numbers[own], there[numbers[own] - first], right[own])
-            row += count
-        return mends

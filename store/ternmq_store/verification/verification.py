@@ -13,10 +13,10 @@ import numpy as np
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.index.index_file import IndexInfo
+from ternmq_store.reading.log_piece import LogPiece
 from ternmq_store.reading.reads import Reads
 from ternmq_store.recovery.opening import OpenedFiles
-from ternmq_store.verification.index_check import EntryPlace, IndexCheck, IndexWalk
-from ternmq_store.verification.log_piece import LogPiece
+from ternmq_store.verification.index_check import IndexCheck, IndexWalk, OpenKeys
 from ternmq_store.verification.units_check import QueueCheck, UnitsCheck
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,8 @@ class Verification:
         self._log = opened.log
         self._queues = opened.queues
         self._index = opened.index
-        self._next_entry: EntryPlace | None = None
+        self._open_keys: OpenKeys | None = None
+        self._good_to = PhysicalOffset(0)
         self._walks: deque[IndexInfo] | None = None
         self._walk: IndexWalk | None = None
         self._session = opened.session
@@ -102,13 +103,13 @@ class Verification:
             if self._walks:
                 info = self._walks.popleft()
                 slots = np.zeros(info.sizes.slots, dtype=np.int32)
-                self._walk = IndexWalk(self._reads.source().files, info, slots)
+                self._walk = IndexWalk(self._reads.source(), info, slots)
         if self._walk is None:
             self._end_round(now_ms)
         return self._walk
 
     def _end_round(self, now_ms: int) -> None:
-        self._walks = self._next_entry = None
+        self._walks = self._open_keys = None
         self.rounds += 1
         self.offset = PhysicalOffset(0)
         self._ended_monotonic_ms, self.ended_at_ms = now_ms, self._clock.wall_ms()
@@ -136,6 +137,9 @@ class Verification:
             self.offset = PhysicalOffset(piece.start - piece.start % file_bytes + file_bytes)
             return None
         self.offset = max(piece.end, PhysicalOffset(piece.start + 1))
+        if piece.start != self._good_to:
+            self._open_keys = None  # what lies in between may have entries
+        self._good_to = self.offset if piece.bad is None else PhysicalOffset(-1)
         if piece.bad is not None and self._reads.quarantine.add(
             piece.bad.start, piece.bad.end, piece.bad.reason
         ):
@@ -154,11 +158,10 @@ class Verification:
         index = None
         if self._index is not None:
             index = IndexCheck(
-                files=piece.source.files,
                 source=piece.source,
                 batch=piece.batch,
                 infos=self._index.infos(),
-                next=self._next_entry,
+                open=self._open_keys,
             )
         return UnitsCheck(source=piece.source, batch=piece.batch, queues=queues, index=index)
 
@@ -171,9 +174,10 @@ class Verification:
         """Mend what a comparison that has run found."""
         if error is not None:
             logger.warning("consume queues not verified error=%s", error)
+            self._open_keys = None
             return
         if check.index is not None:
-            self._next_entry = check.index.next
+            self._open_keys = check.index.open
             self._note_entries(check.index.mended, f"log {self.offset}")
         before = self._reads.mending.mended_units
         for queue, mends in check.mends:

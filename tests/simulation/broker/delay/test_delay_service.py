@@ -1,6 +1,7 @@
 """Delayed messages, end to end: a real broker on virtual time."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 from ternmq_broker.loose_json import parse_json
 from ternmq_model.delay import level_delay_ms
 from ternmq_model.errors import StoreFull
+from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import DELETE_TOPIC
 from ternmq_store.config import FlushMode
+from ternmq_store.disk.layout import file_name, queue_folder
 from ternmq_store.message_store import MessageStore
-from tests.support.brokers import Client, serving, stored, world
+from tests.support.brokers import SMALL_STORE, Client, serving, stored, world
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -149,5 +152,33 @@ def test_topic_with_fewer_queues_gets_its_messages_in_those() -> None:
             await client.put_topic("A", 2)
             await asyncio.sleep(2)
             assert len(await read(client, "A", queue_id=1)) == 1
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("number", [0, 3, 9])
+@pytest.mark.parametrize("bit", range(64))
+def test_flipped_bit_of_a_delivery_time_makes_no_message_early(number: int, bit: int) -> None:
+    async def main() -> None:
+        async with world() as around:
+            around.store_config = replace(SMALL_STORE, verify_rate_bytes=0)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                began_ms = around.clock.wall_ms()
+                for each in range(10):
+                    await send(client, "A", 4, b"%d" % each)
+                    await asyncio.sleep(1)
+                path = queue_folder(Path("/broker"), SCHEDULE_TOPIC, 3) / file_name(0)
+                units = around.files.nodes[path].data
+                units[number * 20 + 12 + bit // 8] ^= 1 << bit % 8
+                await asyncio.sleep(60)
+                found = await read(client, "A")
+                assert [int(each.body) for each in found] == list(range(10))
+                for each, message in enumerate(found):
+                    late_ms = message.stored_at_ms - began_ms - 1000 * each - level_delay_ms(4)
+                    # The one behind it, a second later, tells that it is due; the last has none.
+                    assert 0 <= late_ms <= (level_delay_ms(4) if each == 9 else 1_100)
+                await client.connection.close()
 
     run_in_virtual_time(main())

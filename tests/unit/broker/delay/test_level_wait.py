@@ -2,17 +2,26 @@
 
 import numpy as np
 
-from ternmq_broker.delay.level_wait import LevelWait, count_due
+from ternmq_broker.delay.level_wait import LevelWait
 
 LEVEL = 3
 DELAY_MS = 10_000
 NOW_MS = 1_700_000_000_000
 
 
-def test_messages_are_due_up_to_the_first_that_is_not() -> None:
-    dues = np.array([NOW_MS - 5, NOW_MS, NOW_MS + 1, NOW_MS])
-    assert count_due(dues, now_ms=NOW_MS) == 2
-    assert count_due(dues, now_ms=NOW_MS + 1) == 4
+def test_messages_may_be_due_up_to_the_last_that_is() -> None:
+    wait = LevelWait(LEVEL, end=0, now_ms=NOW_MS)
+    dues = np.array([NOW_MS - 5, NOW_MS, NOW_MS + 1, NOW_MS + 2])
+    for late_ms, count in ((-6, 0), (-5, 1), (0, 2), (1, 3), (2, 4)):
+        assert wait.count_likely(dues, now_ms=NOW_MS + late_ms) == count
+    assert wait.count_likely(dues[::-1], now_ms=NOW_MS) == 4
+
+
+def test_time_that_no_message_has_may_be_due() -> None:
+    wait = LevelWait(LEVEL, end=0, now_ms=NOW_MS)
+    dues = np.array([NOW_MS + 1, NOW_MS + DELAY_MS + 1, NOW_MS + DELAY_MS])
+    assert wait.count_likely(dues, now_ms=NOW_MS) == 2
+    assert wait.count_likely(dues[2:], now_ms=NOW_MS) == 0
 
 
 def test_messages_found_at_the_start_wait_their_delay_at_most() -> None:

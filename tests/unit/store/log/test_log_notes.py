@@ -49,7 +49,6 @@ NOTES = st.builds(
         )
     ).map(tuple),
     st.lists(WORDS.filter(bool)).map(tuple),
-    st.booleans(),
     st.none() | OFFSETS,
     st.lists(st.sampled_from(("topics.json", "timercheck"))).map(tuple),
     st.builds(

@@ -17,7 +17,7 @@ def stretch(start: int, end: int, reason: str = "bad") -> Stretch:
 def test_records_in_a_bad_stretch_are_bad_and_all_others_good() -> None:
     quarantine = Quarantine([stretch(300, 400), stretch(100, 200)])
     starts = np.array([0, 99, 100, 199, 200, 299, 300, 399, 400], dtype=np.int64)
-    bad = quarantine.is_bad(starts).tolist()
+    bad = quarantine.places.are_in(starts).tolist()
     assert bad == [False, False, True, True, False, False, True, True, False]
     assert [quarantine.end_at(PhysicalOffset(at)) for at in (99, 100, 399, 400)] == [
         None,
@@ -30,7 +30,7 @@ def test_records_in_a_bad_stretch_are_bad_and_all_others_good() -> None:
 def test_empty_quarantine_is_false_and_finds_nothing_bad() -> None:
     quarantine = Quarantine()
     assert not quarantine
-    assert not quarantine.is_bad(np.array([0, 5], dtype=np.int64)).any()
+    assert not quarantine.places.are_in(np.array([0, 5], dtype=np.int64)).any()
 
 
 def test_known_damage_is_no_change() -> None:
@@ -65,7 +65,7 @@ def test_stretches_cover_exactly_the_bytes_added(pairs: list[tuple[int, int]]) -
         quarantine.add(PhysicalOffset(start), PhysicalOffset(end), "bad")
     every = np.arange(61, dtype=np.int64)
     expected = [any(start <= at < end for start, end in pairs) for at in range(61)]
-    assert quarantine.is_bad(every).tolist() == expected
+    assert quarantine.places.are_in(every).tolist() == expected
     assert [quarantine.end_at(PhysicalOffset(at)) is not None for at in range(61)] == expected
     ranges = quarantine.ranges
     assert all(ranges[i].end < ranges[i + 1].start for i in range(len(ranges) - 1))

@@ -1,18 +1,26 @@
 """Messages whose units are damaged: each read mends them from the log, and serves the message."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.names import SCHEDULE_TOPIC
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_passes import tag_code_of
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.units import Mend
+from ternmq_store.queues.units import UNIT, Mend, Unit
 from ternmq_store.reading import cold_read, unit_search
 from ternmq_store.reading.cold_read import ColdRead
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
+from ternmq_store.reading.unit_search import IN_VAIN, Sought, UnitSearch, sought_at, with_sought
+from tests.support.damage import readable
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, checkpoint, drain, open_store, settle, whole
@@ -128,9 +136,9 @@ def test_unit_of_a_record_that_the_log_has_lost_is_passed_over_and_sought_once(
     assert not store.reads.quarantine
     (place,) = store.reads.bad_places
     store.close()
-    for is_first in (True, False):
+    for _ in range(2):
         again = open_store(files, config=BIG)
-        assert again.report.queues_rebuilt is is_first
+        assert not again.report.queues_rebuilt
         assert bodies(cold(again, request(1))) == [b"1", b"3", b"4", b"5"]
         again.close()
     assert place.start == start
@@ -164,3 +172,134 @@ def test_start_after_a_mended_unit_builds_nothing_anew() -> None:
     cold(store, request(0))
     store.close()
     assert not open_store(files, config=BIG).report.queues_rebuilt
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the number of each message that is looked for in the log."""
+    sought, find = list[int](), UnitSearch.find
+
+    def noted(search: UnitSearch, number: int, was: Unit) -> Sequence[Mend]:
+        sought.append(number)
+        return find(search, number, was)
+
+    monkeypatch.setattr(UnitSearch, "find", noted)
+    return sought
+
+
+def drained(store: MessageStore) -> list[int]:
+    """Return the messages of queue 0 of topic A that are served from the disk."""
+    store.reads.memory_bytes = 0
+    return [offset for topic, _, offset in readable(store) if topic == "A"]
+
+
+@pytest.mark.parametrize("are_units_lost", [False, True])
+def test_lost_stretch_is_searched_once_for_all_its_messages(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, are_units_lost: bool
+) -> None:
+    store, files = restarted(400)
+    store.close()
+    log = files.nodes[commit_log_folder(ROOT) / file_name(0)].data
+    units = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
+    places = np.frombuffer(units.tobytes(), dtype=UNIT)["offset"]
+    log[places[100] : places[300]] = 0
+    store = open_store(files, config=BIG)
+    if are_units_lost:
+        units[100 * 20 : 300 * 20] = 255
+    sought = counted(monkeypatch)
+    for _ in range(2):
+        assert drained(store) == [*range(100), *range(300, 400)]
+    assert len(sought) == 1
+    assert store.reads.mending.wrong_units == 200
+    lines = [each.message for each in caplog.records if "no good record" in each.message]
+    assert len(lines) == 1
+    assert "from=100 to=299" in lines[0]
+    plan = store.searches.records_at("A", 0, range(90, 310), bytes_max=1 << 20)
+    plan.run()
+    assert [data is None for data in plan.records] == [100 <= each < 300 for each in range(90, 310)]
+    assert len(sought) == 1
+
+
+@pytest.mark.parametrize("how", ["noted", "file"])
+def test_message_of_a_stretch_known_to_be_lost_is_not_looked_for(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(BIG, commit_log_file_bytes=8192)
+    files = MemoryFileSystem()
+    store = open_store(files, config=config)
+    fill(store, 400)
+    store.close()
+    path = commit_log_folder(ROOT) / file_name(8192)
+    if how == "file":
+        files.remove(path)
+    else:
+        files.nodes[path].data[:] = 0
+    store = open_store(files, config=config)
+    if how == "noted":
+        assert store.reads.quarantine.add(PhysicalOffset(8192), PhysicalOffset(16384), "zeros")
+    units = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
+    places = np.frombuffer(units.tobytes(), dtype=UNIT)["offset"][:400]
+    lost = {row for row, place in enumerate(places.tolist()) if 8192 <= place < 16384}
+    assert len(lost) > 50
+    sought = counted(monkeypatch)
+    assert drained(store) == [each for each in range(400) if each not in lost]
+    plan = store.searches.records_at("A", 0, sorted(lost), bytes_max=1 << 20)
+    plan.run()
+    assert not any(plan.records)
+    assert not sought
+    assert store.reads.mending.wrong_units == 0
+
+
+def test_damaged_units_and_lost_records_beside_each_other_are_told_apart() -> None:
+    store, files = restarted(400)
+    store.close()
+    log = files.nodes[commit_log_folder(ROOT) / file_name(0)].data
+    units = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
+    before = units.tobytes()
+    places = np.frombuffer(before, dtype=UNIT)["offset"]
+    lost = [*range(150, 200), 230]
+    log[places[150] : places[200]] = 0
+    log[places[230] : places[231]] = 0
+    store = open_store(files, config=BIG)
+    units[100 * 20 : 300 * 20] = 0
+    assert drained(store) == [each for each in range(400) if each not in lost]
+    behind = units.tobytes()
+    assert [row for row in range(400) if behind[20 * row :][:20] != before[20 * row :][:20]] == lost
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9), st.sampled_from((5, IN_VAIN)))))
+def test_ranges_that_were_sought_never_overlap_and_keep_what_was_in_vain(
+    searches: list[tuple[int, int, int]],
+) -> None:
+    known: Sequence[Sought] = ()
+    newest: dict[int, int] = {}
+    for first, count, place in searches:
+        known = with_sought(known, Sought(first, first + count, place))
+        newest.update(dict.fromkeys(range(first, first + count), place))
+        for before, behind in pairwise(known):
+            assert before.end <= behind.first
+        for number in range(first, first + count):
+            assert sought_at(known, number) is not None
+        for number in range(50):
+            found = sought_at(known, number)
+            assert found is None or found.place != IN_VAIN or newest[number] == IN_VAIN
+
+
+@pytest.mark.parametrize("topic", ["A", SCHEDULE_TOPIC])
+def test_wrong_code_is_mended_by_a_read_of_records_far_from_each_other(topic: str) -> None:
+    files, config = MemoryFileSystem(), replace(BIG, commit_log_file_bytes=1 << 22)
+    store = open_store(files, config=config)
+    for number in range(20):
+        properties = {"TAGS": "even"} if topic == "A" else {"TAGS": "even", "DELAY": "4"}
+        append(store, batch_of(record(topic, 0, b"%d" % number, properties)))
+        append(store, batch_of(record("B", 0, bytes(60_000))))
+    settle(store)
+    units = files.nodes[queue_folder(ROOT, topic, 0) / file_name(0)].data
+    before = units.tobytes()
+    for number in range(20):
+        units[number * 20 + 12 + number % 8] ^= 1
+    store.reads.memory_bytes = 0
+    assert [whole(data).body for _, data in drain(store, topic, 0)] == [
+        b"%d" % number for number in range(20)
+    ]
+    assert units.tobytes() == before
+    assert store.reads.mending.mended_units == 20

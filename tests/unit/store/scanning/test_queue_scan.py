@@ -18,7 +18,8 @@ from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.log.log_notes import load_notes, save_notes
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.units import make_padding, unit_bytes
+from ternmq_store.queues.units import Mend, Unit, make_padding, unit_bytes
+from ternmq_store.reading.unit_search import UnitSearch
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
 from tests.support.files import MemoryFile, MemoryFileSystem, MemoryRegion, Node
@@ -435,3 +436,20 @@ def test_missing_body_package_is_reported_while_the_log_is_mapped(
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     with pytest.raises(MissingPackage, match=r"ternmq\[compression\]"):
         list(scan_queue(directory, stretch, whole, broker_name="b"))
+
+
+def test_lost_stretch_costs_a_scan_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, sought, find = filled(), list[int](), UnitSearch.find
+
+    def noted(search: UnitSearch, number: int, was: Unit) -> Sequence[Mend]:
+        sought.append(number)
+        return find(search, number, was)
+
+    monkeypatch.setattr(UnitSearch, "find", noted)
+    data = files.nodes[log_path(1)].data
+    data[:] = 0
+    skipping = replace(NUMBERS, skips_damaged=True, batch_rows_max=4)
+    steps = list(scan(files, 0, 40, skipping))
+    assert steps[-1].damaged > 10
+    assert len(numbers(steps)) == 40 - steps[-1].damaged
+    assert len(sought) == 1

@@ -11,13 +11,16 @@ from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_passes import tag_code_of
 from ternmq_model.record_scan import Verify, scan_records
+from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, index_folder, queue_folder
 from ternmq_store.hints import no_bit_maps
 from ternmq_store.index.index_format import ENTRY, IndexSizes
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.message_store import MessageStore
-from ternmq_store.verification.log_piece import LogPiece
+from ternmq_store.reading.key_search import KeyQuery
+from ternmq_store.reading.log_piece import LogPiece
 from ternmq_store.verification.verification import ROUND_PAUSE_MS
+from tests.support.damage import readable
 from tests.support.files import Bytes, MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import (
@@ -352,3 +355,98 @@ def test_damaged_unit_with_a_code_kept_elsewhere_is_mended(position: int) -> Non
     assert units[: 2 * 20 + kept].tobytes() == before[: 2 * 20 + kept]
     code = tag_code_of(b"TAGS\x01t\x02")
     assert store.searches.codes_at("A", 0, QueueOffset(0), 5).tolist() == [code] * 5
+
+
+def missing_keys(store: MessageStore) -> list[bytes]:
+    """Return which of the messages that are served are not found by their key."""
+    found = [whole(data).body for data in readable(store).values()]
+    assert found
+    searches = store.searches
+    return [
+        body
+        for body in found
+        if not searches.by_key(KeyQuery(topics=("A",), key=f"key{int(body)}")).run()
+    ]
+
+
+def of_keys(config: StoreConfig) -> MemoryFileSystem:
+    """Return the files of a store that was closed, with 300 messages that have two keys each."""
+    files = MemoryFileSystem()
+    store = open_store(files, config=config)
+    for number in range(300):
+        keys = {"KEYS": f"key{number}", "UNIQ_KEY": f"{number:032x}"}
+        append(store, batch_of(record("A", 0, b"%03d" % number, keys)))
+    settle(store)
+    store.close()
+    return files
+
+
+@pytest.mark.parametrize("what", ["one bit", "stretch", "stretch noted before", "file"])
+@pytest.mark.parametrize(("slots", "entries"), [(20, 40), (200, 4000), (1000, 4000)])
+def test_index_stays_as_it_is_behind_damage_of_the_log(slots: int, entries: int, what: str) -> None:
+    config = replace(SOME, index_slots=slots, index_entries=entries)
+    files = of_keys(config)
+    path = commit_log_folder(ROOT) / file_name(SOME.commit_log_file_bytes)
+    if what == "one bit":
+        files.nodes[path].data[2000] ^= 1
+    elif what == "file":
+        files.remove(path)
+    else:
+        files.nodes[path].data[2000:4000] = 0
+    before = {path: files.nodes[path].data.tobytes() for path in index_files(files)}
+    store = open_store(files, config=config)
+    if what == "stretch noted before":
+        assert len(readable(store)) < 300
+    go_round(store)
+    assert {path: files.nodes[path].data.tobytes() for path in index_files(files)} == before
+    assert store.verification.entries_mended == 0
+    assert missing_keys(store) == []
+    store.close()
+    assert missing_keys(open_store(files, config=config)) == []
+
+
+@pytest.mark.parametrize("position", range(20))
+def test_damaged_entry_behind_damage_of_the_log_is_mended(position: int) -> None:
+    config = replace(SOME, index_slots=200, index_entries=4000)
+    files = of_keys(config)
+    (path,) = index_files(files)
+    data = files.nodes[path].data
+    before = data.tobytes()
+    files.nodes[commit_log_folder(ROOT) / file_name(0)].data[2000] ^= 1
+    data[IndexSizes(200, 4000).entry_at(331) + position] ^= 1 << (position % 8)
+    store = open_store(files, config=config)
+    go_round(store)
+    assert data.tobytes() == before
+    assert (store.verification.entries_mended, store.verification.records_damaged) == (1, 1)
+    assert missing_keys(store) == []
+
+
+@pytest.mark.parametrize("position", range(16))
+def test_links_of_a_damaged_entry_whose_record_is_lost_stay(position: int) -> None:
+    config = replace(SOME, index_slots=50, index_entries=4000)
+    files = of_keys(config)
+    (path,) = index_files(files)
+    data, at = files.nodes[path].data, IndexSizes(50, 4000).entry_at(330)
+    place = int(np.frombuffer(data[at : at + 20].tobytes(), dtype=ENTRY)["offset"][0])
+    base = place - place % SOME.commit_log_file_bytes
+    files.nodes[commit_log_folder(ROOT) / file_name(base)].data[place - base + 91] ^= 1
+    data[at + position] ^= 1 << (position % 8)
+    damaged = data[at : at + 20].tobytes()
+    store = open_store(files, config=config)
+    go_round(store)
+    assert data[at : at + 20].tobytes() == damaged
+    assert missing_keys(store) == []
+
+
+def test_keys_of_an_index_without_one_entry_stay() -> None:
+    config = replace(SOME, index_slots=200, index_entries=4000)
+    files, sizes = of_keys(config), IndexSizes(200, 4000)
+    (path,) = index_files(files)
+    data, begin, end = files.nodes[path].data, sizes.entry_at(331), sizes.entry_at(601)
+    data[begin : end - 20] = data[begin + 20 : end].copy()
+    before = np.frombuffer(data[begin:end].tobytes(), dtype=ENTRY)
+    store = open_store(files, config=config)
+    go_round(store, 1 << 18)
+    behind = np.frombuffer(data[begin:end].tobytes(), dtype=ENTRY)
+    for name in ("hash", "offset", "seconds"):
+        assert behind[name].tolist() == before[name].tolist()

@@ -23,7 +23,7 @@ _WINDOWS: Final = 16
 
 @dataclass(slots=True, kw_only=True)
 class LogPiece:
-    """A piece of one file of the log. Made and finished by `Verification`."""
+    """A piece of one file of the log. Made and finished by `Verification` or `UnitSearch`."""
 
     source: Source
     start: PhysicalOffset
@@ -31,7 +31,7 @@ class LogPiece:
     """Behind the last byte that may be looked at, in the same file: a record ends there."""
 
     bytes_max: int
-    held: Sequence[MappedFile]
+    held: Sequence[MappedFile] = ()
     """Files that stay until the piece is finished; not touched here."""
 
     end: PhysicalOffset = field(default=PhysicalOffset(0), init=False)
