@@ -9,6 +9,7 @@ from typing import Any, Final, Self, cast
 
 from ternmq_broker.loose_json import as_int, as_object
 from ternmq_model.bloom_filter import BloomFilter
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.subscription import Subscription
 
 BLOOM: Final = BloomFilter()
@@ -18,6 +19,8 @@ DEAD_FILTER_MS: Final = 24 * 3_600_000
 """How long a condition is kept that nobody uses."""
 
 _DEAD_BEFORE_LOAD_MS: Final = 30_000
+
+_NOWHERE: Final = PhysicalOffset(1 << 62)
 
 _KNOWN: Final = (
     "bloomFilterData", "bornTime", "clientVersion", "consumerGroup", "deadTime", "expression",
@@ -45,6 +48,9 @@ class ConsumerFilter:
 
     bloom_positions: Sequence[int] = ()
     """Bits that are set in the bit map of a message that the expression takes."""
+
+    begin: PhysicalOffset = _NOWHERE
+    """Bit maps of messages that lie before it in the log tell nothing of it. A file keeps none."""
 
 
 class FilterTable:
@@ -94,7 +100,14 @@ class FilterTable:
                     self._alive.setdefault(one.topic, []).append(one)
         return self._alive.get(topic, ())
 
-    def register(self, group: str, subscriptions: Iterable[Subscription], *, now_ms: int) -> None:
+    def register(
+        self,
+        group: str,
+        subscriptions: Iterable[Subscription],
+        *,
+        now_ms: int,
+        log_end: PhysicalOffset,
+    ) -> None:
         """Take note of all conditions that a group uses now; what it used besides is dead.
 
         One that changes, or comes to life again, is born now: bit maps of messages that were stored
@@ -103,7 +116,8 @@ class FilterTable:
         Args:
             group: Whose.
             subscriptions: Of type SQL92, one for a topic; none = the group uses none.
-            now_ms: No earlier than the store time of any message.
+            now_ms: The time.
+            log_end: Behind every message.
         """
         used: set[str] = set()
         for wanted in subscriptions:
@@ -125,6 +139,7 @@ class FilterTable:
                     dead_at_ms=0,
                     bloom_bits=BLOOM.bits,
                     bloom_positions=tuple(BLOOM.positions(group, wanted.topic)),
+                    begin=log_end,
                 )
             )
         for one in list(self._filters.values()):
@@ -152,7 +167,7 @@ class FilterTable:
         copied._table_extras, copied._alive = self._table_extras, None
         return copied
 
-    def take_over(self, told: Self, *, now_ms: int) -> None:
+    def take_over(self, told: Self, *, now_ms: int, log_end: PhysicalOffset) -> None:
         """Take over the conditions that another table keeps, where they differ from those here.
 
         One that is new here is born now: nothing was asked about it when earlier messages became
@@ -160,7 +175,8 @@ class FilterTable:
 
         Args:
             told: That of the master.
-            now_ms: As for `register`.
+            now_ms: The time.
+            log_end: Behind every message that is here.
         """
         for one in told:
             known = self._filters.get((one.topic, one.group))
@@ -169,7 +185,7 @@ class FilterTable:
             if known is not None and _is_same(known, one):
                 self.put(replace(known, client_version=one.client_version))
                 continue
-            self.put(replace(one, born_at_ms=max(one.born_at_ms, now_ms)))
+            self.put(replace(one, born_at_ms=max(one.born_at_ms, now_ms), begin=log_end))
 
     def all_dead(self, *, now_ms: int) -> None:
         """Take it that nobody uses any: the broker has just started. Who does will say so."""
@@ -227,9 +243,10 @@ class FilterTable:
 
 def _is_same(known: ConsumerFilter, told: ConsumerFilter) -> bool:
     """Tell whether two filters want the same, and are both used or both dead."""
-    return replace(known, client_version=0, born_at_ms=0, dead_at_ms=bool(known.dead_at_ms)) == (
-        replace(told, client_version=0, born_at_ms=0, dead_at_ms=bool(told.dead_at_ms))
-    )
+    other = replace(told, born_at_ms=known.born_at_ms, begin=known.begin)
+    other = replace(other, client_version=known.client_version)
+    is_alike = bool(known.dead_at_ms) == bool(told.dead_at_ms)
+    return is_alike and replace(other, dead_at_ms=known.dead_at_ms) == known
 
 
 def _is_of(known: ConsumerFilter, wanted: Subscription) -> bool:

@@ -113,7 +113,7 @@ class MessageStore:
         newest = self._dispatcher.stored_at_ms or self.reads.newest_stored_at_ms()
         self._dispatcher.stored_at_ms = newest
         self.last_stored_at_ms = opened.stored_at_ms or newest
-        """Store time of the newest record."""
+        """Store time of the last record, which a clock that is set back makes earlier."""
         self.commits = Commits(opened.log, config, files.fail, lambda: self.failure is not None)
         """What is appended and not yet in the log's files."""
         self.probes = Probes(files, root, opened.log) if flush_mode is FlushMode.ASYNC else None

@@ -144,7 +144,7 @@ class FilterRules:
             return None
         if one.bloom_bits != BLOOM.bits:
             return None
-        return BitTest(BLOOM.bit_map(one.bloom_positions), one.born_at_ms)
+        return BitTest(BLOOM.bit_map(one.bloom_positions), one.begin)
 
 
 def _most(steps: int) -> int:

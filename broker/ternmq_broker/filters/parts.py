@@ -43,6 +43,4 @@ class FilterParts:
             retry_filter_enabled=config.retry_filter_enabled,
             bit_maps_enabled=config.filter_bit_maps_enabled,
         )
-        self.registry = FilterRegistry(
-            table, clients, clock, stored_at_ms=lambda: store.last_stored_at_ms
-        )
+        self.registry = FilterRegistry(table, clients, clock, log_end=lambda: store.max_physical)

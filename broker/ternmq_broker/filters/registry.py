@@ -10,6 +10,7 @@ from typing import Final
 from ternmq_broker.clients import ClientTable
 from ternmq_broker.consumer_filters import FilterTable
 from ternmq_model.clock import Clock
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_runtime.service import Job
 
 logger = logging.getLogger(__name__)
@@ -24,8 +25,8 @@ class FilterRegistry:
         table: What groups filter by.
         clients: Their members.
         clock: For when that changed.
-        stored_at_ms: Returns the store time of the newest message. A clock that was set back is
-            behind it, and no message that is stored may seem to be younger than what filters it.
+        log_end: Returns what lies behind every message. Times do not tell which messages are older
+            than what filters them: a clock may have been set back.
     """
 
     def __init__(
@@ -34,19 +35,19 @@ class FilterRegistry:
         clients: ClientTable,
         clock: Clock,
         *,
-        stored_at_ms: Callable[[], int],
+        log_end: Callable[[], PhysicalOffset],
     ) -> None:
         self._table = table
         self._clients = clients
         self._clock = clock
-        self._stored_at_ms = stored_at_ms
+        self._log_end = log_end
 
     def group_changed(self, group: str) -> None:
         """Take note that members of `group` came, went, or told their subscriptions again."""
         known = self._clients.subscriptions(group).values()
         wanted = [subscription for subscription in known if subscription.condition is not None]
-        now_ms = max(self._clock.wall_ms(), self._stored_at_ms())
-        self._table.register(group, wanted, now_ms=now_ms)
+        now_ms = self._clock.wall_ms()
+        self._table.register(group, wanted, now_ms=now_ms, log_end=self._log_end())
 
     def job(self) -> Job:
         """Return what forgets conditions that nobody uses any more."""

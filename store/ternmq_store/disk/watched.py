@@ -1,6 +1,5 @@
 """A file system that remembers the first write or sync that failed."""
 
-import errno
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ class WatchedFileSystem:
 
     The error is kept before its call returns, in whatever thread that runs: an acknowledgement that
     looks at `failure` first is never later than a failed call. A full disk, too many open files,
-    a file that was deleted meanwhile and errors of reads are not kept.
+    a file or folder that was removed here meanwhile and errors of reads are not kept.
 
     Attributes:
         failure: The first error; None = every write and sync has succeeded.
@@ -28,6 +27,7 @@ class WatchedFileSystem:
         self._files = files
         self._root = root
         self.failure: OSError | None = None
+        self._removed: set[Path] = set()
 
     @classmethod
     def over(cls, files: FileSystem, root: Path) -> "WatchedFileSystem":
@@ -42,12 +42,21 @@ class WatchedFileSystem:
             logger.error("store failed, read-only from now on root=%s error=%s", root, error)
 
     @contextmanager
-    def writing(self, path: Path) -> Generator[None]:
-        """Keep the error of a block that writes to or syncs `path`; it is raised on."""
+    def writing(self, path: Path, *, may_miss: bool = False) -> Generator[None]:
+        """Keep the error of a block that writes to or syncs `path`; it is raised on.
+
+        Args:
+            path: What is written.
+            may_miss: That it is not there is no failure.
+        """
         try:
             yield
         except OSError as error:
-            is_passing = is_full(error) or is_shortage(error) or error.errno == errno.ENOENT
+            is_passing = (
+                is_full(error)
+                or is_shortage(error)
+                or (isinstance(error, FileNotFoundError) and (may_miss or self._is_removed(path)))
+            )
             if not is_passing and path.is_relative_to(self._root):
                 self.fail(error)
             raise
@@ -56,8 +65,12 @@ class WatchedFileSystem:
         """Open a file, as `FileSystem.open`; writes to it are watched."""
         if read_only:
             return self._files.open(path, read_only=True)
-        with self.writing(path):
+        self._removed.discard(path)
+        with self.writing(path, may_miss=not create):
             return WatchedFile(self, self._files.open(path, create=create))
+
+    def _is_removed(self, path: Path) -> bool:
+        return not self._removed.isdisjoint((path, *path.parents))
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or folder is there."""
@@ -73,16 +86,19 @@ class WatchedFileSystem:
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it."""
+        self._removed.difference_update((folder, *folder.parents))
         with self.writing(folder):
             self._files.make_folder(folder, is_durable=is_durable)
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name, at once."""
+        self._removed.discard(new)
         with self.writing(new):
             self._files.rename(old, new)
 
     def remove(self, path: Path) -> None:
         """Remove a file, or a folder that is empty. An error is not kept: nothing was written."""
+        self._removed.add(path)
         self._files.remove(path)
 
     def sync_folder(self, folder: Path) -> None:

@@ -29,34 +29,35 @@ class IndexLookup:
         """Yield where records may lie with a key of hash `wanted`; the newest first.
 
         An entry tells the second only, and the hash of its key: the record itself decides. A file
-        that retention removes meanwhile has nothing.
+        whose last record is older than its first may have some of any time: the clock was set back.
+        One that retention removes meanwhile has nothing.
         """
         for info in self.infos:
             header = info.header
-            if header.begin_ms <= self.end_ms and header.end_ms + _SECOND_MS > self.begin_ms:
+            is_near = header.begin_ms <= self.end_ms and header.end_ms + _SECOND_MS > self.begin_ms
+            if is_near or header.end_ms < header.begin_ms:
                 with contextlib.suppress(FileNotFoundError):
                     file = self.files.open(info.path)
                     try:
                         yield from self._chain(file, info, wanted)
                     finally:
                         file.close()
-            if 0 < header.begin_ms < self.begin_ms:
-                return
 
     def _chain(self, file: File, info: IndexInfo, wanted: int) -> Iterator[PhysicalOffset]:
         sizes, header = info.sizes, info.header
         number, limit = read_slot(file, wanted % sizes.slots), sizes.entries
+        is_ordered = header.begin_ms <= header.end_ms
         while 0 < number < limit:
             entry = read_entries(file, sizes, number, 1)
             seconds = int(entry["seconds"][0])
             # The first entry's time is the file's: RocketMQ counts it from the file before.
             at_ms = header.begin_ms + (seconds * _SECOND_MS if number > 1 else 0)
-            if at_ms + _SECOND_MS <= self.begin_ms or seconds < 0:
+            if seconds < 0 or (is_ordered and at_ms + _SECOND_MS <= self.begin_ms):
                 return
             # Newer ones than the header told of when the look-up was made are passed over.
             if (
                 number < header.next_number
-                and at_ms <= self.end_ms
+                and (at_ms <= self.end_ms or not is_ordered)
                 and int(entry["hash"][0]) == wanted
             ):
                 yield PhysicalOffset(int(entry["offset"][0]))

@@ -7,8 +7,8 @@ which may be half a second later.
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import abort_path
+from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.log.commit_log import CommitLog
 
 
@@ -16,7 +16,7 @@ from ternmq_store.log.commit_log import CommitLog
 class ProbeTask:
     """Try whether the disk takes writes: for a blocking thread."""
 
-    files: FileSystem
+    files: WatchedFileSystem
     path: Path
     """A small file that nobody else writes meanwhile; it keeps its content."""
 
@@ -24,9 +24,13 @@ class ProbeTask:
         """Write what the file holds once more, and sync it.
 
         Raises:
-            OSError: The disk takes no writes, or is full.
+            OSError: The disk takes no writes, or is full, or the file is gone.
         """
-        file = self.files.open(self.path)
+        try:
+            file = self.files.open(self.path)
+        except FileNotFoundError as error:
+            self.files.fail(error)
+            raise
         try:
             file.write(0, file.read(0, file.size()))
             file.sync()
@@ -43,7 +47,7 @@ class Probes:
         log: Probed once for all that was appended meanwhile.
     """
 
-    def __init__(self, files: FileSystem, root: Path, log: CommitLog) -> None:
+    def __init__(self, files: WatchedFileSystem, root: Path, log: CommitLog) -> None:
         self._files = files
         self._path = abort_path(root)
         self._log = log

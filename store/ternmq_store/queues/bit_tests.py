@@ -26,8 +26,8 @@ class BitTest(NamedTuple):
     """All of these are set where the message may be for it. A bit map of another length tells
     nothing."""
 
-    after_ms: int
-    """Bit maps of messages that were stored at this time or earlier tell nothing."""
+    begin: int
+    """Bit maps of messages that lie before this place of the log tell nothing."""
 
     @property
     def unit_type(self) -> "np.dtype[np.void]":
@@ -35,7 +35,7 @@ class BitTest(NamedTuple):
         return np.dtype([*EXT_FIELDS, ("bit_map", "u1", (len(self.bits),))])
 
     def may_match(self, units: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Tell which messages may be wanted.
+        """Tell which messages may be wanted that lie at `begin` or behind it.
 
         Args:
             units: As `unit_type` says.
@@ -43,7 +43,6 @@ class BitTest(NamedTuple):
         bits: Bytes = np.frombuffer(self.bits, dtype=np.uint8)
         tells = units["bit_map_bytes"] == len(bits)
         tells &= units["size"] == units.dtype.itemsize
-        tells &= units["stored_at_ms"] > self.after_ms
         matched: NDArray[np.bool_] = ((units["bit_map"] & bits) == bits).all(axis=1)
         matched |= ~tells
         return matched

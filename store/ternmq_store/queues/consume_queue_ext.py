@@ -124,7 +124,7 @@ class ExtSource(NamedTuple):
         codes, is_known = plain_tag_codes(units)
         matched = np.ones(len(units), dtype=np.bool_)
         if is_known is not None:
-            rows = np.flatnonzero(~is_known)
+            rows = np.flatnonzero(~is_known & (units["offset"] >= test.begin))
             for inside, found in self._units(codes, rows, test.unit_type):
                 matched[inside] = test.may_match(found)
         return matched
@@ -275,9 +275,10 @@ class ConsumeQueueExt:
         """Tell which of a consume queue's units may be wanted."""
         offsets, kind = units["tag_code"].astype(np.int64) - _FIRST_ADDRESS, test.unit_type
         matched = np.ones(len(units), dtype=np.bool_)
+        tells = is_address(units["tag_code"]) & (units["offset"] >= test.begin)
         for file in self.files.files:
             inside = (offsets >= file.base) & (offsets <= file.end - kind.itemsize)
-            rows = np.flatnonzero(inside & is_address(units["tag_code"]))
+            rows = np.flatnonzero(inside & tells)
             if len(rows):
                 matched[rows] = test.may_match(units_in(file.view, offsets[rows] - file.base, kind))
         return matched

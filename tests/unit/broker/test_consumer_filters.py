@@ -4,6 +4,7 @@ import pytest
 
 from ternmq_broker.consumer_filters import BLOOM, FilterTable
 from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
 
 ROCKETMQ = """{"filterDataByTopic":{"T":{"groupFilterData":{"G":{"bloomFilterData":{"bitNum":112,
@@ -71,10 +72,10 @@ def test_registered_conditions_follow_the_newest_version(
     told: list[tuple[int, str | None, int]], kept: tuple[str, int, int, int]
 ) -> None:
     table = FilterTable()
-    table.register("G", [condition("a = 1", 5)], now_ms=100)
+    table.register("G", [condition("a = 1", 5)], now_ms=100, log_end=PhysicalOffset(100))
     for now_ms, text, version_ms in told:
         wanted = [] if text is None else [condition(text, version_ms)]
-        table.register("G", wanted, now_ms=now_ms)
+        table.register("G", wanted, now_ms=now_ms, log_end=PhysicalOffset(now_ms))
     (one,) = table
     assert (one.expression, one.client_version, one.born_at_ms, one.dead_at_ms) == kept
     assert list(table.alive("T")) == ([] if one.dead_at_ms else [one])
@@ -95,7 +96,7 @@ def test_filters_are_dead_after_a_start_until_registered_again() -> None:
 def test_topics_and_groups_that_are_deleted_are_forgotten() -> None:
     table = FilterTable()
     for group in ("G", "H"):
-        table.register(group, [condition("a = 1", 1)], now_ms=1)
+        table.register(group, [condition("a = 1", 1)], now_ms=1, log_end=PhysicalOffset(1))
     table.remove_group("G")
     assert [one.group for one in table.alive("T")] == ["H"]
     table.remove_topic("T")
@@ -104,20 +105,23 @@ def test_topics_and_groups_that_are_deleted_are_forgotten() -> None:
 
 def test_condition_received_from_a_master_is_born_on_receipt() -> None:
     mine, told = FilterTable(), FilterTable.from_dict(parse_json(ROCKETMQ))
-    mine.take_over(told, now_ms=100)
+    mine.take_over(told, now_ms=100, log_end=PhysicalOffset(100))
     (one,) = mine
     assert (one.expression, one.born_at_ms) == ("a>1", 100)
-    mine.take_over(FilterTable.from_dict(parse_json(ROCKETMQ)), now_ms=200)
-    assert [each.born_at_ms for each in mine] == [100], "it is the same one"
+    mine.take_over(
+        FilterTable.from_dict(parse_json(ROCKETMQ)), now_ms=200, log_end=PhysicalOffset(200)
+    )
+    assert [(each.born_at_ms, each.begin) for each in mine] == [(100, 100)], "it is the same one"
     (theirs,) = told
     told.put(replace(theirs, expression="a>2"))
-    mine.take_over(told, now_ms=300)
+    mine.take_over(told, now_ms=300, log_end=PhysicalOffset(300))
     assert [(each.expression, each.born_at_ms) for each in mine] == [("a>2", 300)]
+    assert [each.begin for each in mine] == [300]
 
 
 def test_condition_registered_here_later_stays() -> None:
     mine, told = FilterTable(), FilterTable.from_dict(parse_json(ROCKETMQ))
     (theirs,) = told
     mine.put(replace(theirs, expression="newer", client_version=10))
-    mine.take_over(told, now_ms=100)
+    mine.take_over(told, now_ms=100, log_end=PhysicalOffset(100))
     assert [each.expression for each in mine] == ["newer"]

@@ -163,8 +163,8 @@ class TableTaker:
         for one in told:
             check_topic(one.topic)
             check_group(one.group)
-        now_ms = max(services.clock.wall_ms(), services.store.last_stored_at_ms)
-        services.tables.filters.take_over(told, now_ms=now_ms)
+        now_ms, log_end = services.clock.wall_ms(), services.store.max_physical
+        services.tables.filters.take_over(told, now_ms=now_ms, log_end=log_end)
 
     async def _delays(self, content: Mapping[str, Any]) -> None:
         now_ms = self._services.clock.wall_ms()

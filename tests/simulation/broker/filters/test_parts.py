@@ -249,6 +249,42 @@ def test_bit_maps_skip_messages_without_reading_their_records(memory_bytes: int)
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_condition_changed_after_the_clock_went_back_is_asked_of_earlier_messages(
+    restarts: bool,
+) -> None:
+    async def change(client: Client) -> None:
+        """Another condition, and a message since the clock returned."""
+        await client.send("A", b"later", queue_id=0, properties={"a": "3"})
+        await client.open_session("c1", member("a < 5", 2), incarnation="2")
+        await asyncio.sleep(1)
+        wanted = where("a < 5", topic="A", version_ms=2)
+        reply = await client.pull("A", 0, group="G", subscription=wanted)
+        assert bodies(reply) == [b"1", b"2", b"3", b"4", b"later"]
+        await client.connection.close()
+
+    async def main() -> None:
+        async with world(filter_bit_maps_enabled=True, clock_follow_ms=10_000) as around:
+            around.store_config = replace(SMALL_STORE, consume_queue_ext_enabled=True)
+            around.clock.wall_offset_ms = 86_400_000
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.open_session("c1", member("a > 100", 1))
+                await asyncio.sleep(1)
+                await fill(client, 1, 2, 3, 4)
+                around.clock.wall_offset_ms = 0
+                await asyncio.sleep(20)
+                if not restarts:
+                    await change(client)
+                await client.connection.close()
+            if restarts:
+                async with around.broker() as broker:
+                    await change(await around.connect(broker))
+
+    run_in_virtual_time(main())
+
+
 def test_retry_topic_is_filtered_by_the_original_topics_rule() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, retry_filter_enabled=True) as (_, client):

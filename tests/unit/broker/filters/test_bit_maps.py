@@ -5,10 +5,13 @@ from ternmq_broker.consumer_filters import BLOOM, FilterTable
 from ternmq_broker.filters import FilterBitMaps, with_room_for_bit_maps
 from ternmq_broker.inner.inner_record import InnerRecord, batches_of
 from ternmq_model.errors import ConfigError
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_batch import RecordBatch, check_records
 from ternmq_model.subscription import SQL92, parse_subscription
 from ternmq_store.config import StoreConfig
 from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
+
+END = PhysicalOffset(1)
 
 
 def batch(*records: bytes) -> RecordBatch:
@@ -21,10 +24,10 @@ def batch(*records: bytes) -> RecordBatch:
 
 def test_bit_map_has_the_bits_of_every_matching_group() -> None:
     table = FilterTable()
-    table.register("G", [parse_subscription("T", "a = 1", SQL92)], now_ms=1)
-    table.register("H", [parse_subscription("T", "b = 'x'", SQL92)], now_ms=1)
-    table.register("I", [parse_subscription("T", "a = 1", SQL92)], now_ms=1)
-    table.register("I", [], now_ms=2)
+    table.register("G", [parse_subscription("T", "a = 1", SQL92)], now_ms=1, log_end=END)
+    table.register("H", [parse_subscription("T", "b = 'x'", SQL92)], now_ms=1, log_end=END)
+    table.register("I", [parse_subscription("T", "a = 1", SQL92)], now_ms=1, log_end=END)
+    table.register("I", [], now_ms=2, log_end=END)
     maps = FilterBitMaps(table)(
         batch(
             record("T", 0, b"", {"a": "1", "b": "x"}),
@@ -57,7 +60,7 @@ def test_place_of_the_source_is_hidden_from_conditions_in_bit_maps() -> None:
 def test_overlong_condition_matches_every_message_in_bit_maps() -> None:
     table = FilterTable()
     long = " OR ".join(["a = 1"] * 100)
-    table.register("G", [parse_subscription("T", long, SQL92)], now_ms=1)
+    table.register("G", [parse_subscription("T", long, SQL92)], now_ms=1, log_end=END)
     (bit_map,) = FilterBitMaps(table)(batch(record("T", 0, b"", {"a": "2"})))
     assert bit_map == BLOOM.bit_map(BLOOM.positions("G", "T"))
 

@@ -5,6 +5,7 @@ from ternmq_broker.consumer_filters import BLOOM, FilterTable
 from ternmq_broker.filters import FilterRules, PullFilter
 from ternmq_model.address import Address
 from ternmq_model.errors import IllegalName, RefusedError
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import encode_properties
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
@@ -63,11 +64,16 @@ def test_condition_is_read_once_its_version_is_registered() -> None:
     with pytest.raises(RefusedError) as caught:
         rules.check_registered("G", known)
     assert caught.value.code == Code.FILTER_DATA_NOT_EXIST
-    table.register("G", [parse_subscription("T", "a = 1", SQL92, version_ms=4)], now_ms=10)
+    table.register(
+        "G",
+        [parse_subscription("T", "a = 1", SQL92, version_ms=4)],
+        now_ms=10,
+        log_end=PhysicalOffset(10),
+    )
     with pytest.raises(RefusedError, match="version 4, not yet 5") as caught:
         rules.check_registered("G", known)
     assert caught.value.code == Code.FILTER_DATA_NOT_LATEST
-    table.register("G", [known], now_ms=11)
+    table.register("G", [known], now_ms=11, log_end=PhysicalOffset(11))
     rules.check_registered("G", known)
     rules.check_registered("G", parse_subscription("U", "tag"))
 
@@ -94,12 +100,12 @@ def test_bit_maps_serve_a_condition_while_it_is_registered() -> None:
     rules = FilterRules(clients_of(), table, bit_maps_enabled=True)
     wanted = parse_subscription("T", "a = 1", SQL92, version_ms=1)
     assert rules.pull_filter("G", wanted).bit_test is None
-    table.register("G", [wanted], now_ms=50)
+    table.register("G", [wanted], now_ms=50, log_end=PhysicalOffset(50))
     bits = BLOOM.bit_map(BLOOM.positions("G", "T"))
-    assert rules.pull_filter("G", wanted).bit_test == BitTest(bits, after_ms=50)
+    assert rules.pull_filter("G", wanted).bit_test == BitTest(bits, begin=50)
     other = parse_subscription("T", "a = 2", SQL92, version_ms=1)
     assert rules.pull_filter("G", other).bit_test is None
-    table.register("G", [], now_ms=60)
+    table.register("G", [], now_ms=60, log_end=PhysicalOffset(60))
     assert rules.pull_filter("G", wanted).bit_test is None
     assert FilterRules(clients_of(), table).pull_filter("G", wanted).bit_test is None
 

@@ -5,6 +5,7 @@ from ternmq_broker.consumer_filters import FilterTable
 from ternmq_broker.filters import FilterRegistry
 from ternmq_broker.sessions import Sessions
 from ternmq_model.address import Address
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.subscription import SQL92, parse_subscription
 
 
@@ -21,12 +22,12 @@ class StillClock:
 class Place:
     """Sessions and what is registered of them."""
 
-    def __init__(self, stored_at_ms: int = 0) -> None:
+    def __init__(self, log_end: int = 0) -> None:
         self.clock = StillClock()
         self.table = FilterTable()
         clients = ClientTable(broken_ms=1, silent_ms=1)
         self.registry = FilterRegistry(
-            self.table, clients, self.clock, stored_at_ms=lambda: stored_at_ms
+            self.table, clients, self.clock, log_end=lambda: PhysicalOffset(log_end)
         )
         self.sessions = Sessions(self.clock, clients, on_group=self.registry.group_changed)
 
@@ -67,11 +68,11 @@ def test_group_left_by_a_heartbeat_uses_no_filter_any_more() -> None:
     assert all(each.dead_at_ms for each in place.table)
 
 
-def test_condition_is_born_no_earlier_than_the_newest_message() -> None:
-    place = Place(stored_at_ms=1 << 50)
+def test_bit_maps_tell_of_a_condition_from_the_logs_end_on() -> None:
+    place = Place(log_end=1 << 50)
     place.says(place.member("a"), "a = 1")
     (one,) = place.table
-    assert one.born_at_ms == 1 << 50
+    assert one.begin == 1 << 50
 
 
 def test_unused_filter_is_forgotten_after_a_day() -> None:

@@ -57,14 +57,60 @@ def test_first_failed_change_is_kept_and_raised(
     assert watched.failure is disk.error
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOENT])
-def test_shortage_and_missing_file_are_no_failure(code: int) -> None:
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_shortage_is_no_failure(code: int) -> None:
     disk, watched, file = watched_disk()
     disk.error = OSError(code, "refused")
     for change in CHANGES.values():
         with pytest.raises(OSError, match="refused"):
             change(watched, file)
     assert watched.failure is None
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_directory_that_is_gone_is_a_failure(
+    change: Callable[[WatchedFileSystem, File], object],
+) -> None:
+    disk, watched, file = watched_disk()
+    disk.error = OSError(errno.ENOENT, "gone")
+    with pytest.raises(OSError, match="gone"):
+        change(watched, file)
+    assert watched.failure is disk.error
+
+
+def test_file_or_folder_removed_here_is_no_failure() -> None:
+    disk, watched, file = watched_disk()
+    folder = ROOT / "folder"
+    watched.make_folder(folder)
+    inside = watched.open(folder / "file", create=True)
+    with pytest.raises(FileNotFoundError):
+        watched.open(ROOT / "never there")
+    for path in (INSIDE, folder / "file", folder):
+        watched.remove(path)
+    disk.error = OSError(errno.ENOENT, "gone")
+    for call in (file.sync, inside.sync, lambda: watched.sync_folder(folder)):
+        with pytest.raises(FileNotFoundError):
+            call()
+    assert watched.failure is None
+    disk.error = None
+    watched.make_folder(folder)
+    watched.open(INSIDE, create=True)
+    disk.error = OSError(errno.ENOENT, "gone")
+    for call in (lambda: watched.sync_folder(folder), file.sync):
+        watched.failure = None
+        with pytest.raises(FileNotFoundError):
+            call()
+        assert watched.failure is disk.error
+
+
+def test_rename_is_watched_by_its_new_name() -> None:
+    disk, watched, _ = watched_disk()
+    disk.error = OSError(errno.EIO, "dead")
+    for old, new, fails in (("/other/a", ROOT / "b", True), (INSIDE, "/other/b", False)):
+        watched.failure = None
+        with pytest.raises(OSError, match="dead"):
+            watched.rename(Path(old), Path(new))
+        assert (watched.failure is not None) == fails
 
 
 def test_reads_removals_and_files_outside_the_directory_are_no_failure() -> None:

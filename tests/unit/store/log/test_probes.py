@@ -40,5 +40,18 @@ def test_failed_probe_makes_the_store_read_only_before_it_ends() -> None:
     assert store.failure is files.sync_error
 
 
+def test_probe_of_a_directory_that_is_gone_makes_the_store_read_only() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, flush_mode=FlushMode.ASYNC)
+    append(store, batch_of(record("A")))
+    assert store.probes is not None
+    task = store.probes.take()
+    assert task is not None
+    files.remove(abort_path(ROOT))
+    with pytest.raises(FileNotFoundError):
+        task.run()
+    assert store.failure is not None
+
+
 def test_synchronous_flush_needs_no_probe() -> None:
     assert open_store(MemoryFileSystem()).probes is None

@@ -9,21 +9,21 @@ from ternmq_store.queues.units import Units, make_units
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT
 
-TEST = BitTest(b"\x01\x80", after_ms=100)
+TEST = BitTest(b"\x01\x80", begin=101)
 
 
-def units(tag_codes: Ints) -> Units:
+def units(tag_codes: Ints, offsets: Ints | None = None) -> Units:
     zeros = np.zeros(len(tag_codes), dtype=np.int64)
-    return make_units(zeros, zeros, tag_codes)
+    return make_units(zeros if offsets is None else offsets, zeros, tag_codes)
 
 
 def filled(files: FileSystem, *rows: tuple[int, bytes]) -> tuple[ConsumeQueueExt, Units]:
     files.make_folder(ROOT)
     ext = ConsumeQueueExt(files, ROOT, "A", 0, 100)
-    times = np.array([stored_at_ms for stored_at_ms, _ in rows], dtype=np.int64)
+    offsets = np.array([offset for offset, _ in rows], dtype=np.int64)
     codes = np.arange(len(rows), dtype=np.int64)
-    addresses = ext.append(codes, ExtRows(times, [bit_map for _, bit_map in rows]))
-    return ext, units(addresses)
+    addresses = ext.append(codes, ExtRows(300 - offsets, [bit_map for _, bit_map in rows]))
+    return ext, units(addresses, offsets)
 
 
 @pytest.mark.parametrize("is_cold", [False, True])

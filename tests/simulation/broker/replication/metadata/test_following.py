@@ -50,7 +50,7 @@ def test_every_table_reaches_the_slave_within_a_second_of_each_change() -> None:
             lambda: both.master.commit(5),
             lambda: both.master.commit(3, 1),
             lambda: tables.delays.put(3, QueueOffset(8), now_ms=1),
-            lambda: tables.filters.register("G", [condition], now_ms=1),
+            lambda: tables.filters.register("G", [condition], now_ms=1, log_end=PhysicalOffset(1)),
             lambda: tables.offsets.versions.reserve_tokens(1 << 40),
             delete,
         ]
@@ -61,6 +61,21 @@ def test_every_table_reaches_the_slave_within_a_second_of_each_change() -> None:
         assert both.follower.age_ms() < 1000
         assert both.slave.told >= 2
         assert both.slave.gone == ["T"]
+
+    run(scenario)
+
+
+def test_bit_maps_of_earlier_messages_tell_a_slave_nothing_of_a_condition() -> None:
+    async def scenario(both: Pair) -> None:
+        append(both.slave.store, batch_of(record("T")))
+        condition = parse_subscription("T", "a > 1", SQL92, version_ms=1)
+        filters = both.slave.tables.filters
+        end = PhysicalOffset(0)
+        both.master.tables.filters.register("G", [condition], now_ms=1, log_end=end)
+        await until(lambda: filters.get("T", "G") is not None)
+        found = filters.get("T", "G")
+        assert found is not None
+        assert found.begin == both.slave.store.max_physical > 0
 
     run(scenario)
 
