@@ -43,7 +43,8 @@ def test_bit_map_has_the_bits_of_every_matching_group() -> None:
 
 def test_place_of_the_source_is_hidden_from_conditions_in_bit_maps() -> None:
     table = FilterTable()
-    table.register("G", [parse_subscription("T", "TERNMQ_SOURCE IS NULL", SQL92)], now_ms=1)
+    told = [parse_subscription("T", "TERNMQ_SOURCE IS NULL", SQL92)]
+    table.register("G", told, now_ms=1, log_end=END)
     inner = InnerRecord(
         topic="T",
         queue_id=0,
