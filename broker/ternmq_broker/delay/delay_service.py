@@ -108,7 +108,6 @@ class DelayService:
         """Take note that the clock has moved by so much: ahead, or back."""
         for level, wait in self._waits.items():
             wait.stepped(self._end(level), by_ms)
-        self._alarm.set(0)
 
     def offset(self, level: int) -> QueueOffset:
         """Return the next message of `level` to deliver."""
