@@ -113,8 +113,7 @@ class MessageStore:
         newest = self.reads.newest_stored_at_ms()
         self._dispatcher.stored_at_ms = max(opened.dispatcher.stored_at_ms, newest)
         self.last_stored_at_ms = max(opened.stored_at_ms, self._dispatcher.stored_at_ms)
-        """Store time of the newest record; that of a later one is earlier where the clock was set
-        back by more than a minute."""
+        """Store time of the newest record; it falls with a clock set back by over a minute."""
         self.commits = Commits(opened.log, config, files.fail, lambda: self.failure is not None)
         """What is appended and not yet in the log's files."""
         self.probes = Probes(files, root, opened.log) if flush_mode is FlushMode.ASYNC else None
