@@ -200,7 +200,7 @@ class Life(Lifecycle):
         )
         if cut is not None or (was_slave and store.max_physical < state.kept.confirmed):
             # The log lacks what it had when the tables were taken: cut, or lost with the power.
-            await tables.cut(store.next_offset)
+            await tables.cut(store.next_offset, log_end=store.max_physical)
         if cut is not None:
             await state.cut_done(store.max_physical)
         member = await self._member_of(state, store, is_slave=is_slave)

@@ -164,24 +164,28 @@ class Tables:
             ),
         )
 
-    async def cut(self, end_of: Callable[[str, int], QueueOffset]) -> None:
+    async def cut(
+        self, end_of: Callable[[str, int], QueueOffset], *, log_end: PhysicalOffset
+    ) -> None:
         """Forget what was known of messages that were cut from the log. Durable when it returns.
 
         How far messages were delivered and transactions done with was told by what was cut as well
         as by what stays, so none of it counts: the master tells it, and who is promoted before that
-        does it again.
+        does it again, but for what a master delivers behind the cut.
 
         Args:
             end_of: Returns the end of a topic's queue.
+            log_end: Of the log that was cut.
 
         Raises:
             StoreError: The disk refused; it is to be done again.
         """
         self.delays.forget()
+        self.delays.look_later(log_end)
         self.scan_offset.put(PhysicalOffset(0))
         self.offsets.remove_group(TRANSACTIONS_GROUP)
         self.offsets.cut_to(end_of)
-        await self.save_timer(TimerCheckpoint())
+        await self.save_timer(TimerCheckpoint(look_behind=1 + log_end))
         await self.save()
 
     async def save_timer(self, checkpoint: TimerCheckpoint) -> None:

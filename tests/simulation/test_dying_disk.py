@@ -126,12 +126,16 @@ def test_answers_that_wait_their_turn_are_not_given_by_failed_store() -> None:
             around.sync_s = 1.0
             await sender.write(sender.record("New", b"waits for its topic"))
             await sender.write(sender.record("A", b"waits for its turn"))
+            await sender.write(sender.record("A", b"refused"), sizes=[1])
             await asyncio.sleep(0.5)
             around.files.sync_error = OSError(errno.EIO, DEAD)
             for _ in range(2):
                 answer = await sender.read()
                 assert answer.status.code == Code.SERVICE_NOT_AVAILABLE
                 assert answer.status.may_have_happened
+            answer = await sender.read()
+            assert answer.status.code != Code.SERVICE_NOT_AVAILABLE
+            assert not answer.status.may_have_happened
             around.sync_s, around.files.sync_error = 0.0, None
 
     run_in_virtual_time(main())

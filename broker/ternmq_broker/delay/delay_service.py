@@ -115,7 +115,6 @@ class DelayService:
         """Take note that the clock has moved by so much: ahead, or back."""
         for wait in self._waits.values():
             wait.stepped(by_ms)
-        self._alarm.set(0)
 
     def offset(self, level: int) -> QueueOffset:
         """Return the next message of `level` to deliver."""

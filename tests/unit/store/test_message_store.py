@@ -25,8 +25,9 @@ from ternmq_model.record import BLANK_BYTES, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store import dispatcher
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
-from ternmq_store.disk.layout import reserve_path
+from ternmq_store.disk.layout import checkpoint_path, reserve_path
 from ternmq_store.index.next_index import IndexTask
+from ternmq_store.log.checkpoint import decode_checkpoint
 from ternmq_store.log.prepare import PrepareTask
 from ternmq_store.reading.reader import ReadStatus
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
@@ -484,3 +485,15 @@ def test_records_beyond_the_confirm_limit_are_not_served() -> None:
     store.confirm_limit = None
     settle(store)
     assert store.dispatched_offset == ends[3]
+
+
+def test_checkpoint_tells_the_store_time_of_the_newest_record_on_disk() -> None:
+    files, clock = MemoryFileSystem(), HandClock()
+    store = open_store(files, clock=clock)
+    for number, step_ms in enumerate((0, 86_400_000, -86_400_000)):
+        clock.now_ms += step_ms
+        append(store, batch_of(record("A")))
+        settle(store)
+        assert checkpoint(store, now_ms=(1 << 60) + abs(step_ms) * number)
+        data = files.nodes[checkpoint_path(ROOT)].data.tobytes()
+        assert decode_checkpoint(data).log_stored_at_ms == clock.now_ms

@@ -91,6 +91,21 @@ def test_confirmation_between_disk_and_slave_timeouts_succeeds() -> None:
     run_in_virtual_time(main())
 
 
+def test_store_that_failed_after_confirmation_leaves_the_answer_in_doubt() -> None:
+    async def main() -> None:
+        failure: OSError | None = None
+        confirmations = Confirmations(lambda: failure)
+        waiting = asyncio.ensure_future(safety_of(confirmations).wait(END))
+        await asyncio.sleep(0)
+        confirmations.advance(END)
+        failure = OSError("dead")  # before the one who waits runs on
+        with pytest.raises(StoreFailed, match="dead") as caught:
+            await waiting
+        assert caught.value.may_have_happened
+
+    run_in_virtual_time(main())
+
+
 def test_fenced_master_refuses_new_records_and_leaves_waiting_ones_in_doubt() -> None:
     async def main() -> None:
         confirmations = Confirmations()

@@ -169,6 +169,8 @@ def test_slave_acknowledges_nothing_once_its_disk_has_failed() -> None:
             await until(lambda: slave.store.failure is not None, within_s=1)
             await asyncio.sleep(0.1)  # what was under way
             count = len(master.acks)
+            await asyncio.sleep(10)  # no heartbeat either
+            assert len(master.acks) == count
             master.write(5)
             await asyncio.sleep(10)
             assert len(master.acks) == count
