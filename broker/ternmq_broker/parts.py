@@ -110,6 +110,7 @@ class Parts:
         self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
             *(store, clock, env.blocking, tables.topics),
+            is_slave=member.is_slave,
             interval_s=store_config.clean_interval_ms / 1000,
             wake=wake,
         )

@@ -35,6 +35,7 @@ class StoreRetention:
         clock: For ages, which count while it is not in doubt, and for the hour of the day.
         blocking: Where tasks run.
         topics: The broker's topics: some have a retention of their own.
+        is_slave: Store times are of another clock: ages count to the newest of them at most.
         interval_s: Pause between two passes.
         wake: Runs the job of that name now.
     """
@@ -46,6 +47,7 @@ class StoreRetention:
         blocking: Blocking,
         topics: Iterable[TopicConfig],
         *,
+        is_slave: bool,
         interval_s: float,
         wake: Callable[[str], None],
     ) -> None:
@@ -53,6 +55,7 @@ class StoreRetention:
         self._clock = clock
         self._blocking = blocking
         self._topics = topics
+        self._is_slave = is_slave
         self._interval_s = interval_s
         self._wake = wake
         self.passes = asyncio.Lock()
@@ -72,7 +75,10 @@ class StoreRetention:
             await self._run(self._store.cleaner.end_topics(now_ms))
 
     def _now_ms(self) -> int | None:
-        return None if self._clock.is_doubted else self._clock.wall_ms()
+        if self._clock.is_doubted:
+            return None
+        now_ms = self._clock.wall_ms()
+        return min(now_ms, self._store.last_stored_at_ms) if self._is_slave else now_ms
 
     async def look(self) -> bool:
         """Look how full the disk is: one step of a job."""

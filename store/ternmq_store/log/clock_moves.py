@@ -16,7 +16,8 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_heads import Ints
 
 MOVES_MAX: Final = 100
-"""So many moves are told apart, at most: of more, the oldest two count as one."""
+"""So many moves are told apart, at most: of more, the oldest goes. If it was one ahead, it counts
+with the next, else not at all: no record becomes older by that."""
 
 
 class ClockMove(NamedTuple):
@@ -96,8 +97,24 @@ def stepped(clock: ClockNotes, by_ms: int, end: PhysicalOffset) -> ClockNotes:
     told = [ClockMove(end, by_ms) for end, by_ms in sorted(moves.items()) if by_ms]
     while len(told) > MOVES_MAX:
         first, second, *others = told
-        told = [ClockMove(second.end, first.by_ms + second.by_ms), *others]
+        told = [ClockMove(second.end, max(first.by_ms, 0) + second.by_ms), *others]
     return replace(clock, moves=tuple(told), doubt=doubt)
+
+
+def doubted(clock: ClockNotes, doubt: ClockDoubt) -> ClockNotes:
+    """Return what is known once the clock is in doubt at a start.
+
+    A step that was noted may have been taken back while nobody looked. Of the two ages that a
+    record has then, with the moves since and without, the lesser counts.
+    """
+    moves: list[ClockMove] = []
+    kept_ms = since_ms = 0
+    for move in reversed(clock.moves):
+        since_ms += move.by_ms
+        if by_ms := max(since_ms, 0) - kept_ms:
+            moves.insert(0, ClockMove(move.end, by_ms))
+            kept_ms += by_ms
+    return replace(clock, moves=tuple(moves), doubt=doubt)
 
 
 def within(clock: ClockNotes, start: PhysicalOffset, end: PhysicalOffset) -> ClockNotes:

@@ -17,7 +17,7 @@ from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.dispatcher import Check
 from ternmq_store.log.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from ternmq_store.log.checksum_ranges import Ranges, closed, is_inside, kept, next_border, opened
-from ternmq_store.log.clock_moves import ClockDoubt, stepped, within
+from ternmq_store.log.clock_moves import ClockDoubt, doubted, stepped, within
 from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.log.log_notes import (
     Abort,
@@ -321,7 +321,7 @@ class Session:
         Raises:
             OSError: It is not noted yet.
         """
-        self.clock = replace(self.clock, doubt=doubt)
+        self.clock = doubted(self.clock, doubt)
         self._save(replace(self.notes, clock=self.clock))
 
     def note_tables(self, names: Sequence[str]) -> None:

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from ternmq_broker.config import BrokerRole
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting import contracts
 from tests.support.brokers import SMALL_STORE, Client, bodies, serving, world
+from tests.support.simulated_replicas import master_and_slave, start_slave
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 HOUR_S = 3600
@@ -158,6 +160,47 @@ def test_retention_waits_while_the_clock_is_in_doubt() -> None:
                 assert await min_offset(client, "A") == 0
                 assert bodies(await client.pull("short")) == [b"old"]
                 await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("days", [-40, 40])
+def test_step_that_was_taken_back_while_the_broker_was_down_deletes_nothing(days: int) -> None:
+    async def main() -> None:
+        async with world() as around:
+            around.store_config = replace(SMALL_STORE, file_reserved_hours=72)
+            for wall_offset_ms in (days * 24 * HOUR_S * 1000, 0):
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    await client.put_topic("A", 1)
+                    for _ in range(6):
+                        await client.send("A", bytes(1 << 20), queue_id=0)
+                    around.clock.wall_offset_ms = wall_offset_ms
+                    with slow_jobs(10):
+                        await asyncio.sleep(700)
+                    await client.send("A", b"later", queue_id=0)
+                    reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+                    assert reply.files_deleted == 0
+                    await client.connection.close()
+                around.clock.wall_offset_ms = 0
+
+    run_in_virtual_time(main())
+
+
+def test_slave_whose_clock_is_ahead_hides_no_young_message() -> None:
+    async def main() -> None:
+        async with master_and_slave(role=BrokerRole.SYNC_MASTER) as (cluster, client):
+            await put_retention(client, "R", HOUR_S * 1000)
+            await client.send("R", b"first", queue_id=0)
+            cluster.clock_offsets_ms["a-1"] = 2 * HOUR_S * 1000
+            await cluster.stop("a-1")
+            await start_slave(cluster)
+            with slow_jobs(10):
+                await asyncio.sleep(630)
+            await client.send("R", b"second", queue_id=0)
+            await asyncio.sleep(60)
+            slave = await cluster.connect("a-1", "another")
+            assert bodies(await slave.pull("R")) == [b"first", b"second"]
 
     run_in_virtual_time(main())
 

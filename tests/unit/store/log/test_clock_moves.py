@@ -11,6 +11,7 @@ from ternmq_store.log.clock_moves import (
     ClockNotes,
     all_moved_ms,
     are_in_order,
+    doubted,
     moved_ms,
     stepped,
     within,
@@ -53,6 +54,39 @@ def test_oldest_moves_count_as_one_when_there_are_many() -> None:
     assert len(clock.moves) == MOVES_MAX
     assert are_in_order(clock.moves)
     assert moved(clock, 0, 3, MOVES_MAX + 1) == [MOVES_MAX + 2, MOVES_MAX - 1, 1]
+
+
+@pytest.mark.parametrize("by_ms", [-5_000, 5_000])
+def test_oldest_move_that_goes_makes_no_record_older(by_ms: int) -> None:
+    steps = [(1, by_ms), *((offset, 150) for offset in range(2, MOVES_MAX + 2))]
+    all_of = [*range(MOVES_MAX + 3)]
+    known = after(*steps[:MOVES_MAX])
+    more = after(*steps)
+    was = [
+        each + 150 * (offset <= MOVES_MAX)
+        for offset, each in zip(all_of, moved(known, *all_of), strict=True)
+    ]
+    assert all(now >= then for now, then in zip(moved(more, *all_of), was, strict=True))
+    assert moved(more, 2) == [150 * MOVES_MAX - 150]
+
+
+@pytest.mark.parametrize(
+    ("steps", "moved_ms"),
+    [
+        ([-40], [0, 0]),
+        ([40], [40, 0]),
+        ([40, -40], [0, 0, 0]),
+        ([-40, 40], [0, 40, 0]),
+        ([5, -7, 9], [7, 2, 9, 0]),
+    ],
+)
+def test_doubt_leaves_no_move_that_makes_records_older(
+    steps: list[int], moved_ms: list[int]
+) -> None:
+    clock = after(*((100 * n, by_ms) for n, by_ms in enumerate(steps, 1)))
+    clock = doubted(clock, ClockDoubt(at(1000), 0))
+    assert moved(clock, *(100 * n for n in range(len(steps) + 1))) == moved_ms
+    assert are_in_order(clock.moves)
 
 
 @pytest.mark.parametrize(
