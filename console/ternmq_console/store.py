@@ -170,6 +170,7 @@ def check(folder: Path, *, as_json: bool) -> None:
                 found=found,
                 bad=audit.bad,
                 areas=areas,
+                was_closed=audit.last_use.is_clean,
                 leftovers=leftovers(files, folder),
             )
         _print_summary(audit, said, waiting, is_sound=not areas, as_json=as_json)

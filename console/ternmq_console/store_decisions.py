@@ -25,6 +25,7 @@ def choices(
     found: FoundTables,
     bad: Sequence[BadPlace],
     areas: Collection[str],
+    was_closed: bool,
     leftovers: Sequence[Path],
 ) -> Sequence[Choice]:
     """Return every decision that waits, those first without which no start goes on. Pure.
@@ -35,13 +36,14 @@ def choices(
         found: Its tables.
         bad: Where the log is bad.
         areas: What problems there are, as `Finding.area` names them.
+        was_closed: The last use ended in order.
         leftovers: What was set aside.
     """
     all_of = (
         rehearsal.choice,
         lost_tables(root, found, is_slave=is_slave(found)),
         _damaged_log(rehearsal, bad),
-        _wrong_queues(root, rehearsal, areas),
+        _wrong_queues(root, rehearsal, areas, was_closed=was_closed),
         _leftovers(root, leftovers),
     )
     return [each for each in all_of if each is not None]
@@ -67,7 +69,9 @@ def _damaged_log(rehearsal: Rehearsal, bad: Sequence[BadPlace]) -> Choice | None
     return Choice(Undecided.DAMAGED_LOG, text, ways)
 
 
-def _wrong_queues(root: Path, rehearsal: Rehearsal, areas: Collection[str]) -> Choice | None:
+def _wrong_queues(
+    root: Path, rehearsal: Rehearsal, areas: Collection[str], *, was_closed: bool
+) -> Choice | None:
     wrong = [name for name in ("queue", "index") if name in areas]
     if rehearsal.report is None or rehearsal.report.queues_rebuilt or not wrong:
         return None
@@ -75,7 +79,12 @@ def _wrong_queues(root: Path, rehearsal: Rehearsal, areas: Collection[str]) -> C
     text = f"{' and '.join(names[each] for each in wrong)} and the log do not agree"
     ways = (
         Way("Start the broker: it completes what ends too early, and mends units as they are met"),
-        Way("To have all of it built anew at the next start", repair_command(root)),
+        Way(
+            "To have all of it built anew at the next start"
+            if was_closed
+            else "To have all of it built anew, once the broker was started and stopped in order",
+            repair_command(root),
+        ),
     )
     return Choice(Undecided.WRONG_QUEUES, text, ways)
 

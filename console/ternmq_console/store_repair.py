@@ -165,7 +165,8 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
     areas = {finding.area for finding in audit.findings() if finding.is_problem}
     before = rehearse(files, root, StoreConfig())
     steps: Sequence[RepairStep] = ()
-    if audit.last_use.is_clean and before.choice is None:
+    is_planned = audit.last_use.is_clean and before.choice is None
+    if is_planned:
         steps = plan_repair(
             files,
             root,
@@ -183,7 +184,8 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
         rehearsal=before,
         found=_tables(files, root),
         bad=audit.bad,
-        areas=(),
+        areas=() if is_planned else areas,
+        was_closed=audit.last_use.is_clean,
         leftovers=find_leftovers(files, root),
     )
     for line in chain.from_iterable(map(choice_lines, waiting)):

@@ -311,7 +311,7 @@ class TimerService:
 
     def _roll_end(self) -> PhysicalOffset:
         """Return the place of the log before which no message is to wait."""
-        end, copied = self._store.cleaner.held_end, self._copies.offsets
+        end, copied = self._store.cleaner.held_end, self._untold(self._kept).offsets
         if not len(copied) or self._store.max_physical - self._kept.look_behind < LOOK_BYTES_MAX:
             return end
         # Messages in front of these keep the checkpoint from telling of them.
@@ -367,9 +367,13 @@ class TimerService:
         """
         is_in_hand = self._in_hand is not None or self._mover.is_moving
         begin = self._begun if is_in_hand else self._store.max_physical
-        offsets, codes, places = self._copies
+        return 1 + int(self._untold(checkpoint).places.min(initial=begin))
+
+    def _untold(self, checkpoint: TimerCheckpoint) -> Copies:
+        """Return the copies of which a checkpoint does not tell."""
+        offsets, codes, _ = self._copies
         untold = not_delivered(offsets, codes, checkpoint) & (offsets >= checkpoint.begins_at)
-        return 1 + int(places[untold].min(initial=begin))
+        return Copies(*(column[untold] for column in self._copies))
 
     def needed_from(self) -> PhysicalOffset | None:
         """Return where the oldest message lies that is not delivered; None when there is none."""

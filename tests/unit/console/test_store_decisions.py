@@ -106,6 +106,7 @@ def found_in(files: FileSystem) -> Sequence[Choice]:
         found=look_at_tables(files, ROOT, audit.notes.tables),
         bad=audit.bad,
         areas=areas,
+        was_closed=audit.last_use.is_clean,
         leftovers=leftovers(files, ROOT),
     )
 
@@ -162,6 +163,15 @@ def test_end_of_the_log_that_a_start_cuts_is_no_decision() -> None:
             found=look_at_tables(files, ROOT, ()),
             bad=[BadPlace(log_file(0), at, at + 9)],
             areas=(),
+            was_closed=False,
             leftovers=(),
         )
         assert len(found) == count
+
+
+def test_repair_waits_for_a_start_after_a_crash() -> None:
+    for is_clean in (True, False):
+        files = filled(is_clean=is_clean)
+        DAMAGES[Undecided.WRONG_QUEUES](files)
+        (choice,) = [each for each in found_in(files) if each.state is Undecided.WRONG_QUEUES]
+        assert ("once the broker was started" in str(choice)) == (not is_clean)

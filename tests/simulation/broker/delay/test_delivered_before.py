@@ -299,6 +299,38 @@ def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash
     run_in_virtual_time(main())
 
 
+def test_copy_that_progress_tells_of_lets_none_be_laid_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timer_service, "LOOK_BYTES_MAX", 100_000)
+
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                for after_ms in (*[3 * HOUR_MS] * 20, 300):
+                    waits = {"TIMER_DELAY_MS": str(after_ms)}
+                    await client.send("A", b"waits", queue_id=0, properties=waits)
+                while not (await waiting(client)).delivered:
+                    await asyncio.sleep(0.01)
+                left = deepcopy(around.files)
+                await client.connection.close()
+            left.locks.clear()
+            around.files = left
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(20)
+                for _ in range(40):
+                    await client.send("A", bytes(10_000), queue_id=0)
+                    await asyncio.sleep(1)
+                told = await waiting(client)
+                assert (told.timed, told.rolled) == (20, 0)
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
 def timercheck(disk: MemoryFileSystem) -> TimerCheckpoint:
     return TimerCheckpoint.decode(disk.nodes[Path("/broker/config/timercheck")].data.tobytes())
 
