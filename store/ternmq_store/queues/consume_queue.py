@@ -247,7 +247,7 @@ class ConsumeQueue:
             self.fileless += 1
             return  # its file was deleted as too old
         if offset < self.end and (
-            physical <= self._newest_before(self.end) or self.unit(offset).size == PADDING_SIZE
+            physical <= self.newest_before(self.end) or self.unit(offset).size == PADDING_SIZE
         ):
             self._correct(offset, unit, ext)
             return
@@ -272,7 +272,7 @@ class ConsumeQueue:
         there, wanted = self.unit(offset), int(unit["offset"][0])
         if self._are_same(self.units(offset, 1), unit).all():
             return
-        if there.size > 0 and wanted < there.offset and wanted <= self._newest_before(offset):
+        if there.size > 0 and wanted < there.offset and wanted <= self.newest_before(offset):
             return  # that of a later record of the same number: the topic was deleted in between
         self._rewrite(offset, self._extend(unit, ext))
 
@@ -295,7 +295,7 @@ class ConsumeQueue:
         self._write(at, unit_bytes(unit))
         self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
 
-    def _newest_before(self, end: QueueOffset) -> int:
+    def newest_before(self, end: QueueOffset) -> int:
         """Return where the last message before `end` lies in the log; -1 if there is none."""
         unit = self._last_message(end)
         return unit.offset if unit else -1

@@ -9,7 +9,7 @@ import numpy as np
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
-from ternmq_store.queues.units import UNIT, Unit, Units, unit_of
+from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, unit_of
 
 _PIECE_UNITS: Final = 4_096
 _EMPTY: Final = np.zeros(0, dtype=UNIT)
@@ -62,6 +62,11 @@ class UnitFiles:
         """Return the unit of message `offset`; an unwritten one when its file is gone."""
         units = self.units(offset, 1)
         return unit_of(units) if len(units) else Unit(PhysicalOffset(0), 0, 0)
+
+    def newest_before(self, end: QueueOffset) -> int:
+        """Return where the message before `end` lies in the log; -1 if its unit does not tell."""
+        unit = self.unit(QueueOffset(end - 1)) if end > self.min_offset else None
+        return -1 if unit is None or unit.size in (0, PADDING_SIZE) else unit.offset
 
     def written_end(self) -> QueueOffset:
         """Return where the written units end.

@@ -196,7 +196,9 @@ class ColdRead:
         chosen = select(
             looked_at, self.source.start, self.source.end, wanted, of_looked_at, may_match
         )
-        chosen, lost = chosen.without(self.source.damaged)
+        chosen, lost = chosen.without(
+            self.source.damaged, units, self.units.files, self.request.offset
+        )
         outcome.is_gone = chosen.is_gone
         outcome.first = int(units["offset"][0])
         taken, seen = 0, list[Seen]()

@@ -6,7 +6,7 @@ Source: RocketMQ `DefaultMessageStore.getMessage`.
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,15 @@ from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes
 from ternmq_store.queues.units import PADDING_SIZE, Units
 from ternmq_store.reading.record_filter import FILTER_UNITS_MAX, RecordFilter
 
+_NO_PLACE: Final = (1 << 63) - 1
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
 _HOST_FLAGS: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
+
+
+class _Queue(Protocol):
+    """Whose units are read, from the map or from the disk."""
+
+    def newest_before(self, end: QueueOffset, /) -> int: ...
 
 
 class _Kind(NamedTuple):
@@ -204,7 +211,7 @@ class Selection(NamedTuple):
     """The first one's record is in the log no longer."""
 
     wrong: Sequence[int] = ()
-    """Units that point to no place of the log."""
+    """Units that point to no place of the log, or not to one between their neighbours'."""
 
     def scanned(self, count: int, units: int) -> int:
         """Return how many of `units` were looked at when the first `count` messages are taken."""
@@ -227,12 +234,42 @@ class Selection(NamedTuple):
         known = np.arange(len(self.starts)) if self.rows is None else self.rows
         return self._replace(starts=self.starts[rows], sizes=self.sizes[rows], rows=known[rows])
 
-    def without(self, damaged: DamagedPlaces) -> "tuple[Selection, Ints]":
-        """Return the messages that are not lost, and which units the lost ones are."""
+    def without(
+        self, damaged: DamagedPlaces, units: Units, queue: _Queue, offset: QueueOffset
+    ) -> "tuple[Selection, Ints]":
+        """Return the messages that are not lost, and which units the lost ones are.
+
+        A unit that breaks the order of the places is `wrong`, not lost.
+
+        Args:
+            damaged: Stretches of the log.
+            units: From `offset` on: the ones looked at, and what is known behind them.
+            queue: Whose.
+            offset: Of the first one.
+        """
         if not len(damaged.starts) or not (bad := damaged.are_in(self.starts)).any():
             return self, _NO_ROWS
-        lost = np.flatnonzero(bad) if self.rows is None else self.rows[bad]
-        return self.only(np.flatnonzero(~bad)), lost
+        rows = np.flatnonzero(bad) if self.rows is None else self.rows[bad]
+        fits = are_in_order(units, queue, offset)[rows]
+        wrong = sorted({*self.wrong, *rows[~fits].tolist()})
+        return self.only(np.flatnonzero(~bad))._replace(wrong=wrong), rows[fits]
+
+
+def are_in_order(units: Units, queue: _Queue, offset: QueueOffset) -> NDArray[np.bool_]:
+    """Tell of each unit whether it points behind the ones before it and before those behind it.
+
+    Args:
+        units: From `offset` on, in order.
+        queue: Whose; the message before the first one counts, too.
+        offset: Of the first one.
+    """
+    starts: Ints = units["offset"].astype(np.int64)
+    is_message = (units["size"] > 0) & (units["size"] != PADDING_SIZE)
+    lows = np.append(queue.newest_before(offset), np.where(is_message, starts, -1)[:-1])
+    highs = np.append(np.where(is_message, starts, _NO_PLACE)[1:], _NO_PLACE)
+    low = np.maximum.accumulate(lows)
+    high = np.minimum.accumulate(highs[::-1])[::-1]
+    return (low < starts) & (starts < high)
 
 
 def select(

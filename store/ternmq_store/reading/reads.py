@@ -276,12 +276,12 @@ class Reads:
         """
         log, count = self._log, request.units_max(request.hot)
         units = queue.units(request.offset, min(count + _UNITS_AHEAD, units_end - request.offset))
-        units = first_units(units, count)
+        ahead, units = units, first_units(units, count)
         codes = None if request.tag_codes is None else queue.tag_codes(units)
         test, ext = request.bit_test, queue.ext
         may_match = None if test is None or ext is None else ext.may_match(units, test)
         chosen = select(units, log.start, log.end, request.tag_codes, codes, may_match)
-        chosen, bad_rows = chosen.without(self.quarantine.places)
+        chosen, bad_rows = chosen.without(self.quarantine.places, ahead, queue, request.offset)
         if not len(chosen.starts):
             taken, kept = 0, chosen
         else:

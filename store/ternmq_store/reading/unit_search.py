@@ -29,6 +29,7 @@ from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes, plain_tag
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE, UNIT, Mend, Unit, Units, unit_of
 from ternmq_store.reading.log_piece import LogPiece
+from ternmq_store.reading.reader import are_in_order
 from ternmq_store.reading.source import Source
 
 SEARCH_BYTES: Final = 64 << 20
@@ -39,6 +40,7 @@ IN_VAIN: Final = 1 << 62
 
 _PIECE_BYTES: Final = 512 << 10
 _OFFSET_BITS: Final = 63
+_UNITS_BEHIND: Final = 64
 
 
 class Sought(NamedTuple):
@@ -206,16 +208,25 @@ class UnitSearch:
     def find_all(self, number: int, was: Unit) -> Sequence[Mend]:
         """Return the damaged units that are met until the search for a message is over.
 
-        There is no search for what the unit says lies where the log is known to be damaged.
+        There is no search for what the unit says lies where the log is known to be damaged, unless
+        the units next to it say that it cannot.
 
         Raises:
             OSError: The disk failed.
         """
         found: list[Mend] = []
-        if not self._source.damaged.are_in(np.array([was.offset]))[0]:
+        if not self._is_lost(QueueOffset(number), was):
             while not self.is_over(number):
                 found += self.find(number, was)
         return found
+
+    def _is_lost(self, number: QueueOffset, was: Unit) -> bool:
+        """Tell whether a unit rightly points to where the log is known to be damaged."""
+        if not self._source.damaged.are_in(np.array([was.offset]))[0]:
+            return False
+        files = self._queue.files
+        units = files.units(number, _UNITS_BEHIND)
+        return not len(units) or bool(are_in_order(units, files, number)[0])
 
     def find(self, number: int, was: Unit) -> Sequence[Mend]:
         """Look for the record of a message, in a part of the log at most; `is_over` tells the rest.

@@ -24,6 +24,7 @@ from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.recovery.log_scan import find_good
 from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.recovery.session import Session
 
@@ -185,6 +186,7 @@ def _catch_up(
             end = PhysicalOffset(file.end)
         elif end == at:
             logger.warning("index left out what cannot be read at=%d error=%s", at, found.error)
-            end = PhysicalOffset(limit)
+            good = find_good(log, PhysicalOffset(at + 1))
+            end = PhysicalOffset(limit if good is None else min(limit, good.offset))
         at = end
     return count

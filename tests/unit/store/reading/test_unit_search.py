@@ -145,6 +145,45 @@ def test_unit_of_a_record_that_the_log_has_lost_is_passed_over_and_sought_once(
     assert place.reason.startswith(f"commitlog/{file_name(0)}: not the record that a unit")
 
 
+def lost_stretch() -> tuple[MessageStore, MemoryFileSystem, list[int]]:
+    """Return a store of 8 messages that knows that 2 to 4 are lost, and where each began."""
+    store, files = restarted(8)
+    data = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
+    places: list[int] = data[: 8 * 20].view(UNIT)["offset"].tolist()
+    store.reads.quarantine.add(PhysicalOffset(places[2]), PhysicalOffset(places[5]), "damaged")
+    return store, files, places
+
+
+@pytest.mark.parametrize("how", ["from memory", "cold", "by number"])
+@pytest.mark.parametrize(("number", "lost"), [(1, 3), (5, 2), (5, 4), (7, 4)])
+def test_unit_that_wrongly_points_into_damage_is_mended(number: int, lost: int, how: str) -> None:
+    store, files, places = lost_stretch()
+    data = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
+    before = data.tobytes()
+    if how == "from memory":
+        cold(store, request(0))
+    unit = data[number * 20 : number * 20 + 8]
+    unit[:] = np.frombuffer(places[lost].to_bytes(8, "big"), dtype=np.uint8)
+    if how == "by number":
+        plan = store.searches.records_at("A", 0, [number], bytes_max=1 << 20)
+        plan.run()
+        store.searches.records_done(plan)
+        assert [whole(found).body for found in plan.records if found] == [b"%d" % number]
+    else:
+        result = store.read("A", 0, QueueOffset(number), messages_max=1)
+        assert bodies(result) == [b"%d" % number]
+    assert data.tobytes() == before
+
+
+def test_lost_messages_are_passed_over_without_a_search() -> None:
+    store, _, _ = lost_stretch()
+    result = cold(store, request(0))
+    assert bodies(result) == [b"0", b"1", b"5", b"6", b"7"]
+    assert (result.skipped, store.reads.mending.wrong_units) == (3, 0)
+    assert bodies(store.read("A", 0, QueueOffset(3))) == [b"5", b"6", b"7"]
+    assert store.reads.mending.wrong_units == 0
+
+
 def test_long_search_goes_on_with_the_next_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unit_search, "SEARCH_BYTES", 300)
     monkeypatch.setattr(cold_read, "_DENSE", 0)  # no other record is read beside the wanted ones

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.index.index_format import IndexHeader, decode_header
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
@@ -81,4 +82,23 @@ def test_index_after_power_loss_covers_exactly_the_log(
     assert all(offset < end for offset in found)
     for number in range(len(found)):
         assert index.query("A", f"k{number}", 0, 1 << 60, 64) == found[number : number + 1]
+    again.close()
+
+
+def test_index_built_anew_has_the_records_behind_damage() -> None:
+    files = MemoryFileSystem()
+    filled(files, 20, 5)
+    store = open_store(files)
+    index = store._index  # pyright: ignore[reportPrivateUsage]
+    assert index is not None
+    places = [index.query("A", f"k{number}", 0, 1 << 60, 1)[0] for number in range(20)]
+    store.close()
+    log = files.nodes[commit_log_folder(ROOT) / file_name(0)].data
+    log[places[4] : places[6] + 50] = 0
+    for name in files.files(FOLDER):
+        files.remove(FOLDER / name)
+    again = open_store(files)
+    index = again._index  # pyright: ignore[reportPrivateUsage]
+    assert index is not None
+    assert index.query("A", "all", 0, 1 << 60, 64) == places[:4] + places[7:]
     again.close()
