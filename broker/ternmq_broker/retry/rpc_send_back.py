@@ -136,6 +136,7 @@ class SendBackService:
         if (fenced := self._fenced(group.group, told)) is not None:
             raise fenced
         record = await self._record(told.physical_offset)
+        version = services.offsets.version(group.group, told.topic, told.queue_id)
         failure = Failure(
             told.message_id,
             told.topic,
@@ -144,13 +145,14 @@ class SendBackService:
             told.delay_level,
             told.attempts_max,
             told.reconsume_times,
-            max(
-                told.version,
-                services.offsets.version(group.group, told.topic, told.queue_id),
-            ),
+            max(told.version, version),
         )
         if (error := why_not(record, failure)) is not None:
             raise error
+        if told.version > version:
+            # The copy would pass for that of a failure after a later seek.
+            remark = f"version {told.version} of the offset is not committed; {version} is kept"
+            raise refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
         queue_id = services.random.randrange(max(1, group.retry_queues))
         return sent_back(record, failure, group, queue_id=queue_id)
 
