@@ -45,10 +45,6 @@ class ConsumedOffsets(Protocol):
         """Return whether an offset of `queue` is kept, so that no later start can pass it over."""
         ...
 
-    def version(self, queue: MessageQueue) -> int:
-        """Return how often the offset of `queue` was set on purpose, as far as is known here."""
-        ...
-
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Note that everything below `offset` is finished. A lower one is passed over."""
         ...

@@ -174,10 +174,6 @@ class LocalOffsets:
         """Return whether the file has an offset of `queue`."""
         return queue in self._begun
 
-    def version(self, queue: MessageQueue) -> int:
-        """Return 0: nobody counts."""
-        return 0
-
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Note that everything below `offset` is finished. A lower one is passed over."""
         noted = self._kept.get(queue)

@@ -139,12 +139,16 @@ class OffsetStore:
         progress = self._progress.get(queue)
         return not self._group or (progress is not None and progress.committed is not None)
 
-    def version(self, queue: MessageQueue) -> int:
-        """Return the version of a queue's offset, with seeks that no broker has confirmed."""
-        progress = self._progress.get(queue)
-        if progress is None:
-            return 0
-        return progress.version + progress.seeks - progress.seeks_committed
+    async def versions(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
+        """Return the versions of queues' offsets, once their brokers know of every seek.
+
+        A queue whose seek its broker has not confirmed is left out, and one that is not kept.
+        """
+        kept = {queue: each for queue in queues if (each := self._progress.get(queue)) is not None}
+        await self.commit(
+            [queue for queue, each in kept.items() if each.is_forced or each.committed is None]
+        )
+        return {queue: each.version for queue, each in kept.items() if not each.is_forced}
 
     def at(self, queue: MessageQueue) -> QueueOffset | None:
         """Return where `queue` is, as far as is known here; None = it is not kept."""
@@ -216,9 +220,9 @@ class OffsetStore:
                     self._on_reset(queue, told.offset)
 
     def tell_again(self, broker_name: str) -> None:
-        """Have the next commit tell everything: another member takes the place of who had it.
+        """Have the next commit tell everything: the broker may not know what it was told last.
 
-        It may not know yet what its predecessor was told last.
+        Another member took its place, or it lost power.
         """
         for queue, progress in self._progress.items():
             if queue.broker_name == broker_name:

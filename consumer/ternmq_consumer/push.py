@@ -181,7 +181,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             self._counters,
             locks,
             group=self._group,
-            version_of=offsets.version,
+            offsets=offsets,
         )
         callers = self._listeners.callers(self._config, client, blocking, self._group)
         for number, call in enumerate(callers):

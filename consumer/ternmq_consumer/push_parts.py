@@ -171,11 +171,11 @@ def results_of(
     locks: QueueLocks | None,
     *,
     group: str,
-    version_of: Callable[[MessageQueue], int],
+    offsets: ConsumedOffsets,
 ) -> Results:
     """Return what ends hand-outs."""
     send_backs = None
-    if not is_broadcasting(config):
+    if isinstance(offsets, OffsetStore) and not is_broadcasting(config):
 
         def note(broker_name: str, count: int) -> None:
             counters.sent_back(count)
@@ -194,7 +194,7 @@ def results_of(
             client_id=client.client_id,
             timeout_s=client.config.request_timeout_s,
             retries_max=config.retries_max,
-            version_of=version_of,
+            offsets=offsets,
             on_confirmed=note,
             send_copy=copies.send,
         )

@@ -9,8 +9,8 @@ Source: RocketMQ `DefaultMQPushConsumerImpl.sendMessageBack`.
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, Protocol
 
 from ternmq_consumer.answers import DEAD_LETTER
 from ternmq_consumer.brokers import Brokers
@@ -56,6 +56,18 @@ def failed_message(
     )
 
 
+class TellsVersions(Protocol):
+    """Versions of queues' offsets: an `OffsetStore`."""
+
+    async def versions(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
+        """Return the versions, once the brokers know of every seek; without queues where not."""
+        ...
+
+    def tell_again(self, broker_name: str) -> None:
+        """Have the broker told offsets and versions again."""
+        ...
+
+
 class SendBacks:
     """Gives messages back, broker by broker. Owned by one consumer; used by its event loop.
 
@@ -66,7 +78,8 @@ class SendBacks:
         client_id: The member.
         timeout_s: For each request.
         retries_max: After how many retries they are dead letters; −1 = as the group's settings say.
-        version_of: Tells the version of a queue's offset.
+        offsets: Of the group. A failure that is told under a version that its broker does not have
+            yet would count as stored after a later seek, so seeks are committed first.
         on_confirmed: Called with a broker's name and how many messages it has just confirmed.
         send_copy: Sends a copy of a message whose record is gone, and tells whether the broker has
             that; given the message and its level. None = nothing helps such a message.
@@ -81,7 +94,7 @@ class SendBacks:
         client_id: str,
         timeout_s: float,
         retries_max: int,
-        version_of: Callable[[MessageQueue], int],
+        offsets: TellsVersions,
         on_confirmed: Callable[[str, int], None],
         send_copy: Callable[[StoredMessage, int], Awaitable[bool]] | None = None,
     ) -> None:
@@ -91,7 +104,7 @@ class SendBacks:
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._retries_max = retries_max
-        self._version_of = version_of
+        self._offsets = offsets
         self._on_confirmed = on_confirmed
         self._send_copy = send_copy
         self._outboxes: dict[str, deque[tuple[Lot, int]]] = {}
@@ -125,10 +138,11 @@ class SendBacks:
 
     async def _send(self, broker_name: str, outbox: deque[tuple[Lot, int]]) -> None:
         """Send one request of what waits, and give the lots their answers."""
+        taken = [outbox.popleft() for _ in range(min(len(outbox), REQUEST_MESSAGES_MAX))]
+        versions = await self._offsets.versions({lot.queue for lot, _ in taken if lot.is_wanted()})
         going: list[tuple[Lot, int]] = []
-        while outbox and len(going) < REQUEST_MESSAGES_MAX:
-            lot, place = outbox.popleft()
-            if lot.is_wanted():
+        for lot, place in taken:
+            if lot.is_wanted() and lot.queue in versions:
                 going.append((lot, place))
             else:
                 _answer(lot, place, ResponseCode.SYSTEM_ERROR)
@@ -143,12 +157,14 @@ class SendBacks:
                     lot.levels[place],
                     retries_max=self._retries_max,
                     token=lot.token,
-                    version=self._version_of(lot.queue),
+                    version=versions[lot.queue],
                 )
                 for lot, place in going
             ],
         )
         codes = await self._ask(broker_name, request)
+        if ResponseCode.PULL_OFFSET_MOVED in codes:
+            self._offsets.tell_again(broker_name)  # it has lost a version
         for number, (lot, place) in enumerate(going):
             if codes[number] == ResponseCode.QUERY_NOT_FOUND and self._send_copy is not None:
                 is_there = await self._send_copy(lot.messages[place], lot.levels[place])

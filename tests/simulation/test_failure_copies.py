@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
+from ternmq_store.disk.state_file import replace_file
 from tests.support.simulated_cluster import (
     CLUSTER_STORE,
     NAMESERVER,
@@ -150,6 +152,53 @@ def test_message_that_is_consumed_again_after_a_seek_fails_anew(is_reset: bool) 
                     await admin.reset_offsets("G", TOPIC, offset=0)
                 else:
                     await member.seek(MessageQueue(TOPIC, "a", 0), 0)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("config", [ORDERLY, CONCURRENT])
+def test_reset_after_seeks_that_share_a_commit_finds_no_copy(config: PushConsumerConfig) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(1, brokers=["a"]) as cluster,
+            always_failing(cluster, config) as member,
+            admin_of(cluster) as admin,
+        ):
+            await fill(cluster, 3)
+            await asyncio.sleep(10)
+            cluster.disk_s["a"] = 1.0
+            await asyncio.gather(*(member.seek(MessageQueue(TOPIC, "a", 0), 0) for _ in range(3)))
+            await asyncio.sleep(2)
+            cluster.disk_s["a"] = 0.0
+            for _ in range(3):
+                await asyncio.sleep(30)
+                before = await copies(cluster, LETTERS)
+                await admin.reset_offsets("G", TOPIC, offset=0)
+                await asyncio.sleep(30)
+                assert (await copies(cluster, LETTERS)).total() == before.total() + 3
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("config", [ORDERLY, CONCURRENT])
+def test_failure_is_stored_though_its_broker_lost_the_version(config: PushConsumerConfig) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(1, brokers=["a"]) as cluster,
+            always_failing(cluster, config) as member,
+        ):
+            await fill(cluster, 3)
+            await asyncio.sleep(10)
+            assert await member.seek(MessageQueue(TOPIC, "a", 0), 0)
+            await asyncio.sleep(10)
+            cluster.kill("a")
+            kept = Path("/broker/config/offsetVersions.json")
+            assert b'"0":1' in cluster.disks["a"].nodes[kept].data.tobytes().replace(b" ", b"")
+            replace_file(cluster.disks["a"], kept, b"{}")
+            await cluster.start("a")
+            await fill(cluster, 1)
+            await asyncio.sleep(20)
+            assert (await copies(cluster, LETTERS)).total() == 7
 
     run_in_virtual_time(main())
 

@@ -87,6 +87,30 @@ def test_sent_back_message_comes_again_or_becomes_dead_letter(seed: int) -> None
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_failure_that_is_told_twice_at_once_is_stored_once(is_dead: bool) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.put_topic(TOPIC, 1)
+            async with cluster.producer() as producer:
+                for _ in range(5):
+                    await cluster.send(producer, TOPIC)
+            told = [failed(each, is_dead=is_dead) for _, each in await cluster.records(TOPIC)]
+            cluster.disk_s["a"] = 0.5
+            first = asyncio.ensure_future(send_back(cluster, *told[:4]))
+            await asyncio.sleep(0.1)
+            second = asyncio.ensure_future(send_back(cluster, *told[1:]))
+            for reply in await asyncio.gather(first, second):
+                assert [each.code for each in reply.outcomes] == [0] * 4
+            cluster.disk_s["a"] = 0.0
+            await asyncio.sleep(20)
+            topic = "%DLQ%G" if is_dead else "%RETRY%G"
+            bodies = [message.body for _, message in await cluster.records(topic)]
+            assert len(bodies) == len(set(bodies)) == 5
+
+    run_in_virtual_time(main())
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_commits_older_than_a_reset_stay_refused_after_power_loss(seed: int) -> None:
     async def main() -> None:

@@ -1,5 +1,6 @@
 """SendBack: members give messages back that they could not consume."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from ternmq_broker.locks import LockTable
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.retry.group_topics import GroupTopics, retry_topic
 from ternmq_broker.retry.send_back import Failure, Fate, SentBack, sent_back, why_not
-from ternmq_broker.retry.stored_copies import StoredCopies
+from ternmq_broker.retry.stored_copies import StoredCopies, copy_name
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
@@ -79,6 +80,8 @@ class SendBackService:
 
     def __init__(self, services: SendBackServices) -> None:
         self._services = services
+        self._under_way: dict[tuple[str | None, ...], asyncio.Event] = {}
+        """Copies that are looked for, or being stored; set once that is over."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -136,6 +139,7 @@ class SendBackService:
         if (fenced := self._fenced(group.group, told)) is not None:
             raise fenced
         record = await self._record(told.physical_offset)
+        version = services.offsets.version(group.group, told.topic, told.queue_id)
         failure = Failure(
             told.message_id,
             told.topic,
@@ -144,13 +148,14 @@ class SendBackService:
             told.delay_level,
             told.attempts_max,
             told.reconsume_times,
-            max(
-                told.version,
-                services.offsets.version(group.group, told.topic, told.queue_id),
-            ),
+            max(told.version, version),
         )
         if (error := why_not(record, failure)) is not None:
             raise error
+        if told.version > version:
+            # The copy would pass for that of a failure after a later seek.
+            remark = f"version {told.version} of the offset is not committed; {version} is kept"
+            raise refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
         queue_id = services.random.randrange(max(1, group.retry_queues))
         return sent_back(record, failure, group, queue_id=queue_id)
 
@@ -199,6 +204,26 @@ class SendBackService:
         )
 
     async def _put_new(
+        self,
+        group: str,
+        batch: _Batch,
+        told: Sequence[groups.FailedMessage],
+        outcomes: Sequence[common.Status],
+    ) -> None:
+        """Store what is not stored yet. Copies that another call is about to store are awaited."""
+        names = dict.fromkeys(map(copy_name, batch.records))  # in order: runs must repeat
+        while (name := next((each for each in names if each in self._under_way), None)) is not None:
+            await self._under_way[name].wait()
+        over = asyncio.Event()
+        self._under_way.update(dict.fromkeys(names, over))
+        try:
+            await self._look_and_put(group, batch, told, outcomes)
+        finally:
+            for name in names:
+                del self._under_way[name]
+            over.set()
+
+    async def _look_and_put(
         self,
         group: str,
         batch: _Batch,

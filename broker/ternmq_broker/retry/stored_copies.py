@@ -72,6 +72,11 @@ class StoredCopies:
         }
 
 
+def copy_name(record: InnerRecord) -> tuple[str | None, ...]:
+    """Return what two copies of one failure have in common, and no others."""
+    return (record.topic, record.properties.get(UNIQUE_KEY), *_failure(record.properties))
+
+
 def _failure(properties: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return what tells copies with one key apart: what failed, and whose retry topic is next."""
     return properties.get(SOURCE), properties.get(REAL_TOPIC)

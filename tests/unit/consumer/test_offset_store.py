@@ -141,16 +141,21 @@ def test_queue_has_begun_once_the_broker_keeps_an_offset() -> None:
     assert OffsetStore(world, group="", client_id="c", timeout_s=1).has_begun(OTHER)
 
 
-def test_version_counts_seeks_that_no_broker_has_confirmed() -> None:
-    store = store_in(World())
-    assert store.version(QUEUE) == 0
+def test_version_waits_until_the_broker_confirms_every_seek() -> None:
+    world = World()
+    store = store_in(world)
+    assert not asyncio.run(store.versions([QUEUE]))
     store.begin(QUEUE, offset(5), offset(5))
     store.reset(QUEUE, offset(3), 4)
-    assert store.version(QUEUE) == 4
+    assert asyncio.run(store.versions([QUEUE])) == {QUEUE: 4}
+    assert not world.requests
     store.restart(QUEUE, offset(0))
-    assert store.version(QUEUE) == 5
-    assert asyncio.run(store.commit())
-    assert store.version(QUEUE) == 5
+    store.restart(QUEUE, offset(1))
+    world.refusal = common.Status(code=ResponseCode.TOPIC_NOT_EXIST)
+    assert not asyncio.run(store.versions([QUEUE]))
+    world.refusal = None
+    assert asyncio.run(store.versions([QUEUE])) == {QUEUE: 5}
+    assert world.versions[QUEUE] == 5
 
 
 def test_changed_offsets_are_committed_with_one_request_per_broker() -> None:

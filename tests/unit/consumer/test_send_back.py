@@ -1,7 +1,7 @@
 """Giving messages back to their broker."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from ternmq_consumer.results import Lot
 from ternmq_consumer.send_back import REQUEST_MESSAGES_MAX, SendBacks, failed_message
 from ternmq_model.errors import ConnectionLost, refusal
+from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import tried_again
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
@@ -30,6 +31,8 @@ class Broker:
         self.codes: dict[int, int] = {}
         self.outcomes_max = REQUEST_MESSAGES_MAX
         self.confirmed = 0
+        self.knows_seeks = True
+        self.told_again = 0
         self.copies: list[tuple[int, int]] = []
         self.copied: set[int] = set()
         self._running = 0
@@ -56,6 +59,13 @@ class Broker:
             for failed in request.messages
         ]
         return groups.SendBackReply(outcomes=outcomes[: self.outcomes_max])
+
+    async def versions(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
+        return dict.fromkeys(queues, 7) if self.knows_seeks else {}
+
+    def tell_again(self, broker_name: str) -> None:
+        assert broker_name == QUEUE.broker_name
+        self.told_again += 1
 
     async def send_copy(self, message: StoredMessage, level: int) -> bool:
         self.copies.append((message.queue_offset, level))
@@ -95,7 +105,7 @@ def play(test: Callable[[Broker, SendBacks, Answers], Awaitable[None]]) -> None:
                 client_id="me",
                 timeout_s=3,
                 retries_max=-1,
-                version_of=lambda queue: 7 if queue == QUEUE else 0,
+                offsets=broker,
                 on_confirmed=broker.confirm,
                 send_copy=broker.send_copy,
             )
@@ -186,6 +196,23 @@ def test_each_message_has_its_own_answer_and_a_missing_one_is_a_refusal() -> Non
         backs.add(answers.lot(4))
         await asyncio.sleep(1)
         assert answers.lots[1].is_fenced
+
+    play(test)
+
+
+def test_message_stays_until_its_broker_knows_the_seek() -> None:
+    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+        broker.knows_seeks = False
+        backs.add(answers.lot(0))
+        await asyncio.sleep(1)
+        assert of_offsets(answers.lots[0].refused) == [0]
+        assert not broker.requests
+        broker.knows_seeks = True
+        broker.codes = {1: ResponseCode.PULL_OFFSET_MOVED}
+        backs.add(answers.lot(0, 1))
+        await asyncio.sleep(1)
+        assert of_offsets(answers.lots[1].refused) == [1]
+        assert broker.told_again == 1
 
     play(test)
 
