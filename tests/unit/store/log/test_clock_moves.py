@@ -66,7 +66,8 @@ def test_oldest_move_that_goes_makes_no_record_older(by_ms: int) -> None:
         each + 150 * (offset <= MOVES_MAX)
         for offset, each in zip(all_of, moved(known, *all_of), strict=True)
     ]
-    assert all(now >= then for now, then in zip(moved(more, *all_of), was, strict=True))
+    found = zip(moved(more, *all_of), was, strict=True)
+    assert all(younger_by >= before for younger_by, before in found)
     assert moved(more, 2) == [150 * MOVES_MAX - 150]
 
 
