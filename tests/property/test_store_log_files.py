@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.inspection.rehearsal import rehearse
+from ternmq_store.inspection.rehearsal import rehearse, told_by
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.choices import Undecided, UndecidedStore
 from ternmq_store.recovery.recovery import What
@@ -402,6 +402,26 @@ def test_records_with_wrong_checksums_take_no_file_over_after_a_crash(at: int) -
     store = open_store(files, config=CONFIG)
     assert (readable(store), ends(store)) == (expected(is_clean=False), numbers)
     assert ROOT / "aside" / far.name in files.nodes
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    ("gone", "reason"), [((0,), "noted to begin at 0"), (range(LAST + 1), "up to ")]
+)
+def test_lost_file_at_either_end_is_an_error(
+    gone: Sequence[int], reason: str, is_clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = filled(is_clean=is_clean)
+    for number in gone:
+        files.remove(path_of(number))
+    rehearsal = rehearse(files, ROOT, CONFIG)
+    told = [one.text for one in told_by(rehearsal) if one.file == path_of(0)]
+    assert any(reason in text for text in told)
+    caplog.clear()
+    open_store(files, config=CONFIG)
+    lines = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    (line,) = [one for one in lines if f"file={path_of(0)} offset=0 " in one]
+    assert reason in line
 
 
 def test_torn_end_of_a_killed_store_is_cut_and_its_numbers_are_given_again() -> None:
