@@ -102,7 +102,7 @@ def _words(finding: Finding) -> str:
             )
         case What.REBUILT:
             return f"All consume queues are built anew from the log ({reason})."
-        case What.SET_ASIDE | What.REMOVED | What.REPAIRED | What.REPORTED:
+        case What.SET_ASIDE | What.REMOVED | What.REPAIRED | What.LOST | What.REPORTED:
             return f"{path}, from {offset} on, is {what.value}: {reason}."
 
 

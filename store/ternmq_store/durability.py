@@ -147,7 +147,7 @@ class Durability:
             index_stored_at_ms=index_stored_at_ms,
         )
         data = encode_checkpoint(checkpoint)
-        notes = self._session.notes_due(self.flushed)
+        notes = self._session.notes_due(self.flushed, self._log.start)
         return checkpoint, CheckpointTask(self._files, files, self._path, data, notes, folders)
 
     def checkpoint_done(self, task: CheckpointTask, *, is_good: bool) -> None:

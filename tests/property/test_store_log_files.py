@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.inspection.rehearsal import rehearse
+from ternmq_store.inspection.rehearsal import rehearse, told_by
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.choices import Undecided, UndecidedStore
 from ternmq_store.recovery.recovery import What
@@ -363,6 +363,65 @@ def test_killed_store_keeps_what_was_never_noted(number: int, length: int | None
     assert readable(store) == sound(expected, bad)
     assert ends(store) == numbers
     assert not [path for path in files.nodes if path.parent == ROOT / "aside"]
+
+
+def test_killed_store_keeps_what_a_unit_confirms_behind_a_long_gap() -> None:
+    before = open_store(killed_at_once(150), config=CONFIG)
+    expected, numbers = readable(before), ends(before)
+    files = killed_at_once(150)
+    last = max(path for path in files.nodes if path.parent == FOLDER)
+    gone = range(FILE_BYTES, int(last.name))
+    assert len(gone) > 4 * FILE_BYTES
+    for base in gone[::FILE_BYTES]:
+        files.remove(FOLDER / file_name(base))
+    store = open_store(files, config=CONFIG)
+    assert (readable(store), ends(store)) == (sound(expected, gone), numbers)
+
+
+def test_far_file_of_a_longer_log_waits_for_a_decision_after_a_crash() -> None:
+    files, other = filled(is_clean=False), filled(is_clean=True, count=160)
+    far = max(path for path in other.nodes if path.parent == FOLDER)
+    assert int(far.name) > (LAST + 3) * FILE_BYTES
+    put(files, far, other.nodes[far].data.tobytes())
+    with pytest.raises(UndecidedStore, match="--fill-gaps") as caught:
+        open_store(copied(files), config=CONFIG)
+    assert caught.value.choice.state is Undecided.MISSING_FILE
+    assert rehearse(files, ROOT, CONFIG).choice == caught.value.choice
+
+
+@pytest.mark.parametrize("at", [LAST + 2, 3000])
+def test_records_with_wrong_checksums_take_no_file_over_after_a_crash(at: int) -> None:
+    files, far = filled(is_clean=False), FOLDER / file_name(at * FILE_BYTES)
+    content = bytearray(files.nodes[path_of(0)].data.tobytes())
+    for data in expected(is_clean=False).values():
+        start = whole(data).header.physical_offset
+        if start + len(data) <= FILE_BYTES:
+            content[start + 28 : start + 36] = (at * FILE_BYTES + start).to_bytes(8, "big")
+    put(files, far, bytes(content))
+    numbers = ends(open_store(filled(is_clean=False), config=CONFIG))
+    store = open_store(files, config=CONFIG)
+    assert (readable(store), ends(store)) == (expected(is_clean=False), numbers)
+    assert ROOT / "aside" / far.name in files.nodes
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    ("gone", "reason"), [((0,), "noted to begin at 0"), (range(LAST + 1), "up to ")]
+)
+def test_lost_file_at_either_end_is_an_error(
+    gone: Sequence[int], reason: str, is_clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = filled(is_clean=is_clean)
+    for number in gone:
+        files.remove(path_of(number))
+    rehearsal = rehearse(files, ROOT, CONFIG)
+    told = [one.text for one in told_by(rehearsal) if one.file == path_of(0)]
+    assert any(reason in text for text in told)
+    caplog.clear()
+    open_store(files, config=CONFIG)
+    lines = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    (line,) = [one for one in lines if f"file={path_of(0)} offset=0 " in one]
+    assert reason in line
 
 
 def test_torn_end_of_a_killed_store_is_cut_and_its_numbers_are_given_again() -> None:

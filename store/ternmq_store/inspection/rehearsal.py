@@ -106,7 +106,7 @@ def told_by(rehearsal: Rehearsal | None) -> Generator[Finding]:
     if rehearsal.report is None:
         return
     for found in rehearsal.report.findings:
-        if found.what is What.REPORTED:
+        if found.what in {What.LOST, What.REPORTED}:
             area = _AREAS.get(found.file.parent.name, _AREAS.get(found.file.name, "queue"))
             yield problem(area, found.file, found.offset, found.reason)
         elif found.what is What.SET_ASIDE:

@@ -1,11 +1,40 @@
 """Where the records in a log's files say that they lie."""
 
-from typing import Protocol
+import enum
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final, Protocol
 
-from ternmq_model.offsets import PhysicalOffset
+import numpy as np
+
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset
+from ternmq_model.record import Record
+from ternmq_model.record_check import check_record
+from ternmq_model.record_checksum import has_checksum, verify_checksum
+from ternmq_model.record_passes import topic_name
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.mapped_file_queue import FoundFile
+from ternmq_store.disk.layout import queue_folder
+from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
 from ternmq_store.log.resync import HEAD_BYTES, claimed_offset, next_record
+from ternmq_store.queues.units import UNIT
+
+_RECORDS_MAX: Final = 1000
+"""Good records of each file that are compared with the consume queues."""
+
+
+class Fit(enum.Enum):
+    """Whether files behind a gap are of the log before it."""
+
+    NO_RECORD = "no record"
+    """They have no good record."""
+
+    UNCONFIRMED = "unconfirmed"
+    """They have good records that the consume queues do not confirm."""
+
+    CONFIRMED = "confirmed"
+    """A unit tells of a record in them, or a queue ends right before its first record in them."""
 
 
 class Claims(Protocol):
@@ -19,17 +48,23 @@ class Claims(Protocol):
         """Return the first place in the file, from `position` on, that the record there claims."""
         ...
 
+    def fit(self, run: Sequence[FoundFile]) -> Fit:
+        """Compare the good records of files that follow each other with the consume queues."""
+        ...
+
 
 class FileClaims:
     """The claims that lie on a disk: a file is read when it is asked for.
 
     Args:
         files: The file system.
+        root: The store's directory.
         unread: Upon such an error a file counts as one that begins with no record.
     """
 
-    def __init__(self, files: FileSystem, unread: type[OSError]) -> None:
+    def __init__(self, files: FileSystem, root: Path, unread: type[OSError]) -> None:
         self._files = files
+        self._root = root
         self._unread = unread
 
     def first(self, found: FoundFile) -> PhysicalOffset | None:
@@ -61,3 +96,72 @@ class FileClaims:
             return None
         finally:
             region.close()
+
+    def fit(self, run: Sequence[FoundFile]) -> Fit:
+        """See `Claims`."""
+        seen: set[tuple[str, int]] = set()
+        fit = Fit.NO_RECORD
+        for record in (record for found in run for record in self._good_records(found)):
+            fit = Fit.UNCONFIRMED
+            topic, head = topic_name(record.topic), record.header
+            if topic is None or head.queue_id < 0 or head.queue_offset < 0:
+                continue
+            at, size = self._unit(topic, head.queue_id, head.queue_offset)
+            if (at, size) == (head.physical_offset, head.total_bytes):
+                return Fit.CONFIRMED
+            if (topic, head.queue_id) not in seen and size == 0 and head.queue_offset:
+                before, length = self._unit(topic, head.queue_id, head.queue_offset - 1)
+                if length > 0 and before < head.physical_offset:
+                    return Fit.CONFIRMED
+            seen.add((topic, head.queue_id))
+        return fit
+
+    def _good_records(self, found: FoundFile) -> Sequence[Record]:
+        """Return the first records of a file that claim their own places and whose checks hold."""
+        if not found.file_bytes:
+            return ()
+        file = self._files.open(found.path, read_only=True)
+        try:
+            region = file.map()
+        finally:
+            file.close()
+        try:
+            records = _good_records(region.view, PhysicalOffset(found.base))
+            return list(islice(records, _RECORDS_MAX))
+        finally:
+            region.close()
+
+    def _unit(self, topic: str, queue_id: int, number: int) -> tuple[int, int]:
+        """Return the place and the size that a queue's unit has; zeros where none is written."""
+        at = number * UNIT_BYTES
+        try:
+            for found in find_files(self._files, queue_folder(self._root, topic, queue_id)):
+                if found.base <= at and at + UNIT_BYTES <= found.base + found.file_bytes:
+                    file = self._files.open(found.path, read_only=True)
+                    try:
+                        data = file.read(at - found.base, UNIT_BYTES)
+                    finally:
+                        file.close()
+                    unit = np.frombuffer(data, dtype=UNIT)[0]
+                    return int(unit["offset"]), int(unit["size"])
+        except self._unread:
+            pass
+        return 0, 0
+
+
+def _good_records(view: memoryview, base: PhysicalOffset) -> Iterator[Record]:
+    position = next_record(view, 0, base=base)
+    while position is not None:
+        following = position + 1
+        try:
+            at = PhysicalOffset(base + position)
+            record = check_record(view, position, at=at, next_file=True)
+        except CorruptRecord:
+            record = None
+        if record is not None:
+            end = position + record.header.total_bytes
+            data = bytes(view[position:end])
+            if not has_checksum(record.properties) or verify_checksum(data, record.properties):
+                following = end
+                yield record
+        position = next_record(view, following, base=base)

@@ -24,7 +24,7 @@ from ternmq_store.recovery.choices import (
     Way,
     repair_command,
 )
-from ternmq_store.recovery.log_claims import Claims, FileClaims
+from ternmq_store.recovery.log_claims import Claims, FileClaims, Fit
 from ternmq_store.recovery.recovery import Finding, What
 from ternmq_store.recovery.session import Session
 from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
@@ -33,7 +33,10 @@ _ODD_BYTES_MAX: Final = 4096
 """No two settings of the files' length are so close: a length is one of them, spoiled."""
 
 GAP_FILES_MAX: Final = 10_000
-"""Where more are missing, what lies behind them is of another log."""
+"""Where more are missing, files that no queue confirms are of another log."""
+
+_UNNOTED_FILES_MAX: Final = 2
+"""A crash may leave so many files unnoted: files behind a gap this short need no confirmation."""
 
 
 class KnownLog(NamedTuple):
@@ -132,7 +135,7 @@ def find_plan(
         OSError: A file cannot be read.
     """
     found = find_files(files, commit_log_folder(root))
-    claims = FileClaims(files, unread)
+    claims = FileClaims(files, root, unread)
     return plan_log(found, _known_log(session), default_bytes=default_bytes, claims=claims)
 
 
@@ -186,7 +189,7 @@ def plan_log(
         if known.is_ours and gap.start <= known.start:
             strays += [Stray(file, "the log began behind it") for file in row]
             row = list(run)
-        elif _is_lost(gap, known, file_bytes) or _goes_on(gap, run, known, claims):
+        elif _is_lost(gap, known, file_bytes) or _goes_on(gap, row, run, known, claims):
             folder = row[0].path.parent
             row += [FoundFile(base, folder / file_name(base), 0) for base in gap]
             row += run
@@ -273,10 +276,23 @@ def _is_lost(gap: range, known: KnownLog, file_bytes: int) -> bool:
     return known.is_ours and gap.start < known.flushed and gap.stop < known.flushed + unnoted
 
 
-def _goes_on(gap: range, run: Sequence[FoundFile], known: KnownLog, claims: Claims) -> bool:
-    """Tell whether a log that was not closed goes on behind a gap: records say that they do."""
-    may_go_on = known.is_ours and not known.was_closed
-    return may_go_on and len(gap) <= GAP_FILES_MAX and any(map(claims.own, run))
+def _goes_on(
+    gap: range,
+    row: Sequence[FoundFile],
+    run: Sequence[FoundFile],
+    known: KnownLog,
+    claims: Claims,
+) -> bool:
+    """Tell whether a log that was not closed goes on behind a gap.
+
+    Raises:
+        UndecidedStore: The files behind a long gap have good records, and no queue confirms them.
+    """
+    fit = claims.fit(run) if known.is_ours and not known.was_closed else Fit.NO_RECORD
+    if fit is Fit.UNCONFIRMED and _UNNOTED_FILES_MAX < len(gap) <= GAP_FILES_MAX:
+        raise _has_gap(row, run, gap)
+    is_near = len(gap) <= _UNNOTED_FILES_MAX
+    return fit is Fit.CONFIRMED or (fit is Fit.UNCONFIRMED and is_near)
 
 
 def _file_bytes(

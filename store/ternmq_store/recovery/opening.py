@@ -242,7 +242,7 @@ class _Opening:
 
     def _tell(self, finding: Finding) -> None:
         self._findings.append(finding)
-        is_loss = finding.what in {What.QUARANTINED, What.SET_ASIDE}
+        is_loss = finding.what in {What.QUARANTINED, What.SET_ASIDE, What.LOST}
         logger.log(
             logging.ERROR if is_loss else logging.WARNING,
             "store recovery what=%s file=%s offset=%s bytes=%s reason=%s",

@@ -108,12 +108,13 @@ def find_lost(log: CommitLog, session: Session) -> Iterable[Finding]:
     if end < session.flushed:
         path = log.files.folder / file_name(end)
         reason = f"the log was on the disk up to {session.flushed}, and this file is gone"
-        yield Finding(What.REPORTED, path, end, session.flushed - end, reason)
-    if session.last_use is LastUse.CLEAN and log.start > session.notes.log_start:
-        gone = log.start - session.notes.log_start
-        path = log.files.folder / file_name(session.notes.log_start)
-        reason = "the log began here, and this file is gone"
-        yield Finding(What.REPORTED, path, session.notes.log_start, gone, reason)
+        yield Finding(What.LOST, path, end, session.flushed - end, reason)
+    start, is_ours = session.notes.log_start, session.last_use in {LastUse.CLEAN, LastUse.CRASHED}
+    gone = min(log.start, session.flushed) - start
+    if is_ours and gone > 0:
+        path = log.files.folder / file_name(start)
+        reason = f"the log was noted to begin at {start} and begins at {log.start}: files are gone"
+        yield Finding(What.LOST, path, start, gone, reason)
 
 
 def find_later_files(log: CommitLog, end: PhysicalOffset) -> Iterable[Finding]:

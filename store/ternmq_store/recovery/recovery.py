@@ -38,6 +38,9 @@ class What(enum.Enum):
     REPAIRED = "repaired"
     """Brought back into its form."""
 
+    LOST = "lost"
+    """It was on the disk, and no file has it any more."""
+
     REPORTED = "reported"
     """Left as it is."""
 

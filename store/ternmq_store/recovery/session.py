@@ -249,10 +249,14 @@ class Session:
             self._looked_at_ms = now_ms
             self._seen = _Seen(dispatched, _notes_of(queues))
 
-    def notes_due(self, flushed: PhysicalOffset) -> LogNotes | None:
+    def notes_due(self, flushed: PhysicalOffset, start: PhysicalOffset) -> LogNotes | None:
         """Return what to write into the side file, if there is something new.
 
         The queues' files are synced before. `notes_done` must follow before the next.
+
+        Args:
+            flushed: The log is on the disk up to here.
+            start: The log begins here.
         """
         notes = replace(
             self.notes,
@@ -263,6 +267,10 @@ class Session:
         if self._seen is not None and self._seen.dispatched <= flushed:
             notes = replace(notes, queues=self._seen.queues, queues_at=self._seen.dispatched)
             self._seen = None
+        if start > notes.log_start:
+            # Queues' files go after the log's: the next look tells where each begins.
+            queues = tuple(note._replace(first=note.end) for note in notes.queues)
+            notes = replace(notes, log_start=start, queues=queues)
         return notes if notes != self.notes else None
 
     def notes_done(self, notes: LogNotes, *, is_good: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a store notes of the broker's clock."""
+"""What a store notes of the broker's clock, and of where its log begins."""
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes
@@ -42,3 +42,14 @@ def test_doubt_is_durable_at_once() -> None:
     store.session.note_doubt(ClockDoubt(end, 3))
     files.locks.clear()  # the process was killed
     assert open_store(files).session.clock.doubt == ClockDoubt(end, 3)
+
+
+def test_start_of_the_log_is_noted_when_its_first_files_have_expired() -> None:
+    files = MemoryFileSystem()
+    store, end = stepped(files)
+    session, start = store.session, PhysicalOffset(4096)
+    notes = session.notes_due(end, start)
+    assert notes is not None
+    session.notes_done(notes, is_good=True)
+    assert session.notes.log_start == start
+    assert session.notes_due(end, start) is None
