@@ -1,7 +1,7 @@
 """What a store notes of the broker's clock."""
 
-from ternmq_model.offsets import PhysicalOffset
-from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes, TimerMove
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -42,3 +42,20 @@ def test_doubt_is_durable_at_once() -> None:
     store.session.note_doubt(ClockDoubt(end, 3))
     files.locks.clear()  # the process was killed
     assert open_store(files).session.clock.doubt == ClockDoubt(end, 3)
+
+
+def test_moves_that_timed_messages_have_followed_are_noted_no_more() -> None:
+    files = MemoryFileSystem()
+    store, _ = stepped(files)
+    first, second = (TimerMove(QueueOffset(5), None), TimerMove(QueueOffset(9), -70))
+    for move in (first, second):
+        store.session.timer_follows(move)
+    store.session.timer_followed(4)
+    store.session.note_clock()
+    files.locks.clear()  # the process was killed
+    store = open_store(files)
+    assert store.session.clock.timer_moves == (first, second)
+    store.session.timer_followed(5)
+    store.session.timer_cut(QueueOffset(7))
+    store.close()
+    assert open_store(files).session.clock.timer_moves == (TimerMove(QueueOffset(7), -70),)
