@@ -25,6 +25,7 @@ from ternmq_broker.table_formats import REPLICATION
 from ternmq_broker.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, StoreError
+from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.environment import Environment
@@ -201,6 +202,7 @@ class Life(Lifecycle):
         if cut is not None or (was_slave and store.max_physical < state.kept.confirmed):
             # The log lacks what it had when the tables were taken: cut, or lost with the power.
             await tables.cut(store.next_offset, log_end=store.max_physical)
+            store.session.timer_cut(store.next_offset(WHEEL_TOPIC, 0))
         if cut is not None:
             await state.cut_done(store.max_physical)
         member = await self._member_of(state, store, is_slave=is_slave)

@@ -52,7 +52,7 @@ class WaitingParts:
     ) -> None:
         reader = StoreReader(store, env.blocking)
         deliverer = Deliverer(inner, topics.find)
-        self._blocking, self._source = env.blocking, store.reads.source
+        self._blocking, self._store = env.blocking, store
         self._tables = tables
         self._clock = env.clock
         self._timer_enabled = config.timer_enabled
@@ -62,9 +62,6 @@ class WaitingParts:
             wake=wake,
             pending_max=config.timer_pending_max,
         )
-        newest_ms = max(store.last_stored_at_ms, tables.timer.read_ms)
-        if newest_ms > env.clock.wall_ms() + DOUBT_MS:
-            self.timer.stepped(None)
         store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
 
     async def begin(self) -> None:
@@ -72,12 +69,14 @@ class WaitingParts:
 
         What the disk refuses is logged: then a crash repeats deliveries.
         """
+        await self._begin_moving()
+        source = self._store.reads.source
         places = [self.delays.look_from(), self.timer.look_from() if self._timer_enabled else None]
         begin = min((place for place in places if place is not None), default=None)
         found: Mapping[int, PhysicalOffset] = {}
         try:
             if begin is not None:
-                found = await self._blocking.run(delivered_sources, self._source(), begin)
+                found = await self._blocking.run(delivered_sources, source(), begin)
                 logger.info("deliveries looked for from=%d found=%d", begin, len(found))
             self.delays.begin(found)
             await self.timer.begin(found if self._timer_enabled else {})
@@ -85,6 +84,20 @@ class WaitingParts:
                 raise error
         except (OSError, StoreError) as error:
             logger.warning("deliveries may come twice after a crash error=%s", error)
+
+    async def _begin_moving(self) -> None:
+        """Let timed messages follow the clock: what is to be done is noted before it is begun."""
+        session = self._store.session
+        self.timer.go_on_moving()
+        newest_ms = max(self._store.last_stored_at_ms, self._tables.timer.read_ms)
+        if newest_ms > self._clock.wall_ms() + DOUBT_MS:
+            self.timer.stepped(None)
+        try:
+            if session.clock != session.notes.clock:
+                await self._blocking.run(session.note_clock)
+        except OSError as error:
+            # It serves on a full disk, too. The checkpoint notes it when there is room.
+            logger.warning("moves of the clock not noted reason=%s", error)
 
     def rules(self) -> Rules:
         """Return by what clients' records are routed at this moment."""

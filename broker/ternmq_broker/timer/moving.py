@@ -7,7 +7,7 @@ on: so what was delivered lies before all that waits, by whichever clock it was 
 
 import logging
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -18,20 +18,11 @@ from ternmq_model.delay import tick_up
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import TIMER_DELAY_MS, TIMER_DELAY_SEC, decode_properties
 from ternmq_model.record import Record
+from ternmq_store.log.clock_moves import TimerMove
 
 logger = logging.getLogger(__name__)
 
 _BATCH_MESSAGES: Final = 256
-
-
-class Move(NamedTuple):
-    """A step of the clock."""
-
-    end: QueueOffset
-    """Behind the last message that was stored."""
-
-    by_ms: int | None
-    """None = unknown: the clock was set back before the start."""
 
 
 def moved_due_ms(record: Record, due_ms: int, by_ms: int | None, *, now_ms: int = 0) -> int:
@@ -40,7 +31,7 @@ def moved_due_ms(record: Record, due_ms: int, by_ms: int | None, *, now_ms: int 
     Args:
         record: As it waits.
         due_ms: When it was due before that.
-        by_ms: See `Move`.
+        by_ms: See `TimerMove`.
         now_ms: The clock as it is, if that is None.
     """
     properties = decode_properties(record.properties)
@@ -64,11 +55,11 @@ class Mover:
     def __init__(self, roller: Roller, clock: Clock) -> None:
         self._roller = roller
         self._clock = clock
-        self._moves: deque[Move] = deque()
+        self._moves: deque[TimerMove] = deque()
         self._left: Due | None = None
         """What waits since before the first of the moves, by queue offset."""
 
-    def note(self, move: Move) -> None:
+    def note(self, move: TimerMove) -> None:
         """Take note of a step of the clock."""
         self._moves.append(move)
 

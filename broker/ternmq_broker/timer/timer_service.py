@@ -25,7 +25,7 @@ from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
-from ternmq_broker.timer.moving import Move, Mover
+from ternmq_broker.timer.moving import Mover
 from ternmq_broker.timer.rolling import Rolled, Roller, read_many
 from ternmq_broker.timer.wheel import NEVER_MS, Due, TimerWheel
 from ternmq_model.clock import Clock
@@ -35,6 +35,7 @@ from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
+from ternmq_store.log.clock_moves import TimerMove
 
 logger = logging.getLogger(__name__)
 
@@ -150,8 +151,20 @@ class TimerService:
 
         All that waits is laid anew.
         """
-        self._mover.note(Move(self._store.next_offset(WHEEL_TOPIC, 0), by_ms))
+        session = self._store.session
+        move = TimerMove(self._store.next_offset(WHEEL_TOPIC, 0), by_ms)
+        if by_ms is not None or move not in session.clock.timer_moves:
+            session.timer_follows(move)
+            self._mover.note(move)
         self._wake(TIMER_JOB)
+
+    def go_on_moving(self) -> None:
+        """Begin again with the steps of the clock that not all has followed: once, at the start."""
+        session = self._store.session
+        session.timer_cut(self._store.next_offset(WHEEL_TOPIC, 0))
+        session.timer_followed(self._kept.begins_at)
+        for move in session.clock.timer_moves:
+            self._mover.note(move)
 
     async def step(self) -> bool:
         """Take new messages in, then deliver a batch of what is due: one step of a job."""
@@ -444,6 +457,7 @@ class TimerService:
                     logger.warning("progress of timed messages not kept error=%s", error)
             else:
                 self._kept = candidate.checkpoint
+                self._store.session.timer_followed(self._kept.first_offset)
                 untold = self._copies.offsets >= self._kept.first_offset
                 self._copies = Copies(*(column[untold] for column in self._copies))
             self._is_refused = refused is not None

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_heads import Ints
 
 MOVES_MAX: Final = 100
@@ -45,6 +45,16 @@ class ClockDoubt(NamedTuple):
     has moved further."""
 
 
+class TimerMove(NamedTuple):
+    """A step of the broker's clock that timed messages are to follow."""
+
+    end: QueueOffset
+    """Behind the last message that was stored."""
+
+    by_ms: int | None
+    """None = unknown: the clock was set back before the start."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClockNotes:
     """What is known of the clock by which a log's store times were told."""
@@ -55,6 +65,9 @@ class ClockNotes:
 
     left_at_ms: int = 0
     """The clock at the last clean stop, if it was believed then; 0 = it was not."""
+
+    timer_moves: Sequence[TimerMove] = ()
+    """Oldest first, until all that waited then is laid anew."""
 
 
 BELIEVED: Final = ClockNotes()

@@ -20,7 +20,14 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import abort_path, notes_path
 from ternmq_store.disk.state_file import read_generations, read_whole, replace_file
 from ternmq_store.log.checksum_ranges import ChecksumRange
-from ternmq_store.log.clock_moves import BELIEVED, ClockDoubt, ClockMove, ClockNotes, are_in_order
+from ternmq_store.log.clock_moves import (
+    BELIEVED,
+    ClockDoubt,
+    ClockMove,
+    ClockNotes,
+    TimerMove,
+    are_in_order,
+)
 from ternmq_store.log.quarantine import Stretch
 
 logger = logging.getLogger(__name__)
@@ -30,6 +37,7 @@ _START: Final = PhysicalOffset(0)
 _OPEN: Final = "open"
 _CLOSED: Final = "closed"
 _NO_END: Final = "-"
+_UNKNOWN: Final = "-"
 _ABORT_BYTES_MAX: Final = 4096
 
 
@@ -144,6 +152,10 @@ def encode_notes(notes: LogNotes) -> bytes:
         *(f"moved {move.end} {move.by_ms}" for move in notes.clock.moves),
         *([] if notes.clock.doubt is None else ["doubt {} {}".format(*notes.clock.doubt)]),
         *([f"clock {notes.clock.left_at_ms}"] if notes.clock.left_at_ms else []),
+        *(
+            f"timer {move.end} {_UNKNOWN if move.by_ms is None else move.by_ms}"
+            for move in notes.clock.timer_moves
+        ),
         *(f"index {_one_line(line)}" for line in notes.index),
     ]
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -201,7 +213,13 @@ def _clock(facts: Mapping[str, Sequence[str]]) -> ClockNotes:
         raise ValueError("moves of the clock are not in order")
     doubts = [ClockDoubt(*_place_and_ms(text)) for text in facts.get("doubt", ())]
     left_at_ms = int(facts["clock"][0]) if "clock" in facts else 0
-    return ClockNotes(moves, doubts[0] if doubts else None, left_at_ms)
+    timer_moves = tuple(_timer_move(text) for text in facts.get("timer", ()))
+    return ClockNotes(moves, doubts[0] if doubts else None, left_at_ms, timer_moves)
+
+
+def _timer_move(text: str) -> TimerMove:
+    end, _, ms = text.partition(" ")
+    return TimerMove(QueueOffset(_offset(end)), None if ms == _UNKNOWN else int(ms))
 
 
 def _place_and_ms(text: str) -> tuple[PhysicalOffset, int]:

@@ -17,7 +17,7 @@ from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.dispatcher import Check
 from ternmq_store.log.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from ternmq_store.log.checksum_ranges import Ranges, closed, is_inside, kept, next_border, opened
-from ternmq_store.log.clock_moves import ClockDoubt, doubted, stepped, within
+from ternmq_store.log.clock_moves import ClockDoubt, TimerMove, doubted, stepped, within
 from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.log.log_notes import (
     Abort,
@@ -330,6 +330,28 @@ class Session:
             OSError: It is not noted yet.
         """
         self.clock = doubted(self.clock, doubt)
+        self.note_clock()
+
+    def timer_follows(self, move: TimerMove) -> None:
+        """Take note that timed messages are to follow a step of the clock: noted soon."""
+        self.clock = replace(self.clock, timer_moves=(*self.clock.timer_moves, move))
+
+    def timer_followed(self, first: int) -> None:
+        """Take note that timed messages before `first` wait no more: noted soon."""
+        left = tuple(move for move in self.clock.timer_moves if move.end > first)
+        self.clock = replace(self.clock, timer_moves=left)
+
+    def timer_cut(self, end: QueueOffset) -> None:
+        """Take note that the timed messages from `end` on were cut: noted soon."""
+        moves = tuple(move._replace(end=min(move.end, end)) for move in self.clock.timer_moves)
+        self.clock = replace(self.clock, timer_moves=moves)
+
+    def note_clock(self) -> None:
+        """Note durably what is known of the clock: while no checkpoint is under way.
+
+        Raises:
+            OSError: It is not noted yet.
+        """
         self._save(replace(self.notes, clock=self.clock))
 
     def note_tables(self, names: Sequence[str]) -> None:

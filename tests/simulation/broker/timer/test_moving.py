@@ -145,6 +145,66 @@ def test_stop_while_messages_are_moved_loses_and_doubles_none(
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_messages_left_by_a_stop_follow_a_step_ahead_after_it(
+    loses_power: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "_BATCH_MESSAGES", 2)
+
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            disk = around.files = PowerLossFileSystem()
+            async with around.broker(clock_follow_ms=10_000) as broker:
+                client = await around.connect(broker)
+                await send_many(around, client)
+                around.sync_s = 1.0
+                around.clock.wall_offset_ms = DAY_MS
+                await asyncio.sleep(20)
+                if loses_power:
+                    around.files = disk.lose_power(Random(5))
+                await client.connection.close()
+            around.sync_s = 0.0
+            assert kept(around).first_offset < 21
+            assert not await later(around, hours=(0.1, 0.8))
+            found = await later(around, hours=(0.3,))
+            assert found == Counter(b"%d" % number for number in range(20))
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_messages_left_by_a_start_with_a_clock_behind_are_moved_by_the_next(
+    loses_power: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "_BATCH_MESSAGES", 2)
+
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            disk = around.files = PowerLossFileSystem()
+            around.clock.wall_offset_ms = 40 * DAY_MS
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await send_many(around, client)
+                await client.connection.close()
+            around.clock.wall_offset_ms = 0
+            for stop_s in (0.1, 5.0):
+                around.sync_s = 0.0
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    await send(client, b"now")
+                    around.sync_s = 1.0
+                    await asyncio.sleep(stop_s)
+                    if loses_power:
+                        around.files = disk = disk.lose_power(Random(5))
+                    await client.connection.close()
+            around.sync_s = 0.0
+            assert kept(around).first_offset < 21
+            found = await later(around, hours=(0.1, 1.1))
+            assert found == Counter([b"now", b"now", *(b"%d" % number for number in range(20))])
+
+    run_in_virtual_time(main())
+
+
 def test_message_still_cancels_another_after_a_step() -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.SYNC) as around:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.layout import abort_path, notes_path
 from ternmq_store.log.checksum_ranges import ChecksumRange
-from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes
+from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes, TimerMove
 from ternmq_store.log.log_notes import (
     Abort,
     LastUse,
@@ -58,6 +58,11 @@ NOTES = st.builds(
         ),
         st.none() | st.builds(ClockDoubt, OFFSETS, st.integers(-(1 << 50), 1 << 50)),
         st.integers(0, 1 << 50),
+        st.lists(
+            st.builds(
+                TimerMove, OFFSETS.map(QueueOffset), st.none() | st.integers(-(1 << 50), 1 << 50)
+            )
+        ).map(tuple),
     ),
 )
 OPEN = LogNotes("token", is_open=True, flushed=PhysicalOffset(7))

@@ -1,7 +1,7 @@
 """What a store notes of the broker's clock, and of where its log begins."""
 
-from ternmq_model.offsets import PhysicalOffset
-from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes, TimerMove
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -53,3 +53,20 @@ def test_start_of_the_log_is_noted_when_its_first_files_have_expired() -> None:
     session.notes_done(notes, is_good=True)
     assert session.notes.log_start == start
     assert session.notes_due(end, start) is None
+
+
+def test_moves_that_timed_messages_have_followed_are_noted_no_more() -> None:
+    files = MemoryFileSystem()
+    store, _ = stepped(files)
+    first, second = (TimerMove(QueueOffset(5), None), TimerMove(QueueOffset(9), -70))
+    for move in (first, second):
+        store.session.timer_follows(move)
+    store.session.timer_followed(4)
+    store.session.note_clock()
+    files.locks.clear()  # the process was killed
+    store = open_store(files)
+    assert store.session.clock.timer_moves == (first, second)
+    store.session.timer_followed(5)
+    store.session.timer_cut(QueueOffset(7))
+    store.close()
+    assert open_store(files).session.clock.timer_moves == (TimerMove(QueueOffset(7), -70),)
