@@ -199,12 +199,7 @@ class Life(Lifecycle):
             now_ms=env.clock.wall_ms(),
             wake=self._wake,
         )
-        if cut is not None or (was_slave and store.max_physical < state.kept.confirmed):
-            # The log lacks what it had when the tables were taken: cut, or lost with the power.
-            await tables.cut(store.next_offset, log_end=store.max_physical)
-            store.session.timer_cut(store.next_offset(WHEEL_TOPIC, 0))
-        if cut is not None:
-            await state.cut_done(store.max_physical)
+        await _settle_cut(state, store, tables, was_slave=was_slave)
         member = await self._member_of(state, store, is_slave=is_slave)
         if member is None:
             return
@@ -449,3 +444,18 @@ class Life(Lifecycle):
         runner = self._runners.get(job)
         if runner is not None:
             runner.wake(job)
+
+
+async def _settle_cut(
+    state: ReplicationState, store: MessageStore, tables: Tables, *, was_slave: bool
+) -> None:
+    """Forget what is known of the log's end if it is gone: cut, or lost with a slave's power.
+
+    Raises:
+        StoreError: The disk refused; it is to be done again.
+    """
+    if state.kept.cut is not None or (was_slave and store.max_physical < state.kept.confirmed):
+        await tables.cut(store.next_offset, log_end=store.max_physical)
+        store.session.timer_cut(store.next_offset(WHEEL_TOPIC, 0))
+    if state.kept.cut is not None:
+        await state.cut_done(store.max_physical)

@@ -378,7 +378,7 @@ def test_killed_store_keeps_what_a_unit_confirms_behind_a_long_gap() -> None:
     assert (readable(store), ends(store)) == (sound(expected, gone), numbers)
 
 
-def test_far_file_of_a_longer_log_waits_for_a_decision_after_a_crash() -> None:
+def test_file_far_behind_a_killed_log_waits_for_a_decision() -> None:
     files, other = filled(is_clean=False), filled(is_clean=True, count=160)
     far = max(path for path in other.nodes if path.parent == FOLDER)
     assert int(far.name) > (LAST + 3) * FILE_BYTES
