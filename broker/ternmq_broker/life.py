@@ -232,6 +232,7 @@ class Life(Lifecycle):
 
     async def _begin_clock(self, stack: AsyncExitStack, store: MessageStore) -> None:
         session = store.session
+        session.timer_cut(store.next_offset(WHEEL_TOPIC, 0))
         newest_ms = max(store.last_stored_at_ms, session.clock.left_at_ms)
         ahead_ms = self._clock.begin(newest_ms, was_doubted=session.clock.doubt is not None)
         stack.callback(lambda: session.clock_left(self._clock.believed_ms()))
@@ -456,6 +457,5 @@ async def _settle_cut(
     """
     if state.kept.cut is not None or (was_slave and store.max_physical < state.kept.confirmed):
         await tables.cut(store.next_offset, log_end=store.max_physical)
-        store.session.timer_cut(store.next_offset(WHEEL_TOPIC, 0))
     if state.kept.cut is not None:
         await state.cut_done(store.max_physical)

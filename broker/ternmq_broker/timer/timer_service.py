@@ -161,7 +161,6 @@ class TimerService:
     def go_on_moving(self) -> None:
         """Begin again with the steps of the clock that not all has followed: once, at the start."""
         session = self._store.session
-        session.timer_cut(self._store.next_offset(WHEEL_TOPIC, 0))
         session.timer_followed(self._kept.begins_at)
         for move in session.clock.timer_moves:
             self._mover.note(move)
