@@ -35,7 +35,7 @@ from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.watched import WatchedFileSystem
-from ternmq_store.log.clock_moves import ClockDoubt
+from ternmq_store.log.clock_moves import ClockDoubt, moved_ms
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.cutting import cut_log, start_over
 
@@ -233,7 +233,11 @@ class Life(Lifecycle):
     async def _begin_clock(self, stack: AsyncExitStack, store: MessageStore) -> None:
         session = store.session
         session.timer_cut(store.next_offset(WHEEL_TOPIC, 0))
-        newest_ms = max(store.last_stored_at_ms, session.clock.left_at_ms)
+        last = PhysicalOffset(max(store.max_physical - 1, 0))
+        newest_ms = store.last_stored_at_ms and (
+            store.last_stored_at_ms + moved_ms(session.clock.moves, last)
+        )
+        newest_ms = max(newest_ms, session.clock.left_at_ms)
         ahead_ms = self._clock.begin(newest_ms, was_doubted=session.clock.doubt is not None)
         stack.callback(lambda: session.clock_left(self._clock.believed_ms()))
         if ahead_ms is None:
