@@ -33,13 +33,13 @@ _LOOK_S: Final = 1.0
 
 
 class Course(NamedTuple):
-    """How the clock runs from one step to the next."""
+    """A stretch of the clock: how it runs from one step to the next."""
 
     base_ms: int
     """The wall clock that is followed, when the machine booted."""
 
     lead_ms: int
-    """How far the clock was ahead of that, to be shed by running slower."""
+    """The clock was ahead of that by so much, which it sheds by running slower."""
 
     since_ms: int
     """When that was, on the machine's clock since its boot."""

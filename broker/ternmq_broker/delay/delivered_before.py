@@ -40,10 +40,10 @@ class Copies(NamedTuple):
     """In that queue."""
 
     codes: Ints
-    """What the queue keeps of each: when it is due."""
+    """Each unit's code, which says when its message is due."""
 
     places: Ints
-    """Of the copies in the log."""
+    """Physical offsets of the copies."""
 
     def between(self, begin: int, end: int) -> frozenset[int]:
         """Return the offsets, which ascend, from `begin` on and before `end`."""

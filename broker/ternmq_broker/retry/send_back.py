@@ -98,7 +98,7 @@ class Failure:
     """Retries before this failure, as its member counted them; the record may tell of more."""
 
     version: int = 0
-    """Of the group's offset in the queue: after a seek the same message fails anew."""
+    """The version of the group's offset in the queue: after a seek the same message fails anew."""
 
 
 def why_not(record: Record, failure: Failure) -> RefusedError | None:
