@@ -302,7 +302,7 @@ class Reads:
                     return None
         scanned = chosen.scanned(taken, len(units))
         wrong = [request.offset + row for row in chosen.wrong if row < scanned]
-        if chosen.is_gone or not self.mending.is_in_vain(queue, wrong):
+        if chosen.is_gone or (wrong and not self.mending.is_in_vain(queue, wrong)):
             return None
         return self._result(
             request,
@@ -312,7 +312,7 @@ class Reads:
             last=int(units["offset"][scanned - 1]),
             pieces=self._slices(kept),
             sizes=kept.sizes,
-            skipped=int(np.count_nonzero(bad_rows < scanned)) + len(wrong),
+            skipped=len(wrong) + (int((bad_rows < scanned).sum()) if len(bad_rows) else 0),
         )
 
     def _take(self, request: ReadRequest, chosen: Selection, end: int) -> tuple[int, Selection]:
@@ -321,7 +321,7 @@ class Reads:
         keep = request.record_filter
         if keep is None:
             count = take(chosen.starts, chosen.sizes, limits, file_bytes=file_bytes, end=end)
-            return count, chosen.only(slice(count))
+            return count, chosen if count == len(chosen.starts) else chosen.only(slice(count))
         most = Limits(len(chosen.starts), _EVERYTHING)
         count = take(chosen.starts, chosen.sizes, most, file_bytes=file_bytes, end=end)
         file = self._log.files.at(int(chosen.starts[0]))
