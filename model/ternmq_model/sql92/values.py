@@ -105,13 +105,13 @@ def _like(text: str, other: float | bool) -> float | bool:
 
 
 def are_equal(left: Value, right: Value) -> bool | None:
-    """Tell whether both are the same; None when there is no left one.
+    """Tell whether both are the same, as they are when both are missing; None when the left one is.
 
     Raises:
         Unconvertible: One is a string that cannot be taken for what the other is.
     """
     if left is None:
-        return None
+        return True if right is None else None
     return right is not None and compare(left, right) == 0
 
 
