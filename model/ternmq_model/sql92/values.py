@@ -19,7 +19,8 @@ _DOUBLE: Final = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<word>NaN|Infinity)"
     r"|(?P<digits>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?)"
 )
-_JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+"""What Java's `trim` removes: fewer characters than `str.strip` does, and others."""
 
 
 class Unconvertible(ValueError):
@@ -49,7 +50,7 @@ def double_of(text: str) -> float:
     Raises:
         Unconvertible: It is none.
     """
-    found = _DOUBLE.fullmatch(text.strip(_JAVA_BLANKS))
+    found = _DOUBLE.fullmatch(text.strip(JAVA_BLANKS))
     if found is None:
         raise Unconvertible(text)
     return float(found["sign"] + (found["word"] or found["digits"]))
