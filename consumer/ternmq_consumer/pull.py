@@ -127,7 +127,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         self._opened = PullParts(links, offsets, starting_points)
         self._commit_due_ms = client.env.clock.monotonic_ms() + int(config.auto_commit_s * 1000)
         self._membership = membership = PullMembership(
-            client, self._queues, self._opened, self._group, config, self._fail
+            client, self._queues, self._opened, self._group, config, self._fail, self._refuse
         )
         stack.callback(
             client.sessions.on_command("offsets_reset", resets_of(self._group, self._take_reset))
@@ -288,6 +288,9 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         Raises:
             CorruptRecord: What the broker sent of one queue is broken. The positions stay; the
                 next call goes on, with that queue read again.
+            PermissionRefused: A queue, or a whole topic, may not be read, or the group may not
+                consume. Brokers are asked again every few seconds, and one call after each refusal
+                raises this; the others serve the other queues. Positions stay.
             RefusedError: A broker does not take the condition that a queue is read by. It is asked
                 again every few seconds.
             TopicNotFound: An assigned queue, which it names, is gone, with what was read ahead of
