@@ -18,6 +18,7 @@ from ternmq_consumer.pull_group import (
     RebalanceCallback,
     RebalanceCallbacks,
     commit_settled,
+    unreadable,
 )
 from ternmq_consumer.pull_links import PullLinks
 from ternmq_consumer.pull_membership import PullMembership
@@ -147,10 +148,14 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         """Return the queues of `topic` that may be read, sorted.
 
         Raises:
+            PermissionRefused: There is none: the topic may not be read.
             TopicNotFound: No NameServer knows it.
             TransportError: No NameServer answers.
         """
-        return (await self._client.routes.route(topic)).read_queues()
+        queues = (await self._client.routes.route(topic)).read_queues()
+        if not queues:
+            raise unreadable(topic)
+        return queues
 
     def assign(self, queues: Iterable[MessageQueue], expression: Wanted = ALL_TAGS) -> None:
         """Read these queues and no others.

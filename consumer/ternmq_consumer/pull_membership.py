@@ -8,15 +8,14 @@ from dataclasses import replace
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.pull_group import PullOwned, PullParts, RebalanceCallbacks
+from ternmq_consumer.pull_group import PullOwned, PullParts, RebalanceCallbacks, unreadable
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
 from ternmq_consumer.seeking import looks_for_resets
 from ternmq_consumer.subscriptions import subscription_message
-from ternmq_model.errors import RefusedError, UsageError, refusal
+from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_runtime.lifecycle import Lifecycle
@@ -109,7 +108,7 @@ class PullMembership(Lifecycle):
             wall_ms=client.env.clock.wall_ms,
             on_settled=self._first_share.set,
             retry_soon=self._rebalance_soon,
-            on_unreadable=self._refuse,
+            on_unreadable=lambda topic: self._on_refused(unreadable(topic)),
         )
         try:
             await client.join_group(self._group_message(by_topic), self._rebalance_now)
@@ -155,10 +154,6 @@ class PullMembership(Lifecycle):
     async def _rebalance(self) -> bool:
         async with self._changing:
             return False if self._rebalancer is None else await self._rebalancer.step()
-
-    def _refuse(self, topic: str) -> None:
-        remark = f"topic {topic!r} may not be read: none of its brokers permits it"
-        self._on_refused(refusal(ResponseCode.NO_PERMISSION, remark))
 
     def _rebalance_now(self) -> None:
         self._jobs.wake("rebalance")

@@ -97,6 +97,17 @@ def test_poll_raises_while_an_assigned_topic_may_not_be_read() -> None:
     in_cluster(scenario)
 
 
+def test_queues_of_an_unreadable_topic_are_refused() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await allow(cluster, "orders", Permission.WRITE)
+        await asyncio.sleep(1)
+        async with puller(cluster) as consumer:
+            with pytest.raises(PermissionRefused, match="'orders' may not be read"):
+                await consumer.queues("orders")
+
+    in_cluster(scenario)
+
+
 def test_permission_taken_while_reading_loses_no_message() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await allow(cluster, "orders", READ_WRITE)

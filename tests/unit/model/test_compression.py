@@ -83,7 +83,7 @@ def test_frames_behind_the_first_are_read(name: Format) -> None:
             decompress(packed + rest, flags, at=AT)
 
 
-def test_many_empty_lz4_frames_are_refused() -> None:
+def test_body_of_many_empty_lz4_frames_is_refused() -> None:
     needs("lz4")
     with pytest.raises(CorruptBody):
         decompress(b"\x50\x2a\x4d\x18\0\0\0\0" * 1000, 0x101, at=AT)
