@@ -18,7 +18,6 @@ from ternmq_consumer.pull_group import (
     RebalanceCallback,
     RebalanceCallbacks,
     commit_settled,
-    unreadable,
 )
 from ternmq_consumer.pull_links import PullLinks
 from ternmq_consumer.pull_membership import PullMembership
@@ -37,6 +36,7 @@ from ternmq_model.names import check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import unreadable
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS
 from ternmq_remoting.environment import Environment

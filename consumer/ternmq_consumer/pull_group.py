@@ -11,10 +11,9 @@ from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.pull_links import PullLinks
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.starting_points import StartingPoints
-from ternmq_model.errors import RefusedError, TernError, refusal
+from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription
 
 logger = logging.getLogger(__name__)
@@ -189,9 +188,3 @@ async def commit_settled(offsets: OffsetStore, queues: Iterable[FetchedQueue]) -
             offsets.update(fetched.queue, fetched.settled)
             names.append(fetched.queue)
     await offsets.commit(names)
-
-
-def unreadable(topic: str) -> RefusedError:
-    """Return the error for a topic of which no queue may be read."""
-    remark = f"topic {topic!r} may not be read: none of its brokers permits it"
-    return refusal(ResponseCode.NO_PERMISSION, remark)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.pull_group import PullOwned, PullParts, RebalanceCallbacks, unreadable
+from ternmq_consumer.pull_group import PullOwned, PullParts, RebalanceCallbacks
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
 from ternmq_consumer.seeking import looks_for_resets
@@ -16,6 +16,7 @@ from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.route import unreadable
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_runtime.lifecycle import Lifecycle
