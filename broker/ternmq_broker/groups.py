@@ -10,7 +10,7 @@ from ternmq_broker.loose_json import as_int, as_object, version_from_dict, versi
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, refusal
 from ternmq_model.group_settings import GroupSettings
-from ternmq_model.names import check_group
+from ternmq_model.names import check_group, check_kept_group
 from ternmq_model.response_code import ResponseCode
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -198,7 +198,7 @@ class GroupTable:
         for name, entry in entries.items():
             fields = as_object(entry, name)
             try:
-                check_group(name)
+                check_kept_group(name)
             except IllegalName as error:
                 raise ValueError(str(error)) from None
             table._groups[name] = _settings(name, fields)

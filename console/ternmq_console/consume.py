@@ -14,6 +14,7 @@ from ternmq_console.message import message_row
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
+from ternmq_model.route import unreadable
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, sql
 
@@ -38,7 +39,9 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
     "--sql", "condition", metavar="CONDITION", help='Messages to take, by property: "a > 5".'
 )
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
-@click.option("--wait", is_flag=True, help="Wait for a topic that does not exist yet.")
+@click.option(
+    "--wait", is_flag=True, help="Wait for a topic that is not there, or not readable, yet."
+)
 @nameserver_option
 @output_option
 def consume(
@@ -54,7 +57,8 @@ def consume(
 ) -> None:
     """Print the messages of TOPIC as they come, as a member of GROUP, until Ctrl-C or --max.
 
-    A topic that does not exist is an error (exit code 3) unless --wait is given.
+    A topic that does not exist (exit code 3), or may not be read (1), is an error unless --wait is
+    given.
 
     A line is the body of a message; with --json an object that has everything of it. What was
     printed is finished: the group does not see it again.
@@ -73,7 +77,8 @@ def consume(
         )
         if not wait:
             async with ClientInstance(client_config) as client:
-                await client.routes.route(topic)
+                if not (await client.routes.route(topic)).read_queues():
+                    raise unreadable(topic)
         async with consumer:
             printed = 0
             async for message in consumer:

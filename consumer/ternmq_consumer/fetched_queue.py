@@ -43,7 +43,7 @@ class FetchedQueue:
         check_crc: Verify the checksum of every body.
         on_ready: Called when there is something to take.
         on_gone: Called when the broker has the queue no more; the position is forgotten then.
-        on_refused: Called when the broker does not take the condition.
+        on_refused: Called when the broker does not let the queue be read, or not by the condition.
 
     Attributes:
         position: Offset of the next message to take; None while it is not known where to begin.

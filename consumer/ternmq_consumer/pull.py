@@ -36,6 +36,7 @@ from ternmq_model.names import check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import unreadable
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS
 from ternmq_remoting.environment import Environment
@@ -127,7 +128,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         self._opened = PullParts(links, offsets, starting_points)
         self._commit_due_ms = client.env.clock.monotonic_ms() + int(config.auto_commit_s * 1000)
         self._membership = membership = PullMembership(
-            client, self._queues, self._opened, self._group, config, self._fail
+            client, self._queues, self._opened, self._group, config, self._fail, self._refuse
         )
         stack.callback(
             client.sessions.on_command("offsets_reset", resets_of(self._group, self._take_reset))
@@ -147,10 +148,14 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         """Return the queues of `topic` that may be read, sorted.
 
         Raises:
+            PermissionRefused: There is none: the topic may not be read.
             TopicNotFound: No NameServer knows it.
             TransportError: No NameServer answers.
         """
-        return (await self._client.routes.route(topic)).read_queues()
+        queues = (await self._client.routes.route(topic)).read_queues()
+        if not queues:
+            raise unreadable(topic)
+        return queues
 
     def assign(self, queues: Iterable[MessageQueue], expression: Wanted = ALL_TAGS) -> None:
         """Read these queues and no others.
@@ -288,6 +293,9 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         Raises:
             CorruptRecord: What the broker sent of one queue is broken. The positions stay; the
                 next call goes on, with that queue read again.
+            PermissionRefused: A queue, or a whole topic, may not be read, or the group may not
+                consume. Brokers are asked again every few seconds, and one call after each refusal
+                raises this; the others serve the other queues. Positions stay.
             RefusedError: A broker does not take the condition that a queue is read by. It is asked
                 again every few seconds.
             TopicNotFound: An assigned queue, which it names, is gone, with what was read ahead of

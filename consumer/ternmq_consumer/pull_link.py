@@ -22,6 +22,7 @@ from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import (
     ClosedError,
     CorruptRecord,
+    PermissionRefused,
     RefusedError,
     TernError,
     TransportError,
@@ -86,7 +87,7 @@ class PullReceiver(Protocol):
         ...
 
     def on_refused(self, error: RefusedError) -> None:
-        """Learn that the broker does not take the subscription's condition. It is asked again."""
+        """Learn that the broker does not let the queue be read, or not so. It is asked again."""
         ...
 
 
@@ -331,6 +332,9 @@ class PullLink:
             self._brokers.forget(self._broker_name, connection, self._broker_id)
             return str(error)
         except (RefusedError, ClosedError) as error:
+            if isinstance(error, PermissionRefused):
+                for pulled_queue in self.queues:
+                    pulled_queue.receiver.on_refused(error)
             return str(error)
         return "the broker has ended it"
 
@@ -412,7 +416,9 @@ class PullLink:
             elif code in _GONE and self._broker_id == MASTER_ID:
                 self._end(pulled_queue, refusal(code, pulled.status.remark, self._broker_name))
             else:
-                if code in _NO_CONDITION and pulled_queue.subscription.condition is not None:
+                if code == ResponseCode.NO_PERMISSION or (
+                    code in _NO_CONDITION and pulled_queue.subscription.condition is not None
+                ):
                     error = refusal(code, pulled.status.remark, self._broker_name)
                     pulled_queue.receiver.on_refused(error)
                 self._try_again(pulled_queue, f"{pulled.status.remark} [{code}]", tell_broker=False)
@@ -424,9 +430,7 @@ class PullLink:
         """Forget a subscription that the broker has ended for good."""
         logger.warning(
             "queue is gone queue=%s offset=%s reason=%s",
-            pulled_queue.queue,
-            pulled_queue.next_offset,
-            error,
+            *(pulled_queue.queue, pulled_queue.next_offset, error),
         )
         self._take_number(pulled_queue, tell_broker=False)
         self.unsubscribe(pulled_queue)
@@ -453,10 +457,7 @@ class PullLink:
         delay_s = _RESUBSCRIBE.delay_s(pulled_queue.failures, self._env.random)
         logger.warning(
             "pull ended queue=%s offset=%s retry_s=%.1f reason=%s",
-            pulled_queue.queue,
-            pulled_queue.next_offset,
-            delay_s,
-            reason,
+            *(pulled_queue.queue, pulled_queue.next_offset, delay_s, reason),
         )
         pulled_queue.retry = asyncio.get_running_loop().call_later(
             delay_s, self._send_subscribe, pulled_queue

@@ -13,9 +13,10 @@ from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
 from ternmq_consumer.seeking import looks_for_resets
 from ternmq_consumer.subscriptions import subscription_message
-from ternmq_model.errors import UsageError
+from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.route import unreadable
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_runtime.lifecycle import Lifecycle
@@ -32,6 +33,7 @@ class PullMembership(Lifecycle):
         group: Which group.
         config: How to share.
         on_failure: Called with what a callback raised.
+        on_refused: Called at times while no queue of a subscribed topic may be read.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class PullMembership(Lifecycle):
         group: str,
         config: PullConsumerConfig,
         on_failure: Callable[[Exception], None],
+        on_refused: Callable[[RefusedError], None],
     ) -> None:
         self._client = client
         self._queues = queues
@@ -49,6 +52,7 @@ class PullMembership(Lifecycle):
         self._group = group
         self._config = config
         self._on_failure = on_failure
+        self._on_refused = on_refused
         self._jobs = JobRunner(
             Job(name="rebalance", interval_s=config.rebalance_s, step=self._rebalance)
         )
@@ -105,6 +109,7 @@ class PullMembership(Lifecycle):
             wall_ms=client.env.clock.wall_ms,
             on_settled=self._first_share.set,
             retry_soon=self._rebalance_soon,
+            on_unreadable=lambda topic: self._on_refused(unreadable(topic)),
         )
         try:
             await client.join_group(self._group_message(by_topic), self._rebalance_now)

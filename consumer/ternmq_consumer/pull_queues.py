@@ -19,7 +19,7 @@ class PullQueues:
     Args:
         config: How far to read ahead.
         on_gone: Called with a queue that its broker has no more; its position is forgotten.
-        on_refused: Called when a broker does not take a queue's condition.
+        on_refused: Called when a broker does not let a queue be read, or not by its condition.
 
     Attributes:
         arrived: Set when a poll that waits should look again.

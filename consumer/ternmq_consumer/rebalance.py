@@ -72,6 +72,9 @@ class Owned(Protocol):
         ...
 
 
+_UNREADABLE: Final = "no queue of it may be read"
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What makes the owned queues a share. Both are sorted."""
@@ -104,6 +107,7 @@ class Rebalancer:
         wall_ms: Tells the time.
         on_settled: Called after a look at which every topic was known and nothing failed.
         retry_soon: Called when a look must be repeated in `RETRY_S`.
+        on_unreadable: Called at each look with a topic of which no queue may be read.
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class Rebalancer:
         wall_ms: Callable[[], int],
         on_settled: Callable[[], None],
         retry_soon: Callable[[], None],
+        on_unreadable: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._brokers = brokers
         self._routes = routes
@@ -140,6 +145,7 @@ class Rebalancer:
         """By topic: when its queues were shared for the first time."""
         self._on_settled = on_settled
         self._retry_soon = retry_soon
+        self._on_unreadable = on_unreadable
         self._misses = dict.fromkeys(subscriptions, 0)
         self._troubles: dict[str, str] = {}
 
@@ -149,7 +155,9 @@ class Rebalancer:
         # What need not exist comes last: taking its queues over must not hold up the others.
         for topic in sorted(self._subscriptions, key=lambda t: (t in self._optional_topics, t)):
             trouble = await self._rebalance(topic)
-            if trouble:
+            if trouble == _UNREADABLE:
+                self._on_unreadable(topic)
+            elif trouble:
                 is_settled = False
             self._log_trouble(topic, trouble)
         if is_settled:
@@ -183,6 +191,8 @@ class Rebalancer:
         since_ms = self._since_ms.get(topic)
         self._since_ms.setdefault(topic, self._wall_ms())
         queues = route.read_queues()
+        if not queues:
+            trouble = trouble or _UNREADABLE
         share = queues if self._takes_all else self._allocate(queues, members, self._client_id)
         change = change_of(owned, share)
         if not change.dropped and not change.added:

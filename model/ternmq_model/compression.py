@@ -27,6 +27,10 @@ DECOMPRESSED_BYTES_MAX: Final = BODY_BYTES_MAX
 can be made to become gigabytes; whoever finds more than this refuses the body."""
 
 _WINDOW_BYTES_MAX: Final = 8 << 20
+_ZSTD_FRAME_BYTES_MIN: Final = 8
+_LZ4_FRAMES_MAX: Final = 64
+"""Frames of one body. Each costs a copy of what follows it; producers write a single one."""
+
 _LEVELS: Final[dict[Format, range]] = {
     "zlib": range(10),
     "lz4": range(17),
@@ -65,7 +69,10 @@ def compress(body: bytes, name: Format, level: int) -> tuple[bytes, int]:
     if name == "zlib":
         done = zlib.compress(body, level)
     elif name == "lz4":
-        done = _lz4().compress(body, compression_level=level)
+        # One block for each body: RocketMQ refuses frames whose blocks depend on earlier ones.
+        lz4 = _lz4()
+        size = lz4.BLOCKSIZE_MAX4MB
+        done = lz4.compress(body, compression_level=level, block_size=size, block_linked=False)
     else:
         done = _zstd().ZstdCompressor(level=level).compress(body)
     return (done, FLAG_COMPRESSED | _TYPES[name]) if len(done) < len(body) else (body, 0)
@@ -109,31 +116,59 @@ def _inflate(body: bytes) -> bytes | None:
 
 
 def _unpack_lz4(body: bytes) -> bytes | None:
-    unpacker = _lz4().LZ4FrameDecompressor()
-    try:
-        plain: bytes = unpacker.decompress(body, max_length=DECOMPRESSED_BYTES_MAX + 1)
-    except (RuntimeError, EOFError, ValueError):
-        return None
-    return plain if unpacker.eof or len(plain) > DECOMPRESSED_BYTES_MAX else None
+    plain = b""
+    for _ in range(_LZ4_FRAMES_MAX):
+        unpacker = _lz4().LZ4FrameDecompressor()
+        try:
+            most = DECOMPRESSED_BYTES_MAX + 1 - len(plain)
+            more: bytes = unpacker.decompress(body, max_length=most)
+        except (RuntimeError, EOFError, ValueError):
+            return None
+        plain += more
+        if len(plain) > DECOMPRESSED_BYTES_MAX:
+            return plain
+        if not unpacker.eof:
+            return None
+        body = unpacker.unused_data
+        if not body:
+            return plain
+    return None
 
 
 def _unpack_zstd(body: bytes) -> bytes | None:
     zstd = _zstd()
     unpacker = zstd.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX)
     try:
-        told = zstd.get_frame_parameters(body).content_size
-        if told in (zstd.CONTENTSIZE_UNKNOWN, 0):
-            plain: bytes = unpacker.stream_reader(body).read(DECOMPRESSED_BYTES_MAX + 1)
-            if len(plain) > DECOMPRESSED_BYTES_MAX:
-                return plain
-            whole = unpacker.decompressobj()  # a reader does not tell that the end is missing
-            plain = whole.decompress(body)
-            return plain if whole.eof else None
-        if told > DECOMPRESSED_BYTES_MAX:
-            return bytes(DECOMPRESSED_BYTES_MAX + 1)
-        return bytes(unpacker.decompress(body, max_output_size=DECOMPRESSED_BYTES_MAX))
+        plain: bytes = unpacker.stream_reader(body, read_across_frames=True).read(
+            DECOMPRESSED_BYTES_MAX + 1
+        )
+        if len(plain) <= DECOMPRESSED_BYTES_MAX and not _ends_with_zstd_frame(body):
+            return None  # a reader does not tell that the end is missing
     except zstd.ZstdError:
         return None
+    return plain
+
+
+def _ends_with_zstd_frame(body: bytes) -> bool:
+    """Tell whether `body` ends where its last frame does (RFC 8878, section 3.1)."""
+    at = 0
+    while at < len(body):
+        if len(body) < at + _ZSTD_FRAME_BYTES_MIN:
+            return False
+        if body[at] >> 4 == 5:  # the magic number of a frame to be skipped
+            at += 8 + int.from_bytes(body[at + 4 : at + 8], "little")
+            continue
+        has_checksum = body[at + 4] & 4
+        at += _zstd().frame_header_size(body[at : at + 18])
+        is_last = 0
+        while not is_last and at < len(body):
+            head = int.from_bytes(body[at : at + 3], "little")
+            is_last, is_run = head & 1, head & 6 == 2
+            at += 3 + (1 if is_run else head >> 3)
+        at += has_checksum
+        if not is_last:
+            return False
+    return at == len(body)
 
 
 def _lz4() -> Any:

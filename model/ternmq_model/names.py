@@ -12,6 +12,8 @@ TOPIC_BYTES_MAX: Final = 127
 """Longest topic that a V1 record can hold: its length is a signed byte."""
 
 GROUP_BYTES_MAX: Final = 120
+LONG_GROUP_BYTES_MAX: Final = 255
+"""Longest group in a store of RocketMQ up to 5.3. It is kept; no client can use it here."""
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -93,6 +95,15 @@ def check_group(group: str) -> str:
         IllegalName: It is empty, too long or has other characters than `% | a-z A-Z 0-9 _ -`.
     """
     return _check("group", group, GROUP_BYTES_MAX)
+
+
+def check_kept_group(group: str) -> str:
+    """Return `group` when a store may have it; it may be longer than one that is used.
+
+    Raises:
+        IllegalName: It is empty, too long or has other characters than `% | a-z A-Z 0-9 _ -`.
+    """
+    return _check("group", group, LONG_GROUP_BYTES_MAX)
 
 
 def _check(kind: str, name: str, bytes_max: int) -> str:

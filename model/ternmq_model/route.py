@@ -14,9 +14,10 @@ from enum import IntFlag
 from typing import Final, Self
 
 from ternmq_model.address import Address
-from ternmq_model.errors import IllegalName
+from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 
 MASTER_ID: Final = 0
 """Broker id of a master; every other one is a slave's."""
@@ -255,3 +256,9 @@ def _check(kind: str, name: str, legal: re.Pattern[str]) -> str:
     if not legal.fullmatch(name):
         raise IllegalName(kind, name, "may have only letters, digits and . _ -, no dot first")
     return name
+
+
+def unreadable(topic: str) -> RefusedError:
+    """Return the error for a topic of which no queue may be read."""
+    remark = f"topic {topic!r} may not be read: none of its brokers permits it"
+    return refusal(ResponseCode.NO_PERMISSION, remark)

@@ -236,6 +236,11 @@ def test_health_lists_serving_members(dev: ServiceProcess) -> None:
     assert [health(dev.nameserver), health(dev.broker), health("127.0.0.1:1")] == [0, 0, 4]
 
 
+def test_consume_refuses_unreadable_topic(console: Console) -> None:
+    console.text("topic", "create", "sealed", "--queues", "1", "--permissions", "w")
+    assert "'sealed' may not be read" in console.refused(1, "consume", "sealed", "--group", "g")
+
+
 LONG = b"x" * ((4 << 20) + 1)
 
 

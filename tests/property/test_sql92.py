@@ -50,7 +50,7 @@ class Oracle:
             text = f"({one.text}) = ({two.text})"
             if "E" in (one.value, two.value):
                 return Case(text, "E")
-            if one.value == "U":
+            if one.value == "U" != two.value:
                 return Case(text, "U")
             return Case(text, "T" if one.value == two.value else "F")
         decisive = "F" if kind == "and" else "T"

@@ -6,18 +6,19 @@ import pytest
 
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.queue_ends import QueueRange
-from ternmq_model.errors import TransportError
+from ternmq_model.errors import PermissionRefused, TransportError
 from ternmq_model.message import Message
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.route import READ_WRITE, Permission
 from ternmq_pipeline.cluster.group_commits import GroupCommits
 from ternmq_pipeline.cluster.reader import ClusterReader
-from ternmq_pipeline.options import Subscribe, SubscribePattern
+from ternmq_pipeline.options import Assign, Subscribe, SubscribePattern
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import QUERY_OFFSET
 from ternmq_remoting.environment import Environment
 from tests.support.numbered import TOPIC, numbered
-from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import start_slave
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -111,6 +112,40 @@ def test_queue_its_broker_no_longer_has_is_absent_whatever_the_route() -> None:
                 await cluster.put_topic("TopicA", queues=1)
                 found = await reader.snapshot(choice, expected=before.ranges)
                 assert list(found.ranges) == [MessageQueue("TopicA", "a", 0)]
+
+    run_in_virtual_time(main())
+
+
+def test_topic_that_may_not_be_read_is_refused_and_not_lost() -> None:
+    async def allow(cluster: SimulatedCluster, name: str, permissions: Permission) -> None:
+        client = await cluster.connect(name)
+        await client.put_topic("TopicA", 2, permissions)
+        await client.connection.close()
+        await asyncio.sleep(1)
+
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            for name in ("a", "b"):
+                await allow(cluster, name, READ_WRITE)
+            choice, by_pattern = Subscribe(("TopicA",)), SubscribePattern("TopicA")
+            one = Assign((MessageQueue("TopicA", "a", 0),))
+            async with reader_at(cluster.environment("driver")) as reader:
+                before = await reader.snapshot(choice)
+                assert len(before.ranges) == 4
+                await allow(cluster, "a", Permission.WRITE)
+                for what in (choice, by_pattern):
+                    with pytest.raises(PermissionRefused, match="'TopicA' may not be read at a"):
+                        await reader.snapshot(what, expected=before.ranges)
+                with pytest.raises(PermissionRefused):
+                    await reader.snapshot(one)
+                assert len((await reader.snapshot(choice)).ranges) == 2, "what a new read can have"
+                await allow(cluster, "b", Permission.WRITE)
+                with pytest.raises(PermissionRefused, match="at a, b"):
+                    await reader.snapshot(choice)
+                assert not (await reader.snapshot(by_pattern)).ranges
+                for name in ("a", "b"):
+                    await allow(cluster, name, READ_WRITE)
+                assert await reader.snapshot(choice, expected=before.ranges) == before
 
     run_in_virtual_time(main())
 

@@ -162,17 +162,12 @@ def _ordered(left: Node, symbol: str, right: Node) -> Evaluate:
     if isinstance(left, Property) and isinstance(right, Literal):
         return _beside_number(left.name, _ORDERS[symbol], right.value)
     if isinstance(left, Literal) and isinstance(right, Property):
-        beside = _beside_number(right.name, _ORDERS[_TURNED[symbol]], left.value)
-        # It is the right side that is missing here, which is no unknown.
-        return lambda properties: beside(properties) or False
+        return _beside_number(right.name, _ORDERS[_TURNED[symbol]], left.value)
     compare, left_of, right_of = _ORDERS[symbol], _compiled(left), _compiled(right)
 
     def ordered(properties: Properties) -> Value:
-        one = left_of(properties)
-        if one is None:
-            return None
-        found = order(one, right_of(properties))
-        return found is not None and compare(found, 0)
+        found = order(left_of(properties), right_of(properties))
+        return None if found is None else compare(found, 0)
 
     return ordered
 

@@ -19,7 +19,8 @@ _DOUBLE: Final = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<word>NaN|Infinity)"
     r"|(?P<digits>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?)"
 )
-_JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+"""What Java's `trim` removes: fewer characters than `str.strip` does, and others."""
 
 
 class Unconvertible(ValueError):
@@ -49,7 +50,7 @@ def double_of(text: str) -> float:
     Raises:
         Unconvertible: It is none.
     """
-    found = _DOUBLE.fullmatch(text.strip(_JAVA_BLANKS))
+    found = _DOUBLE.fullmatch(text.strip(JAVA_BLANKS))
     if found is None:
         raise Unconvertible(text)
     return float(found["sign"] + (found["word"] or found["digits"]))
@@ -105,13 +106,13 @@ def _like(text: str, other: float | bool) -> float | bool:
 
 
 def are_equal(left: Value, right: Value) -> bool | None:
-    """Tell whether both are the same; None when there is no left one.
+    """Tell whether both are the same, as they are when both are missing; None when the left one is.
 
     Raises:
         Unconvertible: One is a string that cannot be taken for what the other is.
     """
     if left is None:
-        return None
+        return True if right is None else None
     return right is not None and compare(left, right) == 0
 
 

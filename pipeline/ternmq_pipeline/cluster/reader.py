@@ -11,10 +11,11 @@ from ternmq_client.instance import ClientInstance
 from ternmq_client.route_cache import LOSS_GRACE_MS
 from ternmq_consumer.queue_ends import QueueRange
 from ternmq_consumer.scanning import StretchToMeasure, given_up_when_broken, measure
-from ternmq_model.errors import TernError, TopicNotFound, Unreachable
+from ternmq_model.errors import TernError, TopicNotFound, Unreachable, refusal
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.route import MASTER_ID, TopicRoute
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID, Permission, TopicRoute
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice
 from ternmq_pipeline.planning import Measured, Snapshot, chosen_topics
@@ -96,13 +97,14 @@ class ClusterReader(Lifecycle):
 
         Raises:
             TransportError: No NameServer answers, or a broker of a topic does not.
-            RefusedError: One said no.
+            RefusedError: One said no; or a queue that is expected or named, or every queue of a
+                topic that is named, may not be read.
         """
         wanted = set(expected)
         clock = self.client.env.clock
         give_up_at_ms = clock.monotonic_ms() + LOSS_GRACE_MS
         while True:
-            found = await self._again(lambda: self._snapshot(choice, include_system))
+            found = await self._again(lambda: self._snapshot(choice, include_system, wanted))
             self._gone -= found.ranges.keys()
             absent = wanted - found.ranges.keys()
             if absent <= self._gone:
@@ -171,10 +173,13 @@ class ClusterReader(Lifecycle):
                 timeout_s = self.client.config.request_timeout_s
                 return await connection.call(rpc, request, timeout_s=timeout_s), broker_id
 
-    async def _snapshot(self, choice: TopicChoice, include_system: bool) -> Snapshot:
+    async def _snapshot(
+        self, choice: TopicChoice, include_system: bool, expected: Collection[MessageQueue]
+    ) -> Snapshot:
         cluster = await self.client.nameservers.call(GET_CLUSTER, nameserver.GetClusterRequest())
         topics = await self._topics(choice, include_system)
         routes = await self._routes(topics)
+        _refuse_unreadable(choice, routes, expected)
         queues = [queue for route in routes for queue in route.read_queues()]
         routed = {queue.topic for queue in queues}
         if isinstance(choice, Assign):
@@ -276,6 +281,28 @@ class ClusterReader(Lifecycle):
                 logger.warning("cluster is asked again left=%s error=%s", attempts_left, error)
             await asyncio.sleep(self._retry_interval_s)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _refuse_unreadable(
+    choice: TopicChoice, routes: Iterable[TopicRoute], expected: Collection[MessageQueue]
+) -> None:
+    """Refuse a read of what may not be read: such queues are there, and nothing of them is lost.
+
+    Raises:
+        PermissionRefused: A queue that is expected or named, or every queue of a named topic.
+    """
+    needed = {*expected, *choice.queues} if isinstance(choice, Assign) else set(expected)
+    for route in routes:
+        closed = {
+            each.broker_name for each in route.queues if Permission.READ not in each.permissions
+        }
+        is_named = not isinstance(choice, SubscribePattern)
+        is_needed = any(
+            queue.topic == route.topic and queue.broker_name in closed for queue in needed
+        )
+        if is_needed or (closed and is_named and not route.read_queues()):
+            remark = f"topic {route.topic!r} may not be read at {', '.join(sorted(closed))}"
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
 
 
 def _missing(

@@ -56,6 +56,17 @@ def test_broken_entry_is_refused(text: str) -> None:
         GroupTable.from_dict(parse_json(f'{{"subscriptionGroupTable":{text}}}'), now_ms=1)
 
 
+def test_long_group_of_rocketmq_is_kept_and_not_made() -> None:
+    name = "g" * 255
+    text = f'{{"subscriptionGroupTable":{{"{name}":{{"retryMaxTimes":3}}}}}}'
+    table = GroupTable.from_dict(parse_json(text), now_ms=1)
+    assert table.to_dict()["subscriptionGroupTable"][name]["retryMaxTimes"] == 3
+    with pytest.raises(IllegalName):
+        table.use("h" * 121, now_ms=2)
+    with pytest.raises(ValueError, match="at most 255"):
+        GroupTable.from_dict(parse_json(text.replace(name, name + "g")), now_ms=1)
+
+
 def test_unknown_fields_of_later_rocketmq_are_written_back() -> None:
     text = '{"subscriptionGroupTable":{},"forbiddenTable":{"G":{"T":1}},"later":[1]}'
     table = GroupTable.from_dict(parse_json(text), now_ms=1)

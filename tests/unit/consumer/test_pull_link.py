@@ -315,6 +315,43 @@ def test_silent_subscription_is_sent_again() -> None:
     with_link(test)
 
 
+def test_queue_that_may_not_be_read_is_reported_and_retried() -> None:
+    async def test(world: World) -> None:
+        world.subscribe()
+        await settle()
+        for refusals in range(1, 4):
+            number = world.streams[0].subscribes[-1][0]
+            world.streams[0].answer(number, 0, 0, code=ResponseCode.NO_PERMISSION)
+            await settle()
+            assert world.refusals == [ResponseCode.NO_PERMISSION] * refusals
+            await settle(30)
+            assert len(world.streams[0].subscribes) == refusals + 1
+        number = world.streams[0].subscribes[-1][0]
+        world.streams[0].answer(number, 5, 5)
+        await settle()
+        assert world.offsets == [5]
+
+    with_link(test)
+
+
+def test_stream_refused_for_want_of_permission_is_reported_for_each_queue() -> None:
+    async def test(world: World) -> None:
+        world.subscribe()
+        world.subscribe(queue=QUEUE._replace(queue_id=1))
+        await settle()
+        world.streams[0].replies.put_nowait(
+            refusal(ResponseCode.NO_PERMISSION, "the group may not consume")
+        )
+        await settle()
+        assert world.refusals == [ResponseCode.NO_PERMISSION] * 2
+        await settle(30)
+        world.streams[1].replies.put_nowait(refusal(ResponseCode.FLOW_CONTROL, "busy"))
+        await settle()
+        assert len(world.refusals) == 2
+
+    with_link(test)
+
+
 def test_condition_refused_by_a_broker_is_reported_and_retried() -> None:
     async def test(world: World) -> None:
         world.subscribe(condition="a = 1")

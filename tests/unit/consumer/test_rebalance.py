@@ -32,6 +32,8 @@ class World:
         self.queues: list[MessageQueue] = []
         self.settled = 0
         self.retries = 0
+        self.permissions = Permission(6)
+        self.unreadable: list[str] = []
         self.now_ms = 0
         self.told_since: list[int | None] = []
 
@@ -40,7 +42,7 @@ class World:
             raise Unreachable("no nameserver")
         return TopicRoute(
             topic,
-            tuple(QueueData(name, 2, 2, Permission(6)) for name in ("a", "b")),
+            tuple(QueueData(name, 2, 2, self.permissions) for name in ("a", "b")),
             tuple(
                 BrokerData("c", name, (BrokerMember(0, (Address(name, 1),)),))
                 for name in ("a", "b")
@@ -92,6 +94,7 @@ class World:
                 wall_ms=lambda: self.now_ms,
                 on_settled=settle,
                 retry_soon=retry,
+                on_unreadable=self.unreadable.append,
             )
         for _ in range(count):
             asyncio.run(self._step())
@@ -162,6 +165,19 @@ def test_unlisted_member_gives_its_queues_away_after_some_rebalances() -> None:
     world.members["a"] = ["me", "you"]
     world.look()
     assert world.queues == QUEUES[:2]
+
+
+def test_unreadable_topic_is_given_away_and_reported_at_each_rebalance() -> None:
+    world = World()
+    world.look()
+    world.permissions = Permission.WRITE
+    world.look(3)
+    assert world.queues == []
+    assert world.unreadable == ["t"] * 3
+    world.permissions = Permission.READ
+    world.look()
+    assert world.queues == QUEUES[:2]
+    assert (world.settled, world.retries, len(world.unreadable)) == (5, 0, 3)
 
 
 def test_empty_member_list_gives_nothing_away() -> None:

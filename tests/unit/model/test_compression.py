@@ -51,6 +51,44 @@ def test_compression_flags_equal_rocketmqs() -> None:
     assert compress(TEXT, "zstd", 3)[0][:4] == b"\x28\xb5\x2f\xfd"
 
 
+@pytest.mark.parametrize("level", [0, 3, 9, 16])
+@pytest.mark.parametrize("size", [4096, 65_536, 65_537, 262_145, 1 << 20, DECOMPRESSED_BYTES_MAX])
+def test_lz4_frame_has_independent_blocks(size: int, level: int) -> None:
+    # RocketMQ's reader: "Dependent block stream is unsupported (BLOCK_INDEPENDENCE must be set)".
+    needs("lz4")
+    body = (TEXT * (size // len(TEXT) + 1))[:size]
+    packed, flags = compress(body, "lz4", level)
+    assert packed[4] & 0xE0 == 0x60, "version 1 with independent blocks"
+    assert decompress(packed, flags, at=AT) == body
+
+
+@pytest.mark.parametrize("name", ["lz4", "zstd"])
+def test_frames_behind_the_first_are_read(name: Format) -> None:
+    needs(name)
+    packed, flags = compress(TEXT, name, 3)
+    skipped = b"\x50\x2a\x4d\x18\x04\0\0\0abcd"
+    run = compress(bytes(200_000), name, 3)[0]
+    for frames, body in (
+        (packed + packed, TEXT + TEXT),
+        (packed + skipped, TEXT),
+        (skipped + packed, TEXT),
+        (packed + run + packed, TEXT + bytes(200_000) + TEXT),
+    ):
+        assert decompress(frames, flags, at=AT) == body
+    bomb = compress(bytes(DECOMPRESSED_BYTES_MAX), name, 3)[0]
+    with pytest.raises(CorruptBody, match="longer than 4194304"):
+        decompress(bomb + packed, flags, at=AT)
+    for rest in (b"x", b"junk", packed[:3], packed[:9], packed[:-1], bytes(100), skipped[:-1]):
+        with pytest.raises(CorruptBody, match="a part of it is missing"):
+            decompress(packed + rest, flags, at=AT)
+
+
+def test_body_of_many_empty_lz4_frames_is_refused() -> None:
+    needs("lz4")
+    with pytest.raises(CorruptBody):
+        decompress(b"\x50\x2a\x4d\x18\0\0\0\0" * 1000, 0x101, at=AT)
+
+
 def test_incompressible_body_stays_as_it_is() -> None:
     noise = os.urandom(5000)
     assert compress(noise, "zlib", 5) == (noise, 0)

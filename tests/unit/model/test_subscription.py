@@ -28,7 +28,25 @@ def test_tags_of_one_code_are_told_apart_by_the_client() -> None:
     assert not parse_subscription("T", "Aa").wants("BB")
 
 
-@pytest.mark.parametrize("expression", ["||", " || || ", "x" * 5000])
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [
+        ("a\t|| \x01b ", {"a", "b"}),
+        ("a ||", {"a"}),
+        ("|| a", {"a"}),
+        ("a||||a", {"a"}),
+        ("|||", {"|"}),
+        ("a | b", {"a | b"}),
+        ("a||*", {"a", "*"}),
+        ("\u3000", {"\u3000"}),
+        ("a||\u00a0", {"a", "\u00a0"}),
+    ],
+)
+def test_tags_are_parsed_as_in_rocketmq(expression: str, tags: set[str]) -> None:
+    assert parse_subscription("T", expression).tags == tags
+
+
+@pytest.mark.parametrize("expression", ["||", " || || ", "\x01||\t", "x" * 5000])
 def test_expressions_without_a_tag_are_refused(expression: str) -> None:
     with pytest.raises(TernError, match="'T'"):
         parse_subscription("T", expression)
