@@ -7,7 +7,9 @@ from typing import Any
 import click
 
 from ternmq_client.admin import AdminClient
+from ternmq_client.descriptions import require_all
 from ternmq_console.admin import ask, time_text
+from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import (
     INT32,
     duration_ms,
@@ -117,6 +119,7 @@ def alter(
 
 async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> list[str]:
     found = await admin.describe_topic(topic)
+    require_all(found.unreachable)
     for broker, config in found.configs:
         await admin.create_topic(replace(config, **changes), brokers=(broker,))
     return [broker for broker, _ in found.configs]
@@ -163,10 +166,11 @@ def describe(topic: str, nameserver: str, output: str) -> None:
     ]
     if output == "json":
         print_record({"topic": topic, "brokers": brokers, "queues": queues}, output)
-        return
-    print_rows(brokers, _BROKER_COLUMNS, output)
-    click.echo()
-    print_rows(queues, ("broker", "queue", "min_offset", "max_offset", "last_stored"), output)
+    else:
+        print_rows(brokers, _BROKER_COLUMNS, output)
+        click.echo()
+        print_rows(queues, ("broker", "queue", "min_offset", "max_offset", "last_stored"), output)
+    leave_if_partial(found.unreachable)
 
 
 @click.command()
@@ -189,6 +193,7 @@ def status(topic: str, nameserver: str, output: str) -> None:
     ]
     columns = ("broker", "queue", "min_offset", "max_offset", "messages", "last_stored")
     print_rows(rows, columns, output)
+    leave_if_partial(found.unreachable)
 
 
 @click.command()
@@ -281,3 +286,4 @@ def offsets(topic: str, at: int, boundary: str, nameserver: str, output: str) ->
         for queue, offset in found
     ]
     print_rows(rows, ("broker", "queue", "offset"), output)
+    leave_if_partial(found.unreachable)
