@@ -9,6 +9,7 @@ from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, check_cluster
+from ternmq_nameserver.changes import Change
 from ternmq_nameserver.epoch_store import EpochStore
 from ternmq_nameserver.kv_store import KvStore
 from ternmq_nameserver.kv_table import (
@@ -17,7 +18,7 @@ from ternmq_nameserver.kv_table import (
     check_setting_name,
     size_of,
 )
-from ternmq_nameserver.route_table import TOPICS_MAX, Change, Registration, RouteTable
+from ternmq_nameserver.route_table import TOPICS_MAX, Registration, RouteTable
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import contracts
 from ternmq_remoting.convert import (
@@ -97,6 +98,9 @@ class NameServerService:
                 highest_epoch=self._epochs.highest(*name),
             )
         except RefusedError as error:
+            logger.warning("registration refused code=%s remark=%s", error.code, error.remark)
+            if error.code == ResponseCode.FLOW_CONTROL:
+                self._routes.keep_alive(registration, now_ms=self._clock.monotonic_ms())
             if error.code != ResponseCode.ILLEGAL_OPERATION:
                 raise
             return pb.RegisterBrokerReply(
