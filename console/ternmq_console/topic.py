@@ -18,7 +18,7 @@ from ternmq_console.options import (
     output_option,
     time_ms,
 )
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import print_names, print_record, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig
 
@@ -132,9 +132,15 @@ async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> 
 @output_option
 def list_(cluster: str, with_system: bool, nameserver: str, output: str) -> None:
     """List topics; those that brokers make for themselves only with --all."""
-    topics = ask(nameserver, lambda admin: admin.topics(cluster))
-    rows = [{"topic": topic} for topic in topics if with_system or not is_system_topic(topic)]
-    print_rows(rows, ("topic",), output)
+
+    async def question(admin: AdminClient) -> None:
+        pages = (
+            [topic for topic in page if with_system or not is_system_topic(topic)]
+            async for page in admin.topic_pages(cluster)
+        )
+        await print_names(pages, "topic", output)
+
+    ask(nameserver, question)
 
 
 @click.command()

@@ -31,6 +31,7 @@ from ternmq_remoting.convert import (
     status_of,
     topic_config_from_pb,
 )
+from ternmq_remoting.pages import items_wanted, names_of, page_of, token_of
 from ternmq_remoting.rpc import Call, Handler, unary
 
 logger = logging.getLogger(__name__)
@@ -137,13 +138,24 @@ class NameServerService:
 
     async def get_cluster(self, request: pb.GetClusterRequest, _call: Call) -> pb.GetClusterReply:
         """Tell every broker, or those of one name."""
-        found = self._routes.clusters(request.broker_name)
-        return pb.GetClusterReply(brokers=map(broker_data_to_pb, found))
+        behind = names_of(request.page_token, 2)
+        found = (
+            broker_data_to_pb(data)
+            for data in self._routes.clusters(request.broker_name)
+            if (data.cluster, data.broker_name) > behind
+        )
+        page, has_more = page_of(found, request.page_size, lambda data: data.ByteSize())
+        token = token_of(page[-1].cluster, page[-1].broker_name) if has_more else ""
+        return pb.GetClusterReply(brokers=page, next_page_token=token)
 
     async def list_topics(self, request: pb.ListTopicsRequest, _call: Call) -> pb.ListTopicsReply:
         """Tell every topic."""
         cluster = check_cluster(request.cluster) if request.cluster else ""
-        return pb.ListTopicsReply(topics=self._routes.topics(cluster))
+        found = self._routes.topics(
+            cluster, after=request.page_token, maximum=items_wanted(request.page_size)
+        )
+        page, has_more = page_of(found, request.page_size, len)
+        return pb.ListTopicsReply(topics=page, next_page_token=page[-1] if has_more else "")
 
     async def put_kv(self, request: pb.PutKvRequest, _call: Call) -> pb.PutKvReply:
         """Keep a setting; answered when it is on disk."""

@@ -13,9 +13,6 @@ from ternmq_model.address import resolve_addresses
 from ternmq_model.errors import RefusedError, TernError, Unreachable, UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, BrokerMember
-from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.contracts import GET_CLUSTER
-from ternmq_remoting.convert import broker_data_from_pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_remoting.system import system_environment
@@ -82,9 +79,7 @@ class AdminCalls(Lifecycle):
         Raises:
             TransportError: No NameServer answers.
         """
-        reply = await self._names.call(GET_CLUSTER, nameserver.GetClusterRequest())
-        brokers = map(broker_data_from_pb, reply.brokers)
-        return [data for data in brokers if cluster in ("", data.cluster)]
+        return [data for data in await self._names.brokers() if cluster in ("", data.cluster)]
 
     async def master_of(self, broker: str) -> BrokerData:
         """Return the broker of a name, or of an address that its master is registered with.

@@ -23,12 +23,10 @@ from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
     COMMIT_OFFSETS,
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
-    LIST_TOPICS,
     LOCK_QUEUES,
     PULL,
     QUERY_MESSAGES,
@@ -97,8 +95,12 @@ class DeadLetterAdmin(AdminCalls):
         Raises:
             Unreachable: No broker answers; names each.
         """
-        reply = await self._names.call(LIST_TOPICS, nameserver.ListTopicsRequest())
-        topics = sorted(name for name in reply.topics if name.startswith(DEAD_LETTER_PREFIX))
+        topics = [
+            topic
+            async for page in self._names.topics()
+            for topic in page
+            if topic.startswith(DEAD_LETTER_PREFIX)
+        ]
         if not topics:
             return BrokerList()
 

@@ -27,6 +27,7 @@ from ternmq_remoting.contracts import (
     LIST_PRODUCERS,
 )
 from ternmq_remoting.convert import group_settings_from_pb
+from ternmq_remoting.pages import pages
 from ternmq_remoting.rpc import Connection
 
 
@@ -41,9 +42,11 @@ class GroupAdmin(AdminCalls):
         """
 
         async def names(_: BrokerData, connection: Connection) -> Sequence[str]:
-            request = admin.ListGroupsRequest()
-            reply = await connection.call(LIST_GROUPS, request, timeout_s=self._timeout_s)
-            return reply.groups
+            replies = pages(
+                lambda request: connection.call(LIST_GROUPS, request, timeout_s=self._timeout_s),
+                admin.ListGroupsRequest(),
+            )
+            return [name async for reply in replies for name in reply.groups]
 
         asked = await self._ask_each(names)
         found = {name for _, told in asked.told for name in told}
@@ -125,11 +128,15 @@ class GroupAdmin(AdminCalls):
         Raises:
             Unreachable: No broker answers; names each.
         """
-        request = admin.ListProducersRequest(group=check_group(group) if group else "")
+        if group:
+            check_group(group)
 
         async def members(_: BrokerData, connection: Connection) -> Sequence[admin.ProducerMember]:
-            reply = await connection.call(LIST_PRODUCERS, request, timeout_s=self._timeout_s)
-            return reply.producers
+            replies = pages(
+                lambda request: connection.call(LIST_PRODUCERS, request, timeout_s=self._timeout_s),
+                admin.ListProducersRequest(group=group),
+            )
+            return [member async for reply in replies for member in reply.producers]
 
         asked = await self._ask_each(members)
         found: dict[tuple[str, str], ProducerMember] = {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls, side_by_side
+from ternmq_client.nameservers import brokers_told
 from ternmq_model.address import Address
 from ternmq_model.errors import (
     RefusedError,
@@ -18,7 +19,6 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID, BrokerData, BrokerMember, check_broker_name
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import (
     DESCRIBE_BROKER,
@@ -27,7 +27,6 @@ from ternmq_remoting.contracts import (
     PROMOTE,
     REPLICATION_STATUS,
 )
-from ternmq_remoting.convert import broker_data_from_pb
 from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
 
 _PROMOTE_TIMEOUT_S: Final = 30.0
@@ -215,12 +214,14 @@ class ReplicationAdmin(AdminCalls):
                 [address], timeout_s=self._config.connect_timeout_s
             )
             try:
-                reply = await self._asked(connection, GET_CLUSTER, nameserver.GetClusterRequest())
+                brokers = await brokers_told(
+                    lambda request: self._asked(connection, GET_CLUSTER, request)
+                )
             finally:
                 await connection.close()
         except TransportError as error:
             return NameServerView(address, problem=str(error) or type(error).__name__)
-        return NameServerView(address, tuple(map(broker_data_from_pb, reply.brokers)))
+        return NameServerView(address, tuple(brokers))
 
     async def _asked(self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
         return await connection.call(rpc, request, timeout_s=self._timeout_s)

@@ -1,6 +1,6 @@
 """Administration of topics, over a whole cluster."""
 
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection, Sequence
 
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import BrokerList, QueueStatus, TopicDescription
@@ -15,7 +15,6 @@ from ternmq_remoting.contracts import (
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
     GET_TOPIC_ROUTE,
-    LIST_TOPICS,
     PUT_TOPIC,
     QUERY_OFFSET_BY_TIME,
 )
@@ -28,8 +27,11 @@ class TopicAdmin(AdminCalls):
 
     async def topics(self, cluster: str = "") -> list[str]:
         """Return the names of all topics, sorted, those of the system included."""
-        reply = await self._names.call(LIST_TOPICS, nameserver.ListTopicsRequest(cluster=cluster))
-        return list(reply.topics)
+        return [topic async for page in self.topic_pages(cluster) for topic in page]
+
+    def topic_pages(self, cluster: str = "") -> AsyncGenerator[Sequence[str]]:
+        """Yield the names of all topics as `topics` returns them, page by page."""
+        return self._names.topics(cluster)
 
     async def create_topic(
         self, config: TopicConfig, *, cluster: str = "", brokers: Collection[str] = ()

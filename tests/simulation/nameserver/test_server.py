@@ -316,6 +316,42 @@ def test_sixteen_brokers_coming_and_going_are_all_logged_by_name() -> None:
     assert (first["cluster"], first["id"], first["endpoints"]) == ("c", 0, "broker-0:10911")
 
 
+def test_topics_and_brokers_come_in_pages_that_nothing_moves() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            for name in "abc":
+                request = registration(*(f"{name}{number}" for number in range(3)))
+                request.broker_name = name
+                request.endpoints[0].host = name
+                await call(contracts.REGISTER_BROKER, request)
+            first = await call(contracts.LIST_TOPICS, pb.ListTopicsRequest(page_size=4))
+            assert (list(first.topics), first.next_page_token) == (["a0", "a1", "a2", "b0"], "b0")
+            gone = pb.UnregisterBrokerRequest(
+                cluster="c", broker_name="b", broker_id=0, incarnation="life-0"
+            )
+            asked = pb.GetClusterRequest(page_size=2)
+            page = await call(contracts.GET_CLUSTER, asked)
+            assert [data.broker_name for data in page.brokers] == ["a", "b"]
+            await call(contracts.UNREGISTER_BROKER, gone)
+            asked.page_token = page.next_page_token
+            page = await call(contracts.GET_CLUSTER, asked)
+            assert ([data.broker_name for data in page.brokers], page.next_page_token) == (
+                ["c"],
+                "",
+            )
+            behind = pb.ListTopicsRequest(page_size=4, page_token=first.next_page_token)
+            last = await call(contracts.LIST_TOPICS, behind)
+            assert (list(last.topics), last.next_page_token) == (["c0", "c1", "c2"], "")
+            whole = await call(contracts.LIST_TOPICS, pb.ListTopicsRequest())
+            assert (len(whole.topics), whole.next_page_token) == (6, "")
+            with pytest.raises(InvalidParameter, match="page_size"):
+                await call(contracts.LIST_TOPICS, pb.ListTopicsRequest(page_size=-1))
+            with pytest.raises(InvalidParameter, match="page_token"):
+                await call(contracts.GET_CLUSTER, pb.GetClusterRequest(page_token="x"))
+
+    run(main)
+
+
 def test_hostile_registrations_are_bounded_logged_seldom_and_cost_nobody_a_route() -> None:
     hostile = [
         registration(*(f"{number}-{topic}" for topic in range(1_000))) for number in range(200)
