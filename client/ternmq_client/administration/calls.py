@@ -22,6 +22,9 @@ from ternmq_runtime.service import OwnedTasks
 T = TypeVar("T")
 U = TypeVar("U")
 
+_DIALS_MAX: Final = 3
+"""Silent members of one broker name that are waited for."""
+
 _ASKED_AT_ONCE_MAX: Final = 64
 """Brokers dialled side by side: each registered address costs a socket and up to a second."""
 
@@ -192,12 +195,18 @@ class AdminCalls(Lifecycle):
     async def _reader(self, data: BrokerData) -> AsyncGenerator[Connection]:
         """Give a connection to the first member that answers, the master before its slaves.
 
+        Members are dialled for three times the patience for one, however many are registered.
+
         Raises:
-            Unreachable: None answers; names each.
+            Unreachable: None answers; names each that was dialled.
         """
         failures: list[str] = []
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + _DIALS_MAX * self._config.connect_timeout_s
         async with AsyncExitStack() as stack:
             for member in data.members:
+                if loop.time() >= until_s:
+                    break
                 try:
                     connection = await stack.enter_async_context(self._member(data, member))
                 except Unreachable as error:

@@ -271,6 +271,15 @@ def test_illegal_names_are_refused(changes: dict[str, Any]) -> None:
     assert table.clusters() == ()
 
 
+def test_registration_displaces_no_member_of_another_name() -> None:
+    table = table_with(master(), slave(), master("b", endpoints=master().endpoints))
+    assert [(data.broker_name, len(data.members)) for data in table.clusters()] == [
+        ("a", 2),
+        ("b", 1),
+    ]
+    assert table.topics() == ["t"]
+
+
 def room_for(*registrations: Registration) -> int:
     """Return what registrations count for."""
     told = sum(topics_bytes(each.topics) for each in registrations)

@@ -39,13 +39,14 @@ PATIENCE_S: Final = 1.0 + 3.0
 """A client's own, to connect and for a request; brokers are asked side by side."""
 
 
-async def register(cluster: SimulatedCluster, name: str) -> None:
+async def register(cluster: SimulatedCluster, name: str, broker_id: int = 0) -> None:
     """Register a broker that a test plays, or that there is not."""
     connection = await cluster.network.connect([Address("ns", 9876)])
     request = nameserver.RegisterBrokerRequest(
         cluster=CONFIG.cluster,
         broker_name=name,
-        endpoints=[common.Endpoint(host=name, port=PORT)],
+        broker_id=broker_id,
+        endpoints=[common.Endpoint(host=name, port=PORT + broker_id)],
         data_version=common.DataVersion(timestamp_ms=1),
         incarnation="1",
     )
@@ -153,6 +154,23 @@ def test_time_of_a_question_does_not_grow_with_the_groups_it_is_about() -> None:
             assert [each.group for each in found] == ["G"] * 30
             assert names(found.unreachable) == ["hole"]
             assert clock.monotonic_ms() - began_ms < 5_000
+
+    run_in_virtual_time(main())
+
+
+def test_time_of_a_question_does_not_grow_with_silent_members() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster, ["hole"]),
+        ):
+            for broker_id in range(1, 32):
+                await register(cluster, "hole", broker_id)
+            began_ms = clock.monotonic_ms()
+            assert names((await admin.groups()).unreachable) == ["hole"]
+            assert clock.monotonic_ms() - began_ms < 4_000
 
     run_in_virtual_time(main())
 
