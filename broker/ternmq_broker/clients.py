@@ -17,6 +17,14 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription
 
 CLIENT_ID_CHARACTERS_MAX: Final = 255
+BYTES_MAX: Final = 256 << 20
+"""What all clients count for: room for 100,000 that consume two topics each."""
+
+_SESSION_BYTES: Final = 1_024
+_GROUP_BYTES: Final = 512
+_SUBSCRIPTION_BYTES: Final = 1_024
+_CHARACTER_BYTES: Final = 64
+"""For each character of a subscription's expression: 580 tags of 3 characters took 116 KiB."""
 
 
 def check_client_id(value: str, name: str = "client_id") -> str:
@@ -64,17 +72,26 @@ class Session:
     broken_at_ms: int | None = None
     """Monotonic clock; None while the stream is whole."""
 
+    bytes: int = _SESSION_BYTES
+    """What it counts for."""
+
 
 class ClientTable:
     """Every session by client id, and the members of every group. Owned by `Sessions`.
 
     Every method that changes something returns the groups whose members must be told. Times are
     monotonic unless said otherwise.
+
+    Each client counts 1 KiB, each of its groups 512 bytes and its name, each subscription 1 KiB and
+    64 bytes for each character. Together they count for at most `bytes_max`; a client that grows
+    nothing is always heard.
     """
 
-    def __init__(self, *, broken_ms: int, silent_ms: int) -> None:
+    def __init__(self, *, broken_ms: int, silent_ms: int, bytes_max: int = BYTES_MAX) -> None:
         self._broken_ms = broken_ms
         self._silent_ms = silent_ms
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._sessions: dict[str, Session] = {}
         self._members: dict[str, dict[str, Session]] = {}
 
@@ -100,12 +117,18 @@ class ClientTable:
         """Make `session` its client's, and return who stands in the way (then nothing changes).
 
         A session of the same incarnation, the same client object after a reconnection, gives way.
+
+        Raises:
+            BrokerBusy: It is another client, and no more fit.
         """
         known = self._sessions.get(session.client_id)
         if known is not None and known.incarnation != session.incarnation:
             return known
+        if known is None:
+            self._take(session.bytes)
         self._sessions[session.client_id] = session
         if known is not None:
+            session.bytes = known.bytes
             # The picture stays until the new stream tells another one: nobody is told twice.
             session.memberships = known.memberships
             for group in known.memberships:
@@ -120,9 +143,18 @@ class ClientTable:
         memberships: Mapping[str, GroupMembership],
         now_ms: int,
     ) -> set[str]:
-        """Take a heartbeat's picture of a current session."""
+        """Take a heartbeat's picture of a current session.
+
+        Raises:
+            BrokerBusy: The picture is larger than the one before, and no more fits. The session is
+                heard, and keeps the one before.
+        """
         session.heard_at_ms = now_ms
-        session.producer_groups = frozenset(producer_groups)
+        producing = frozenset(producer_groups)
+        size = _picture_bytes(producing, memberships)
+        self._take(size - session.bytes)
+        session.bytes = size
+        session.producer_groups = producing
         before, session.memberships = session.memberships, dict(memberships)
         changed: set[str] = set()
         for group in before.keys() - memberships.keys():
@@ -143,6 +175,7 @@ class ClientTable:
         if not self.is_current(session):
             return set()
         del self._sessions[session.client_id]
+        self._bytes -= session.bytes
         for group in session.memberships:
             self._leave(group, session)
         return set(session.memberships)
@@ -198,12 +231,34 @@ class ClientTable:
                     newest[topic] = subscription
         return newest
 
+    def _take(self, growth: int) -> None:
+        if growth > 0 and self._bytes + growth > self._bytes_max:
+            remark = (
+                f"{growth} more bytes of clients, groups and subscriptions do not fit:"
+                f" {self._bytes} of {self._bytes_max} are taken"
+            )
+            raise refusal(ResponseCode.FLOW_CONTROL, remark)
+        self._bytes += growth
+
     def _leave(self, group: str, session: Session) -> None:
         members = self._members.get(group, {})
         if members.get(session.client_id) is session:
             del members[session.client_id]
             if not members:
                 del self._members[group]
+
+
+def _picture_bytes(
+    producer_groups: Iterable[str], memberships: Mapping[str, GroupMembership]
+) -> int:
+    """Return what a client counts for that says this of itself."""
+    subscriptions = (
+        _SUBSCRIPTION_BYTES + _CHARACTER_BYTES * len(subscription.expression)
+        for membership in memberships.values()
+        for subscription in membership.subscriptions.values()
+    )
+    names = sum(_GROUP_BYTES + len(group) for group in (*producer_groups, *memberships))
+    return _SESSION_BYTES + names + sum(subscriptions)
 
 
 def _same(before: GroupMembership | None, after: GroupMembership) -> bool:

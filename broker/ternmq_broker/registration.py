@@ -13,7 +13,12 @@ from typing import Final
 from ternmq_broker.topics import TopicTable
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import ClosedError, TernError, TransportError
+from ternmq_model.errors import (
+    ClosedError,
+    RefusedError,
+    TernError,
+    TransportError,
+)
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import common_pb2 as common
@@ -37,6 +42,9 @@ _NOTHING: Final = DataVersion(-1, -1)
 _RETRY_PAUSE_S: Final = 0.25
 """Between two attempts: routes are to be there again within a second or so of a NameServer that
 returns."""
+
+_FULL_PAUSE_S: Final = 5.0
+"""Between two attempts at a NameServer that has no room: each tells every topic."""
 
 _LOOK_PAUSE_S: Final = 1.0
 """Between two looks whether a registration still holds."""
@@ -92,7 +100,8 @@ class Registration:
         self._connection: Connection | None = None
         self._told = _NOTHING
         self._told_at_ms = 0
-        self._is_failing = False
+        self._failure: int | None = None
+        """Response code of the last failure, 0 of one of the network; None = there is none."""
         self._rival: tuple[Address, ...] = ()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -116,6 +125,8 @@ class Registration:
 
     def pause_s(self) -> float:
         """Return how long to pause after a step."""
+        if self._failure == ResponseCode.FLOW_CONTROL:
+            return _FULL_PAUSE_S
         return _RETRY_PAUSE_S if self.is_away else _LOOK_PAUSE_S
 
     async def _keep_told(self) -> bool:
@@ -132,12 +143,13 @@ class Registration:
             if isinstance(error, TransportError):
                 await self._hang_up()
             self._is_settled()
-            if not (self._is_failing or self._is_leaving):
-                self._is_failing = True
+            failure = error.code if isinstance(error, RefusedError) else 0
+            if failure != self._failure and not self._is_leaving:
+                self._failure = failure
                 logger.warning("not registered nameserver=%s error=%s", self.address, error)
             return False
-        if self._is_failing:
-            self._is_failing = False
+        if self._failure is not None:
+            self._failure = None
             logger.info("registered again nameserver=%s", self.address)
         self.is_away = False
         self._is_settled()

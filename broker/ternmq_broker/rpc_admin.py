@@ -41,6 +41,7 @@ from ternmq_remoting.convert import (
     topic_config_from_pb,
     topic_config_to_pb,
 )
+from ternmq_remoting.pages import page_of
 from ternmq_remoting.rpc import Call, Handler, Identity, unary
 from ternmq_store.message_store import MessageStore
 
@@ -173,7 +174,9 @@ class AdminService:
         services = self._services
         known = services.sessions.table.groups() | services.offsets.groups()
         known |= {each.group for each in services.groups}
-        return admin.ListGroupsReply(groups=sorted(known))
+        behind = (group for group in sorted(known) if group > request.page_token)
+        page, has_more = page_of(behind, request.page_size, len)
+        return admin.ListGroupsReply(groups=page, next_page_token=page[-1] if has_more else "")
 
     async def describe_group(
         self, request: admin.DescribeGroupRequest, call: Call

@@ -24,6 +24,7 @@ from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
+    BrokerBusy,
     ConnectionLost,
     InvalidParameter,
     RefusedError,
@@ -109,7 +110,11 @@ class GroupService:
             await stream.write(_welcome(ResponseCode.INVALID_PARAMETER, remark))
             return
         try:
-            sessions.heard(session, producers, memberships)
+            try:
+                sessions.heard(session, producers, memberships)
+            except BrokerBusy:
+                sessions.goodbye(session)  # else who is refused would take room until it expires
+                raise
             await stream.write(_welcome(ResponseCode.SUCCESS, ""))
             async with OwnedTasks() as tasks:
                 hearing = tasks.spawn(self._hear(stream, session, outbox), "session-hear")

@@ -133,14 +133,14 @@ class Sessions:
         if self._table.is_current(session):
             now_ms = self._clock.monotonic_ms()
             left = session.memberships.keys() - memberships.keys()
-            for group in left:
-                self._on_left(session.client_id, group)
             changed = self._table.heard(
                 session,
                 producer_groups=producer_groups,
                 memberships=memberships,
                 now_ms=now_ms,
             )
+            for group in left:
+                self._on_left(session.client_id, group)
             for group in (*left, *memberships):
                 self._on_group(group)
             self._tell(changed)

@@ -1,14 +1,57 @@
 """What brokers say of topics and groups, put together over a cluster."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
+from ternmq_model.errors import Unreachable
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 
+T = TypeVar("T")
+
 NEVER_CONSUMED: Final = -1
 """The committed offset of a queue that a group never consumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreachableBroker:
+    """A registered broker that gave no answer, so that a result lacks what the broker has."""
+
+    broker_name: str
+    addresses: tuple[str, ...]
+    """Registered addresses of its members, the master's first."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"broker {self.broker_name} ({', '.join(self.addresses)}): {self.reason}"
+
+
+class BrokerList(list[T]):
+    """What the brokers of a cluster have, and which of them gave no answer.
+
+    Args:
+        found: What brokers that answered have.
+        unreachable: Brokers that gave no answer.
+    """
+
+    def __init__(
+        self, found: Iterable[T] = (), unreachable: Iterable[UnreachableBroker] = ()
+    ) -> None:
+        super().__init__(found)
+        self.unreachable = tuple(unreachable)
+
+
+def require_all(unreachable: Iterable[UnreachableBroker]) -> None:
+    """Refuse a partial result where a whole one is needed.
+
+    Raises:
+        Unreachable: A broker gave no answer; names each such.
+    """
+    if said := "; ".join(map(str, unreachable)):
+        raise Unreachable(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +75,9 @@ class TopicDescription:
 
     queues: tuple[QueueStatus, ...]
     """Sorted by queue."""
+
+    unreachable: tuple[UnreachableBroker, ...] = ()
+    """Brokers that gave no answer: they may have the topic, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +162,6 @@ class GroupDescription:
 
     settings: tuple[tuple[str, GroupSettings], ...] = ()
     """Broker name and what it keeps, sorted by broker name."""
+
+    unreachable: tuple[UnreachableBroker, ...] = ()
+    """Brokers that gave no answer: they may know the group, too."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,11 +19,12 @@ from ternmq_model.errors import (
     TransportError,
     Unreachable,
 )
-from ternmq_model.route import TopicRoute
+from ternmq_model.route import BrokerData, TopicRoute
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.contracts import GET_TOPIC_ROUTE
-from ternmq_remoting.convert import route_from_pb
+from ternmq_remoting.contracts import GET_CLUSTER, GET_TOPIC_ROUTE, LIST_TOPICS
+from ternmq_remoting.convert import broker_data_from_pb, route_from_pb
 from ternmq_remoting.environment import Environment
+from ternmq_remoting.pages import pages
 from ternmq_remoting.rpc import Connection, UnaryRpc
 from ternmq_runtime.service import OwnedTasks
 
@@ -100,6 +101,27 @@ class NameServers:
         if isinstance(answer, RefusedError):
             raise answer
         return answer
+
+    async def topics(self, cluster: str = "") -> AsyncGenerator[Sequence[str]]:
+        """Yield the names of all topics, sorted, in pages.
+
+        Args:
+            cluster: Of this cluster alone; empty = of all.
+
+        Raises:
+            Unreachable: None answers; names each.
+        """
+        request = nameserver.ListTopicsRequest(cluster=cluster)
+        async for reply in pages(lambda asked: self.call(LIST_TOPICS, asked), request):
+            yield reply.topics
+
+    async def brokers(self) -> list[BrokerData]:
+        """Return every broker name, sorted by cluster, then name.
+
+        Raises:
+            Unreachable: None answers; names each.
+        """
+        return await brokers_told(lambda request: self.call(GET_CLUSTER, request))
 
     async def topic_route(self, topic: str) -> FoundRoute:
         """Return the route of `topic`.
@@ -208,3 +230,11 @@ class NameServers:
         if self._connections.get(connection.address) is connection:
             del self._connections[connection.address]
             await connection.close()
+
+
+async def brokers_told(
+    ask: Callable[[nameserver.GetClusterRequest], Awaitable[nameserver.GetClusterReply]],
+) -> list[BrokerData]:
+    """Return every broker name that one NameServer tells, page by page."""
+    replies = pages(ask, nameserver.GetClusterRequest())
+    return [broker_data_from_pb(data) async for reply in replies for data in reply.brokers]

@@ -4,6 +4,7 @@ import click
 
 from ternmq_client.redriving import DeadLetter
 from ternmq_console.admin import ask, time_text
+from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
 
@@ -13,6 +14,7 @@ from ternmq_console.output import print_record, print_rows
 @output_option
 def list_(nameserver: str, output: str) -> None:
     """List groups with dead letters, and how many wait to be redriven or dropped."""
+    found = ask(nameserver, lambda admin: admin.dead_letter_counts())
     rows = [
         {
             "group": one.group,
@@ -20,9 +22,10 @@ def list_(nameserver: str, output: str) -> None:
             "kept": one.kept,
             "last_died": time_text(one.last_died_at_ms),
         }
-        for one in ask(nameserver, lambda admin: admin.dead_letter_counts())
+        for one in found
     ]
     print_rows(rows, ("group", "waiting", "kept", "last_died"), output)
+    leave_if_partial(found.unreachable)
 
 
 @click.command()
@@ -42,6 +45,7 @@ def show(
     )
     columns = ("message_id", "origin_topic", "tries", "died", "handled", "body")
     print_rows([_row(letter, as_hex=as_hex) for letter in letters], columns, output)
+    leave_if_partial(letters.unreachable)
 
 
 @click.command()

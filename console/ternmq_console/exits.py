@@ -1,14 +1,15 @@
 """What a failed command says: one line that names the culprit, and an exit code.
 
-0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable, 141 nobody reads what it
-prints.
+0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable, or printed in part because
+a broker is, 141 nobody reads what it prints.
 """
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Final, cast
 
+from ternmq_client.descriptions import UnreachableBroker
 from ternmq_model.errors import (
     GroupNotFound,
     InvalidParameter,
@@ -70,6 +71,24 @@ def errors_as_exits() -> Generator[None]:
         for line in lines:
             print(f"ternmq: {line}", file=sys.stderr)
         raise SystemExit(exit_code(cause)) from None
+
+
+def name_unreachable(brokers: Iterable[UnreachableBroker]) -> bool:
+    """Print a line on standard error for each broker; return whether there was one."""
+    lines = {" ".join(str(broker).split()): None for broker in brokers}
+    for line in lines:
+        print(f"ternmq: no answer from {line}", file=sys.stderr)
+    return bool(lines)
+
+
+def leave_if_partial(brokers: Iterable[UnreachableBroker]) -> None:
+    """Name the brokers whose part is missing from what was printed, and leave; return if none is.
+
+    Raises:
+        SystemExit: With the code of what cannot be reached.
+    """
+    if name_unreachable(brokers):
+        raise SystemExit(UNREACHABLE)
 
 
 def _one_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from ternmq_console.admin import ask, time_text
+from ternmq_console.exits import leave_if_partial
 from ternmq_console.offset import progress_row
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
@@ -31,6 +32,7 @@ def list_(with_system: bool, nameserver: str, output: str) -> None:
     groups = ask(nameserver, lambda admin: admin.groups())
     rows = [{"group": group} for group in groups if with_system or not is_system_group(group)]
     print_rows(rows, ("group",), output)
+    leave_if_partial(groups.unreachable)
 
 
 @click.command()
@@ -54,11 +56,10 @@ def describe(group: str, nameserver: str, output: str) -> None:
     if output == "json":
         record = {"group": group, "settings": settings, "members": members, "progress": progress}
         print_record(record, output)
-        return
-    print_rows(settings, _SETTINGS_COLUMNS, output)
-    click.echo()
-    print_rows(members, ("client_id", "address", "subscriptions", "connected"), output)
-    click.echo()
-    print_rows(
-        progress, ("topic", "broker", "queue", "committed", "max_offset", "lag", "lag_s"), output
-    )
+    else:
+        print_rows(settings, _SETTINGS_COLUMNS, output)
+        click.echo()
+        print_rows(members, ("client_id", "address", "subscriptions", "connected"), output)
+        click.echo()
+        print_rows(progress, _PROGRESS_COLUMNS, output)
+    leave_if_partial(found.unreachable)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import OffsetChange
+from ternmq_client.descriptions import OffsetChange, require_all
 from ternmq_console.admin import ask
 from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_ms
 from ternmq_console.output import print_record, print_rows
@@ -87,9 +87,10 @@ def alter(group: str, nameserver: str, output: str, **told: object) -> None:
         raise click.UsageError("nothing to change: tell a setting, such as --retries 3")
 
     async def change(admin: AdminClient) -> list[str]:
-        known = (await admin.describe_group(group)).settings
+        known = await admin.describe_group(group)
+        require_all(known.unreachable)
         names: list[str] = []
-        for name, settings in known:
+        for name, settings in known.settings:
             names += await admin.put_group(replace(settings, **changes), brokers=(name,))
         return names
 

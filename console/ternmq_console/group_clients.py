@@ -3,10 +3,13 @@
 import click
 
 from ternmq_client.admin import AdminClient
+from ternmq_client.administration.calls import side_by_side
+from ternmq_client.descriptions import BrokerList, Member
 from ternmq_console.admin import ask, time_text
+from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
-from ternmq_model.errors import RefusedError
+from ternmq_model.errors import RefusedError, TransportError
 from ternmq_protos.v1 import groups_pb2 as groups
 
 _MEMBER_COLUMNS = ("client_id", "address", "subscriptions", "connected")
@@ -29,9 +32,9 @@ def consumers(group: str, client_id: str | None, state: bool, nameserver: str, o
         told = ask(nameserver, lambda admin: admin.consumer_state(group, client_id))
         _print_state(client_id, told, output)
         return
-    print_rows(
-        ask(nameserver, lambda admin: _members(admin, group, state)), _columns(state), output
-    )
+    found = ask(nameserver, lambda admin: _members(admin, group, state))
+    print_rows(found, _columns(state), output)
+    leave_if_partial(found.unreachable)
 
 
 @click.command()
@@ -51,34 +54,39 @@ def producers(group: str | None, nameserver: str, output: str) -> None:
         for one in found
     ]
     print_rows(rows, _PRODUCER_COLUMNS, output)
+    leave_if_partial(found.unreachable)
 
 
 def _columns(state: bool) -> tuple[str, ...]:
     return (*_MEMBER_COLUMNS, "queues", "in_hand", "facts") if state else _MEMBER_COLUMNS
 
 
-async def _members(admin: AdminClient, group: str, state: bool) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for one in (await admin.describe_group(group)).members:
-        row: dict[str, object] = {
+async def _members(admin: AdminClient, group: str, state: bool) -> BrokerList[dict[str, object]]:
+    described = await admin.describe_group(group)
+
+    async def row(one: Member) -> dict[str, object]:
+        return {
             "client_id": one.client_id,
             "address": one.address,
             "subscriptions": dict(one.subscriptions),
             "connected": time_text(one.connected_at_ms),
+            **(await _state(admin, group, one.client_id) if state else {}),
         }
-        if state:
-            try:
-                told = await admin.consumer_state(group, one.client_id)
-            except RefusedError as error:
-                row |= {"queues": None, "in_hand": None, "facts": {"error": error.remark}}
-            else:
-                row |= {
-                    "queues": len(told.queues),
-                    "in_hand": sum(queue.messages for queue in told.queues),
-                    "facts": dict(sorted(told.facts.items())),
-                }
-        rows.append(row)
-    return rows
+
+    return BrokerList(await side_by_side(described.members, row), described.unreachable)
+
+
+async def _state(admin: AdminClient, group: str, client_id: str) -> dict[str, object]:
+    try:
+        told = await admin.consumer_state(group, client_id)
+    except (RefusedError, TransportError) as error:
+        remark = error.remark if isinstance(error, RefusedError) else str(error)
+        return {"queues": None, "in_hand": None, "facts": {"error": remark}}
+    return {
+        "queues": len(told.queues),
+        "in_hand": sum(queue.messages for queue in told.queues),
+        "facts": dict(sorted(told.facts.items())),
+    }
 
 
 def _print_state(client_id: str, state: groups.RunningState, output: str) -> None:

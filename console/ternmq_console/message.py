@@ -9,9 +9,10 @@ import click
 
 from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask, time_text
+from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option, time_ms
 from ternmq_console.output import print_record, print_rows
-from ternmq_model.errors import MessageNotFound, UsageError
+from ternmq_model.errors import MessageNotFound, Unreachable, UsageError
 from ternmq_model.stored_message import StoredMessage
 
 _SHAPE: Final = re.compile("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
@@ -40,7 +41,7 @@ async def find_message(admin: AdminClient, message_id: str, topic: str) -> Store
         MessageNotFound: There is none.
     """
     if _SHAPE.fullmatch(message_id):
-        with contextlib.suppress(MessageNotFound, UsageError):
+        with contextlib.suppress(MessageNotFound, UsageError, Unreachable):
             return await admin.message(message_id)
     found = await admin.query_messages(topic, message_id, is_unique_key=True)
     return found[-1]
@@ -81,6 +82,7 @@ def query(
         ),
     )
     print_rows([message_row(message) for message in found], _COLUMNS, output)
+    leave_if_partial(found.unreachable)
 
 
 def message_row(message: StoredMessage) -> dict[str, object]:

@@ -6,9 +6,10 @@ import click
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.descriptions import BrokerList
 from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, Sent, TraceRecord
 from ternmq_console.admin import ask, time_text
-from ternmq_console.exits import errors_as_exits
+from ternmq_console.exits import errors_as_exits, leave_if_partial
 from ternmq_console.message import message_row
 from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_ms
 from ternmq_console.output import print_record, print_rows
@@ -52,12 +53,13 @@ def print_(
 ) -> None:
     """Print the messages that TOPIC keeps, queue after queue. No group's progress changes."""
 
-    async def question(admin: AdminClient) -> list[StoredMessage]:
+    async def question(admin: AdminClient) -> BrokerList[StoredMessage]:
         subscription = parse_subscription(topic, expression)
         name = (await admin.master_of(broker)).broker_name if broker else ""
         found: list[StoredMessage] = []
         starts = dict(await admin.offsets_at(topic, begin)) if begin else {}
-        for one in (await admin.describe_topic(topic)).queues:
+        described = await admin.describe_topic(topic)
+        for one in described.queues:
             if name not in ("", one.queue.broker_name) or queue not in (None, one.queue.queue_id):
                 continue
             place = max(starts.get(one.queue, 0), offset or 0, one.min_offset)
@@ -69,10 +71,13 @@ def print_(
                 found += [each for each in read if subscription.wants(each.tags)]
                 if end is not None and read[-1].stored_at_ms > end:
                     break
-        return [each for each in found if end is None or each.stored_at_ms <= end][:maximum]
+        kept = [each for each in found if end is None or each.stored_at_ms <= end]
+        lacking = [each for each in described.unreachable if name in ("", each.broker_name)]
+        return BrokerList(kept[:maximum], lacking)
 
     found = ask(nameserver, question)
     print_rows([{"body": None, **message_row(each)} for each in found], _COLUMNS, output)
+    leave_if_partial(found.unreachable)
 
 
 @click.command()
@@ -108,6 +113,7 @@ def trace(message_id: str, trace_topic: str, nameserver: str, output: str) -> No
     found = ask(nameserver, lambda admin: admin.trace(message_id, trace_topic=trace_topic))
     rows = timeline([(told.born_host, record) for told, record in found])
     print_rows(rows, _TRACE_COLUMNS, output)
+    leave_if_partial(found.unreachable)
 
 
 def timeline(traces: list[tuple[str, TraceRecord]]) -> list[dict[str, object]]:

@@ -3,8 +3,9 @@
 import click
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import Progress
+from ternmq_client.descriptions import BrokerList, Progress
 from ternmq_console.admin import ask, time_text
+from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_rows
 from ternmq_model.names import is_system_group
@@ -25,11 +26,14 @@ def show(group: str | None, topic: str, nameserver: str, output: str) -> None:
     The lag in seconds is how long the next message to consume has lain there.
     """
     if group is None:
-        print_rows(ask(nameserver, _groups), _GROUP_COLUMNS, output)
+        groups = ask(nameserver, _groups)
+        print_rows(groups, _GROUP_COLUMNS, output)
+        leave_if_partial(groups.unreachable)
         return
     found = ask(nameserver, lambda admin: admin.describe_group(group))
     rows = [progress_row(one) for one in found.progress if topic in ("", one.queue.topic)]
     print_rows(rows, _COLUMNS, output)
+    leave_if_partial(found.unreachable)
 
 
 @click.command()
@@ -69,18 +73,16 @@ def progress_row(one: Progress) -> dict[str, object]:
     }
 
 
-async def _groups(admin: AdminClient) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for group in await admin.groups():
-        if is_system_group(group):
-            continue
-        found = await admin.describe_group(group)
-        rows.append(
-            {
-                "group": group,
-                "members": len(found.members),
-                "lag": sum(one.lag for one in found.progress),
-                "lag_s": max((one.lag_ms for one in found.progress), default=0) / 1000,
-            }
-        )
-    return rows
+async def _groups(admin: AdminClient) -> BrokerList[dict[str, object]]:
+    names = await admin.groups()
+    found = await admin.describe_groups([name for name in names if not is_system_group(name)])
+    rows: list[dict[str, object]] = [
+        {
+            "group": each.group,
+            "members": len(each.members),
+            "lag": sum(one.lag for one in each.progress),
+            "lag_s": max((one.lag_ms for one in each.progress), default=0) / 1000,
+        }
+        for each in found
+    ]
+    return BrokerList(rows, found.unreachable)

@@ -1,7 +1,8 @@
 """Printing what a verb found: a table for people, one JSON document for programs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from textwrap import indent
 from typing import cast
 
 import click
@@ -32,6 +33,23 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None
             for part, width, is_number in zip(line, widths, numeric, strict=True)
         ]
         click.echo("  ".join(parts).rstrip())
+
+
+async def print_names(pages: AsyncIterable[Iterable[str]], column: str, output: str) -> None:
+    """Print names as they come, as `print_rows` prints rows of that one column."""
+    if output != "json":
+        click.echo(column.replace("_", " "))
+    is_first = True
+    async for page in pages:
+        for name in page:
+            if output != "json":
+                click.echo(name)
+                continue
+            row = json.dumps({column: name}, ensure_ascii=False, indent=2)
+            click.echo(("[\n" if is_first else ",\n") + indent(row, "  "), nl=False)
+            is_first = False
+    if output == "json":
+        click.echo("[]" if is_first else "\n]")
 
 
 def print_record(record: Row, output: str) -> None:

@@ -1,20 +1,22 @@
 """`ternmq stats …`: what brokers count, by RocketMQ's names."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
 
 from ternmq_client.admin import AdminClient
+from ternmq_client.descriptions import BrokerList
 from ternmq_console.admin import ask
+from ternmq_console.exits import leave_if_partial, name_unreachable
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import Row, print_rows
+from ternmq_console.output import print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
 F = TypeVar("F", bound=Callable[..., Any])
-Rows = Sequence[Row]
+Rows = BrokerList[dict[str, object]]
 
 _SPANS: Final = ("minute", "hour", "day")
 _COLUMNS: Final = (
@@ -55,7 +57,7 @@ def show(
 
     async def rows(admin: AdminClient) -> Rows:
         found = await admin.statistics(name=name, key=key, broker_name=broker)
-        return [counter_row(name, item) for name, item in found]
+        return BrokerList((counter_row(name, item) for name, item in found), found.unreachable)
 
     _show(nameserver, rows, _COLUMNS, output, watch)
 
@@ -72,7 +74,8 @@ def top(by: str, maximum: int, watch: float | None, nameserver: str, output: str
     async def rows(admin: AdminClient) -> Rows:
         found = await admin.statistics(name=_TOP[by])
         busiest = sorted(found, key=lambda each: each[1].spans[0].rate, reverse=True)
-        return [counter_row(name, item) for name, item in busiest[:maximum]]
+        rows = (counter_row(name, item) for name, item in busiest[:maximum])
+        return BrokerList(rows, found.unreachable)
 
     _show(nameserver, rows, _COLUMNS, output, watch)
 
@@ -90,12 +93,13 @@ def all_(
 
     async def rows(admin: AdminClient) -> Rows:
         found = await topic_rows(admin, topic)
-        return [row for row in found if not active or row["in_24h"] or row["out_24h"]]
+        busy = (row for row in found if not active or row["in_24h"] or row["out_24h"])
+        return BrokerList(busy, found.unreachable)
 
     _show(nameserver, rows, _TOPIC_COLUMNS, output, watch)
 
 
-async def topic_rows(admin: AdminClient, topic: str | None) -> list[dict[str, object]]:
+async def topic_rows(admin: AdminClient, topic: str | None) -> Rows:
     """Return a row for each topic without a group, and for each group that reads it."""
     names = await admin.topics()
     wanted = [name for name in names if name == topic or (not topic and not is_system_topic(name))]
@@ -104,10 +108,10 @@ async def topic_rows(admin: AdminClient, topic: str | None) -> list[dict[str, ob
     puts = _by_key(await admin.statistics(name="TOPIC_PUT_NUMS"))
     gets = _by_key(await admin.statistics(name="GROUP_GET_NUMS"))
     lags: dict[tuple[str, str], int] = {}
-    for group in await admin.groups():
-        for one in (await admin.describe_group(group)).progress:
-            key = (one.queue.topic, group)
-            lags[key] = lags.get(key, 0) + one.lag
+    described = await admin.describe_groups(await admin.groups())
+    for group, one in ((each.group, one) for each in described for one in each.progress):
+        key = (one.queue.topic, group)
+        lags[key] = lags.get(key, 0) + one.lag
     rows: list[dict[str, object]] = []
     for name in wanted:
         groups = sorted(group for key, group in lags if key == name) or [""]
@@ -125,7 +129,7 @@ async def topic_rows(admin: AdminClient, topic: str | None) -> list[dict[str, ob
                     "out_24h": got[1],
                 }
             )
-    return rows
+    return BrokerList(rows, described.unreachable)
 
 
 def counter_row(broker: str, item: admin_messages.StatisticsItem) -> dict[str, object]:
@@ -165,18 +169,22 @@ def _by_key(
 
 def _show(
     nameserver: str,
-    rows: Callable[[AdminClient], Any],
+    rows: Callable[[AdminClient], Awaitable[Rows]],
     columns: Sequence[str],
     output: str,
     watch: float | None,
 ) -> None:
     if watch is None:
-        print_rows(ask(nameserver, rows), columns, output)
+        found = ask(nameserver, rows)
+        print_rows(found, columns, output)
+        leave_if_partial(found.unreachable)
         return
 
     async def again(admin: AdminClient) -> None:
         while True:
-            print_rows(await rows(admin), columns, output)
+            told = await rows(admin)
+            print_rows(told, columns, output)
+            name_unreachable(told.unreachable)
             click.echo()
             await asyncio.sleep(watch)
 

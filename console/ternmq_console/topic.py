@@ -7,7 +7,9 @@ from typing import Any
 import click
 
 from ternmq_client.admin import AdminClient
+from ternmq_client.descriptions import require_all
 from ternmq_console.admin import ask, time_text
+from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import (
     INT32,
     duration_ms,
@@ -16,7 +18,7 @@ from ternmq_console.options import (
     output_option,
     time_ms,
 )
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import print_names, print_record, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig
 
@@ -117,6 +119,7 @@ def alter(
 
 async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> list[str]:
     found = await admin.describe_topic(topic)
+    require_all(found.unreachable)
     for broker, config in found.configs:
         await admin.create_topic(replace(config, **changes), brokers=(broker,))
     return [broker for broker, _ in found.configs]
@@ -129,9 +132,15 @@ async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> 
 @output_option
 def list_(cluster: str, with_system: bool, nameserver: str, output: str) -> None:
     """List topics; those that brokers make for themselves only with --all."""
-    topics = ask(nameserver, lambda admin: admin.topics(cluster))
-    rows = [{"topic": topic} for topic in topics if with_system or not is_system_topic(topic)]
-    print_rows(rows, ("topic",), output)
+
+    async def question(admin: AdminClient) -> None:
+        pages = (
+            [topic for topic in page if with_system or not is_system_topic(topic)]
+            async for page in admin.topic_pages(cluster)
+        )
+        await print_names(pages, "topic", output)
+
+    ask(nameserver, question)
 
 
 @click.command()
@@ -163,10 +172,11 @@ def describe(topic: str, nameserver: str, output: str) -> None:
     ]
     if output == "json":
         print_record({"topic": topic, "brokers": brokers, "queues": queues}, output)
-        return
-    print_rows(brokers, _BROKER_COLUMNS, output)
-    click.echo()
-    print_rows(queues, ("broker", "queue", "min_offset", "max_offset", "last_stored"), output)
+    else:
+        print_rows(brokers, _BROKER_COLUMNS, output)
+        click.echo()
+        print_rows(queues, ("broker", "queue", "min_offset", "max_offset", "last_stored"), output)
+    leave_if_partial(found.unreachable)
 
 
 @click.command()
@@ -189,6 +199,7 @@ def status(topic: str, nameserver: str, output: str) -> None:
     ]
     columns = ("broker", "queue", "min_offset", "max_offset", "messages", "last_stored")
     print_rows(rows, columns, output)
+    leave_if_partial(found.unreachable)
 
 
 @click.command()
@@ -281,3 +292,4 @@ def offsets(topic: str, at: int, boundary: str, nameserver: str, output: str) ->
         for queue, offset in found
     ]
     print_rows(rows, ("broker", "queue", "offset"), output)
+    leave_if_partial(found.unreachable)

@@ -6,6 +6,7 @@ from typing import Final
 
 from ternmq_model.address import PORT_MAX, Address, listen_address
 from ternmq_model.errors import ConfigError
+from ternmq_nameserver.kept_bytes import BYTES_MAX
 from ternmq_nameserver.route_table import EXPIRY_MS, EXPIRY_MS_MAX
 
 EXPIRY_MS_LEAST: Final = 120_000
@@ -32,7 +33,11 @@ class NameServerConfig:
     they are lost when the process ends."""
 
     expiry_ms: int = EXPIRY_MS
-    """Silence after which a broker is dropped when it does not tell its own; at least 2 minutes."""
+    """Silence after which a broker is dropped when it does not tell its own; 2 to 10 minutes."""
+
+    registered_bytes_max: int = BYTES_MAX
+    """Bytes of memory that registered brokers and topics may count for; 1 MiB to 64 GiB. A topic
+    counts 512 bytes and its name, a broker 1 KiB, an endpoint 256 bytes and its host."""
 
     scan_interval_s: float = 5.0
     """Pause between two looks for silent brokers."""
@@ -41,6 +46,7 @@ class NameServerConfig:
         for setting, value, least, most in (
             ("port", self.port, 0, PORT_MAX),
             ("expiry_ms", self.expiry_ms, EXPIRY_MS_LEAST, EXPIRY_MS_MAX),
+            ("registered_bytes_max", self.registered_bytes_max, 1 << 20, 64 << 30),
             ("scan_interval_s", self.scan_interval_s, 0.1, 60.0),
         ):
             if not least <= value <= most:

@@ -12,8 +12,8 @@ Source: RocketMQ `RouteInfoManager`.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ternmq_model.address import ANY_HOST, Address
 from ternmq_model.data_version import DataVersion
@@ -32,12 +32,17 @@ from ternmq_model.route import (
     check_cluster,
     check_topic_config,
 )
+from ternmq_nameserver.changes import Change
+from ternmq_nameserver.kept_bytes import BYTES_MAX, member_bytes, topics_bytes
+from ternmq_nameserver.topic_index import TopicIndex
 
 EXPIRY_MS: Final = 120_000
 """Silence after which a broker is dropped when it does not say itself."""
 
 EXPIRY_MS_MIN: Final = 1_000
-EXPIRY_MS_MAX: Final = 86_400_000
+EXPIRY_MS_MAX: Final = 600_000
+"""A broker that is gone is in routes for no longer."""
+
 ENDPOINTS_MAX: Final = 16
 INCARNATION_CHARACTERS_MAX: Final = 128
 TOPICS_MAX: Final = 65_536
@@ -67,22 +72,6 @@ class Registration:
     """Every topic of the broker."""
 
     expiry_ms: int = EXPIRY_MS
-
-
-class Change(NamedTuple):
-    """A line for the log, not yet put together.
-
-    Apart, so that the log counts different events apart, and shows each named value as a member.
-    """
-
-    template: str
-    """Names its values: `broker=%s`."""
-
-    args: tuple[object, ...]
-    """One for each `%s`."""
-
-    def __str__(self) -> str:
-        return self.template % self.args
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +104,8 @@ class _Member:
     incarnation: str
     expiry_ms: int
     seen_at_ms: int
+    bytes: int
+    """What it counts for."""
 
 
 @dataclass(slots=True)
@@ -124,6 +115,9 @@ class _Broker:
     cluster: str
     members: dict[int, _Member] = field(default_factory=dict[int, _Member])
     queues: dict[str, QueueData] = field(default_factory=dict[str, QueueData])
+    topics_bytes: int = 0
+    """What `queues` count for."""
+
     topics_from: _TopicsSource | None = None
     wiped_from: str | None = None
     """Incarnation of the master whose write permission was taken; "" when there was none."""
@@ -132,12 +126,18 @@ class _Broker:
 class RouteTable:
     """Every broker and its topics. Owned by the NameServer's loop.
 
-    Invariants: a broker name has at least one member; a topic is on at least one broker.
+    Invariants: a broker name has at least one member; a topic is on at least one broker; what all
+    count for (`kept_bytes`) is at most `bytes_max`.
+
+    Args:
+        bytes_max: A registration that would need more is refused, unless it grows nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._brokers: dict[str, _Broker] = {}
-        self._topics: dict[str, set[str]] = {}  # topic → names of the brokers that have it
+        self._topics = TopicIndex()
 
     def check(self, registration: Registration, *, highest_epoch: int = 0) -> None:
         """Refuse what `register` would refuse; nothing changes.
@@ -147,6 +147,7 @@ class RouteTable:
         """
         check_registration(registration)
         self._check_fence(registration, highest_epoch)
+        self._check_bytes(registration)
 
     def register(
         self, registration: Registration, *, now_ms: int, highest_epoch: int = 0
@@ -165,8 +166,8 @@ class RouteTable:
         Raises:
             IllegalName: A name cannot be; nothing changes.
             RefusedError: INVALID_PARAMETER for other values that cannot be, ILLEGAL_OPERATION for a
-                lower epoch than the highest, or another cluster than the name's living members;
-                nothing changes.
+                lower epoch than the highest, or another cluster than the name's living members,
+                FLOW_CONTROL for more than the table may hold; nothing changes.
         """
         self.check(registration, highest_epoch=highest_epoch)
         changes = list(self._keep_member(registration, now_ms))
@@ -178,6 +179,23 @@ class RouteTable:
         endpoints = master.data.endpoints if master and is_slave else ()
         members = tuple(member.data for _, member in sorted(broker.members.items()))
         return Registered(endpoints, members, tuple(changes))
+
+    def keep_alive(self, registration: Registration, *, now_ms: int) -> None:
+        """Take a refused registration as a sign of life of the member that it was to replace.
+
+        The member keeps what it registered before. It counts as the same when its process is, or
+        an address of it.
+        """
+        broker = self._brokers.get(registration.broker_name)
+        known = broker.members.get(registration.broker_id) if broker else None
+        told = _member_of(registration, now_ms)
+        if (
+            broker is not None
+            and known is not None
+            and broker.cluster == registration.cluster
+            and (known.incarnation == told.incarnation or _share_an_address(known, told))
+        ):
+            broker.members[registration.broker_id] = replace(known, seen_at_ms=now_ms)
 
     def unregister(
         self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str
@@ -215,7 +233,7 @@ class RouteTable:
         Raises:
             TopicNotFound: No broker has it.
         """
-        names = sorted(self._topics.get(topic, ()))
+        names = self._topics.brokers(topic)
         if not names:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"no broker has topic {topic}")
         return TopicRoute(
@@ -234,12 +252,15 @@ class RouteTable:
         brokers = map(self._broker_data, self._brokers)
         return tuple(sorted(brokers, key=lambda data: (data.cluster, data.broker_name)))
 
-    def topics(self, cluster: str = "") -> list[str]:
-        """Return every topic (of one cluster), sorted."""
-        return sorted(
-            topic
-            for topic, names in self._topics.items()
-            if not cluster or any(self._brokers[name].cluster == cluster for name in names)
+    def topics(
+        self, cluster: str = "", *, after: str = "", maximum: int | None = None
+    ) -> list[str]:
+        """Return topics (of one cluster) behind `after`, sorted; at most `maximum`."""
+        if not cluster:
+            return self._topics.page(after, maximum)
+        brokers = self._brokers
+        return self._topics.page(
+            after, maximum, is_wanted=lambda name: brokers[name].cluster == cluster
         )
 
     def wipe_write_permission(self, broker_name: str) -> int:
@@ -302,6 +323,24 @@ class RouteTable:
             remark = f"broker {name}: epoch {registration.epoch} is over, {newest} has begun"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
+    def _check_bytes(self, registration: Registration) -> None:
+        broker = self._brokers.get(registration.broker_name)
+        told = _member_of(registration, 0)
+        growth = told.bytes - sum(
+            known.bytes
+            for broker_id, known in (broker.members.items() if broker else ())
+            if broker_id == registration.broker_id or _share_an_address(known, told)
+        )
+        if broker is None or self._is_news(broker, registration):
+            growth += topics_bytes(registration.topics) - (broker.topics_bytes if broker else 0)
+        if growth > 0 and self._bytes + growth > self._bytes_max:
+            remark = (
+                f"broker {registration.broker_name}: {growth} more bytes of topics and members do"
+                f" not fit, {self._bytes} of {self._bytes_max} (nameserver.registered_bytes_max)"
+                " are taken"
+            )
+            raise refusal(ResponseCode.FLOW_CONTROL, remark)
+
     def _keep_member(self, registration: Registration, now_ms: int) -> Iterator[Change]:
         name, broker_id = registration.broker_name, registration.broker_id
         broker = self._brokers.get(name)
@@ -311,6 +350,7 @@ class RouteTable:
         before = broker.members.get(broker_id)
         kept = _member_of(registration, now_ms)
         broker.members[broker_id] = kept
+        self._bytes += kept.bytes - (before.bytes if before else 0)
         # A process that has taken another id is still where it was: one address, one member.
         for other_id in [*broker.members]:
             if other_id != broker_id and _share_an_address(broker.members[other_id], kept):
@@ -337,10 +377,11 @@ class RouteTable:
         queues = {config.topic: _queue_data_of(name, config) for config in registration.topics}
         before = broker.queues
         broker.queues = queues
-        for topic in before.keys() - queues.keys():
-            self._forget_topic(topic, name)
-        for topic in queues.keys() - before.keys():
-            self._topics.setdefault(topic, set()).add(name)
+        self._bytes -= broker.topics_bytes
+        broker.topics_bytes = topics_bytes(registration.topics)
+        self._bytes += broker.topics_bytes
+        self._topics.remove(before.keys() - queues.keys(), name)
+        self._topics.add(queues.keys() - before.keys(), name)
         if before != queues:
             changed = sum(before.get(topic) != data for topic, data in queues.items())
             gone = len(before.keys() - queues.keys())
@@ -351,7 +392,7 @@ class RouteTable:
 
     def _drop(self, broker_name: str, broker_id: int, reason: str) -> Iterator[Change]:
         broker = self._brokers[broker_name]
-        del broker.members[broker_id]
+        self._bytes -= broker.members.pop(broker_id).bytes
         yield Change(
             f"broker {reason} cluster=%s broker=%s id=%s members=%s",
             (broker.cluster, broker_name, broker_id, len(broker.members)),
@@ -359,14 +400,8 @@ class RouteTable:
         if broker.members:
             return
         del self._brokers[broker_name]
-        for topic in broker.queues:
-            self._forget_topic(topic, broker_name)
-
-    def _forget_topic(self, topic: str, broker_name: str) -> None:
-        names = self._topics[topic]
-        names.remove(broker_name)
-        if not names:
-            del self._topics[topic]
+        self._bytes -= broker.topics_bytes
+        self._topics.remove(broker.queues, broker_name)
 
     def _queue_data(self, broker_name: str, topic: str) -> QueueData:
         broker = self._brokers[broker_name]
@@ -436,7 +471,9 @@ def _queue_data_of(broker_name: str, config: TopicConfig) -> QueueData:
 
 def _member_of(registration: Registration, now_ms: int) -> _Member:
     data = BrokerMember(registration.broker_id, registration.endpoints, registration.epoch)
-    return _Member(data, registration.incarnation, registration.expiry_ms, now_ms)
+    texts = (registration.cluster, registration.broker_name, registration.incarnation)
+    count = member_bytes(texts, registration.endpoints)
+    return _Member(data, registration.incarnation, registration.expiry_ms, now_ms, count)
 
 
 def _what_happened(before: _Member | None, kept: _Member) -> str:

@@ -66,7 +66,11 @@ class NameServer(Lifecycle):
         )
         await epochs.load()
         service = NameServerService(
-            RouteTable(), settings, epochs, env.clock, expiry_ms=config.expiry_ms
+            RouteTable(config.registered_bytes_max),
+            settings,
+            epochs,
+            env.clock,
+            expiry_ms=config.expiry_ms,
         )
         jobs = JobRunner(
             Job(name="expiry", interval_s=config.scan_interval_s, step=service.expire),

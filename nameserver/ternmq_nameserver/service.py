@@ -9,6 +9,7 @@ from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, check_cluster
+from ternmq_nameserver.changes import Change
 from ternmq_nameserver.epoch_store import EpochStore
 from ternmq_nameserver.kv_store import KvStore
 from ternmq_nameserver.kv_table import (
@@ -17,7 +18,7 @@ from ternmq_nameserver.kv_table import (
     check_setting_name,
     size_of,
 )
-from ternmq_nameserver.route_table import TOPICS_MAX, Change, Registration, RouteTable
+from ternmq_nameserver.route_table import TOPICS_MAX, Registration, RouteTable
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import contracts
 from ternmq_remoting.convert import (
@@ -30,6 +31,7 @@ from ternmq_remoting.convert import (
     status_of,
     topic_config_from_pb,
 )
+from ternmq_remoting.pages import items_wanted, names_of, page_of, token_of
 from ternmq_remoting.rpc import Call, Handler, unary
 
 logger = logging.getLogger(__name__)
@@ -97,6 +99,9 @@ class NameServerService:
                 highest_epoch=self._epochs.highest(*name),
             )
         except RefusedError as error:
+            logger.warning("registration refused code=%s remark=%s", error.code, error.remark)
+            if error.code == ResponseCode.FLOW_CONTROL:
+                self._routes.keep_alive(registration, now_ms=self._clock.monotonic_ms())
             if error.code != ResponseCode.ILLEGAL_OPERATION:
                 raise
             return pb.RegisterBrokerReply(
@@ -133,13 +138,24 @@ class NameServerService:
 
     async def get_cluster(self, request: pb.GetClusterRequest, _call: Call) -> pb.GetClusterReply:
         """Tell every broker, or those of one name."""
-        found = self._routes.clusters(request.broker_name)
-        return pb.GetClusterReply(brokers=map(broker_data_to_pb, found))
+        behind = names_of(request.page_token, 2)
+        found = (
+            broker_data_to_pb(data)
+            for data in self._routes.clusters(request.broker_name)
+            if (data.cluster, data.broker_name) > behind
+        )
+        page, has_more = page_of(found, request.page_size, lambda data: data.ByteSize())
+        token = token_of(page[-1].cluster, page[-1].broker_name) if has_more else ""
+        return pb.GetClusterReply(brokers=page, next_page_token=token)
 
     async def list_topics(self, request: pb.ListTopicsRequest, _call: Call) -> pb.ListTopicsReply:
         """Tell every topic."""
         cluster = check_cluster(request.cluster) if request.cluster else ""
-        return pb.ListTopicsReply(topics=self._routes.topics(cluster))
+        found = self._routes.topics(
+            cluster, after=request.page_token, maximum=items_wanted(request.page_size)
+        )
+        page, has_more = page_of(found, request.page_size, len)
+        return pb.ListTopicsReply(topics=page, next_page_token=page[-1] if has_more else "")
 
     async def put_kv(self, request: pb.PutKvRequest, _call: Call) -> pb.PutKvReply:
         """Keep a setting; answered when it is on disk."""

@@ -1,20 +1,27 @@
 """`ternmq group …` and `ternmq dlq …` as a user has them, against `ternmq dev`."""
 
 import asyncio
+import json
 from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_client.records import split_messages
+from ternmq_model.address import parse_address
+from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import PULL, SEND_BACK
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import PULL, REGISTER_BROKER, SEND_BACK, UNREGISTER_BROKER
+from ternmq_remoting.rpc import UnaryRpc
 from ternmq_remoting.system import system_environment
 from tests.support.console import invoke, json_of, text_of
-from tests.support.processes import ServiceProcess, running_dev
+from tests.support.processes import ServiceProcess, free_port, running_dev
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +139,70 @@ def test_dead_letters_are_listed_shown_redriven_and_dropped(shell: Shell) -> Non
     assert shell.json("dlq", "drop", "payers", "--yes")["dropped"] == 0
     shell.json("dlq", "drop", "payers", "--delete", "--yes")
     shell.refused(3, "dlq", "show", "payers")
+
+
+def told(address: str, rpc: UnaryRpc[Any, Any], request: Message) -> None:
+    """Have the service at an address answer one request."""
+
+    async def main() -> None:
+        async with system_environment() as env:
+            connection = await env.network.connect([parse_address(address, setting="")])
+            await connection.call(rpc, request, timeout_s=30)
+            await connection.close()
+
+    asyncio.run(main())
+
+
+@contextmanager
+def silent_broker(shell: Shell) -> Generator[str]:
+    """Register a broker at a port where nobody listens; give what is said of it."""
+    name, port = "gone", free_port()
+    register = nameserver.RegisterBrokerRequest(
+        cluster="DefaultCluster",
+        broker_name=name,
+        endpoints=[common.Endpoint(host="127.0.0.1", port=port)],
+        data_version=common.DataVersion(timestamp_ms=1),
+        incarnation="1",
+    )
+    unregister = nameserver.UnregisterBrokerRequest(
+        cluster="DefaultCluster", broker_name=name, incarnation="1"
+    )
+    told(shell.nameserver, REGISTER_BROKER, register)
+    yield f"ternmq: no answer from broker {name} (127.0.0.1:{port}): "
+    told(shell.nameserver, UNREGISTER_BROKER, unregister)
+
+
+def test_silent_broker_costs_every_verb_one_line_and_the_exit_code(shell: Shell) -> None:
+    shell.json("topic", "create", "half", "--queues", "1", "--broker", "broker-a")
+    shell.produce("half", "one\n")
+    shell.json("group", "create", "half-readers", "--broker", "broker-a")
+    shell.json(
+        "group", "reset", "half-readers", "--topic", "half", "--to-first", "--queue", "broker-a/0"
+    )
+    give_up(shell.nameserver, "half", "half-readers")
+    with silent_broker(shell) as line_begin:
+        for verb in (
+            ("topic", "describe", "half"),
+            ("topic", "status", "half"),
+            ("topic", "offsets", "half", "--at", "0"),
+            ("group", "list"),
+            ("group", "describe", "half-readers"),
+            ("group", "consumers", "half-readers"),
+            ("group", "producers"),
+            ("offset", "show"),
+            ("offset", "show", "half-readers"),
+            ("stats", "show"),
+            ("stats", "top"),
+            ("stats", "all"),
+            ("message", "print", "half"),
+            ("dlq", "list"),
+            ("dlq", "show", "half-readers"),
+        ):
+            done = invoke(*verb, "--nameserver", shell.nameserver, "--json")
+            assert done.exit_code == 4, (verb, done.stderr)
+            assert json.loads(done.stdout) or verb[1] in ("consumers", "producers"), verb
+            (line,) = done.stderr.splitlines()
+            assert line.startswith(line_begin), verb
+        shell.refused(4, "topic", "alter", "half", "--queues", "2")
+        shell.refused(4, "group", "alter", "half-readers", "--retries", "3")
+        shell.refused(4, "group", "describe", "nobody")

@@ -6,19 +6,30 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.registration import Registrant, register_request
 from ternmq_broker.server import Broker
+from ternmq_broker.topics import TopicTable
+from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
-from ternmq_model.errors import TernError
+from ternmq_model.address import Address
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import InvalidParameter, TernError
 from ternmq_model.message import Message
+from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_producer.producer import Producer
+from ternmq_protos.v1 import nameserver_pb2 as pb
+from ternmq_remoting.contracts import LIST_TOPICS, REGISTER_BROKER
 from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Identity
 from ternmq_remoting.system import system_environment
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.processes import free_port
@@ -109,3 +120,32 @@ async def _route_is_back(name: str) -> float:
                 return time.monotonic()
         except TernError:
             await asyncio.sleep(0.02)
+
+
+def test_largest_tables_are_registered_and_listed_in_pages() -> None:
+    async def main() -> None:
+        async with system_environment() as env:
+            port = free_port()
+            async with nameserver(env, port):
+                address = Address("127.0.0.1", port)
+                connection = await env.network.connect([address])
+                names: list[str] = []
+                for broker in ("a", "b", "c"):
+                    topics = TopicTable(DataVersion(1))
+                    for number in range(30_000):
+                        name = f"{broker}-{number:06}-".ljust(120, "x")
+                        names.append(name)
+                        topics.put(TopicConfig(name, 1, 1), now_ms=1)
+                    registrant = Registrant(Identity("c", broker, 0, 1), (address,), "1")
+                    request = register_request(registrant, topics)
+                    assert request.ByteSize() > 3 << 20
+                    await connection.call(REGISTER_BROKER, request, timeout_s=30)
+                config = ClientConfig(nameservers=(str(address),))
+                async with AdminClient(config, env=env) as admin:
+                    assert [name for name in await admin.topics() if len(name) == 120] == names
+                    assert [data.broker_name for data in await admin.brokers()] == ["a", "b", "c"]
+                with pytest.raises(InvalidParameter, match="tell page_size"):
+                    await connection.call(LIST_TOPICS, pb.ListTopicsRequest(), timeout_s=30)
+                await connection.close()
+
+    asyncio.run(main())

@@ -14,6 +14,7 @@ from ternmq_model.names import check_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import DESCRIBE_CONSUMER, LIST_PRODUCERS
+from ternmq_remoting.pages import names_of, page_of, token_of
 from ternmq_remoting.rpc import Call, Handler, unary
 
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -56,15 +57,22 @@ class ObservingService:
     ) -> admin.ListProducersReply:
         """Tell the live members of one producer group, or of all."""
         wanted = check_group(request.group) if request.group else ""
+        behind = names_of(request.page_token, 2)
         found = sorted(
-            (group, session.client_id, str(session.address), session.connected_at_ms)
+            (group, session.client_id, session)
             for session in self.sessions.table.sessions()
             for group in session.producer_groups
-            if wanted in ("", group)
+            if wanted in ("", group) and (group, session.client_id) > behind
         )
-        reply = admin.ListProducersReply()
-        for group, client_id, address, connected_at_ms in found:
-            reply.producers.add(
-                group=group, client_id=client_id, address=address, connected_at_ms=connected_at_ms
+        members = (
+            admin.ProducerMember(
+                group=group,
+                client_id=client_id,
+                address=str(session.address),
+                connected_at_ms=session.connected_at_ms,
             )
-        return reply
+            for group, client_id, session in found
+        )
+        page, has_more = page_of(members, request.page_size, lambda member: member.ByteSize())
+        token = token_of(page[-1].group, page[-1].client_id) if has_more else ""
+        return admin.ListProducersReply(producers=page, next_page_token=token)

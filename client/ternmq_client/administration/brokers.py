@@ -1,9 +1,10 @@
 """Administration of brokers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls
+from ternmq_client.descriptions import BrokerList
 from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import (
@@ -14,6 +15,7 @@ from ternmq_remoting.contracts import (
     LIST_SETTINGS,
     UPDATE_SETTINGS,
 )
+from ternmq_remoting.rpc import Connection
 
 _CLEAN_TIMEOUT_S: Final = 600.0
 """Deleting a thousand files takes that long at 100 ms rest after each, and more."""
@@ -53,7 +55,7 @@ class BrokerAdmin(AdminCalls):
 
     async def statistics(
         self, *, name: str = "", key: str = "", broker_name: str = ""
-    ) -> list[tuple[str, admin.StatisticsItem]]:
+    ) -> BrokerList[tuple[str, admin.StatisticsItem]]:
         """Return what the brokers have counted, each with its broker's name.
 
         Args:
@@ -64,16 +66,17 @@ class BrokerAdmin(AdminCalls):
         Raises:
             RefusedError: BROKER_NOT_EXIST: there is no such broker.
             RefusedError: INVALID_PARAMETER: nothing is counted by that name, or more than fits.
+            Unreachable: No broker answers; names each.
         """
         request = admin.DescribeStatisticsRequest(name=name, key=key)
-        found: list[tuple[str, admin.StatisticsItem]] = []
-        for data in await self._readable(brokers=(broker_name,) if broker_name else ()):
-            async with self._reader(data) as connection:
-                reply = await connection.call(
-                    DESCRIBE_STATISTICS, request, timeout_s=self._timeout_s
-                )
-            found += [(data.broker_name, item) for item in reply.items]
-        return found
+
+        async def counted(_: BrokerData, connection: Connection) -> Sequence[admin.StatisticsItem]:
+            reply = await connection.call(DESCRIBE_STATISTICS, request, timeout_s=self._timeout_s)
+            return reply.items
+
+        asked = await self._ask_each(counted, brokers=(broker_name,) if broker_name else ())
+        items = ((name, item) for name, items in asked.told for item in items)
+        return BrokerList(items, asked.unreachable)
 
     async def settings(self, broker_name: str) -> list[admin.SettingValue]:
         """Return the settings of a broker that may change while it runs, sorted by name.

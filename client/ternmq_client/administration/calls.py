@@ -1,22 +1,47 @@
 """What every administrative question stands on."""
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar, cast
 
 from ternmq_client.config import ClientConfig
+from ternmq_client.descriptions import UnreachableBroker, require_all
 from ternmq_client.nameservers import NameServers
 from ternmq_model.address import resolve_addresses
-from ternmq_model.errors import Unreachable, UsageError, refusal
+from ternmq_model.errors import RefusedError, TernError, Unreachable, UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, BrokerMember
-from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.contracts import GET_CLUSTER
-from ternmq_remoting.convert import broker_data_from_pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_remoting.system import system_environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_DIALS_MAX: Final = 3
+"""Silent members of one broker name that are waited for."""
+
+_ASKED_AT_ONCE_MAX: Final = 64
+"""Brokers dialled side by side: each registered address costs a socket and up to a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(Generic[T]):
+    """Answers of a cluster's brokers to one question.
+
+    Attributes:
+        told: Broker names and their answers, sorted by cluster and name.
+        unknown: Refusals of brokers that do not have what was asked for.
+        unreachable: Brokers that gave no answer.
+    """
+
+    told: tuple[tuple[str, T], ...]
+    unknown: tuple[RefusedError, ...]
+    unreachable: tuple[UnreachableBroker, ...]
 
 
 class AdminCalls(Lifecycle):
@@ -57,9 +82,7 @@ class AdminCalls(Lifecycle):
         Raises:
             TransportError: No NameServer answers.
         """
-        reply = await self._names.call(GET_CLUSTER, nameserver.GetClusterRequest())
-        brokers = map(broker_data_from_pb, reply.brokers)
-        return [data for data in brokers if cluster in ("", data.cluster)]
+        return [data for data in await self._names.brokers() if cluster in ("", data.cluster)]
 
     async def master_of(self, broker: str) -> BrokerData:
         """Return the broker of a name, or of an address that its master is registered with.
@@ -110,6 +133,52 @@ class AdminCalls(Lifecycle):
         wanted = {named[name].broker_name for name in brokers}
         return [data for data in there if not brokers or data.broker_name in wanted]
 
+    async def _ask_each(
+        self,
+        question: Callable[[BrokerData, Connection], Awaitable[T]],
+        *,
+        brokers: Collection[str] = (),
+        unknown: tuple[type[RefusedError], ...] = (),
+    ) -> Answers[T]:
+        """Ask every broker the same, side by side. One that gives no answer is a line, no failure.
+
+        Args:
+            question: Gets a broker and a connection to its first member that answers.
+            brokers: These alone: names, or addresses that their masters are registered with.
+            unknown: What a broker refuses with that does not have what is asked for.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST: there is no such broker; or what the first refuses with
+                that refuses, when none answers.
+            UsageError: There is no broker at all.
+            Unreachable: None has what is asked for, and not all answer; names each such.
+        """
+        told: list[tuple[str, T]] = []
+        missing: list[RefusedError] = []
+        unreachable: list[UnreachableBroker] = []
+        refused: RefusedError | None = None
+
+        async def ask(data: BrokerData) -> tuple[BrokerData, T | None, TernError | None]:
+            try:
+                async with self._reader(data) as connection:
+                    return data, await question(data, connection), None
+            except TernError as error:
+                return data, None, error
+
+        for data, answer, error in await side_by_side(await self._readable(brokers=brokers), ask):
+            if error is None:
+                told.append((data.broker_name, cast("T", answer)))
+            elif isinstance(error, unknown):
+                missing.append(error)
+            else:
+                unreachable.append(_unreachable(data, error))
+                refused = refused or (error if isinstance(error, RefusedError) else None)
+        if not told:
+            if refused is not None and not missing:
+                raise refused
+            require_all(unreachable)
+        return Answers(tuple(told), tuple(missing), tuple(unreachable))
+
     @asynccontextmanager
     async def _master(self, data: BrokerData) -> AsyncGenerator[Connection]:
         """Give a connection to a master.
@@ -126,12 +195,18 @@ class AdminCalls(Lifecycle):
     async def _reader(self, data: BrokerData) -> AsyncGenerator[Connection]:
         """Give a connection to the first member that answers, the master before its slaves.
 
+        Members are dialled for three times the patience for one, however many are registered.
+
         Raises:
-            Unreachable: None answers; names each.
+            Unreachable: None answers; names each that was dialled.
         """
         failures: list[str] = []
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + _DIALS_MAX * self._config.connect_timeout_s
         async with AsyncExitStack() as stack:
             for member in data.members:
+                if loop.time() >= until_s:
+                    break
                 try:
                     connection = await stack.enter_async_context(self._member(data, member))
                 except Unreachable as error:
@@ -166,6 +241,19 @@ class AdminCalls(Lifecycle):
         return self._config.request_timeout_s
 
 
+async def side_by_side(things: Sequence[T], question: Callable[[T], Awaitable[U]]) -> list[U]:
+    """Return the answers to a question about each thing, in their order. 64 are asked at once."""
+    free = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
+
+    async def ask(thing: T) -> U:
+        async with free:
+            return await question(thing)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask(thing)) for thing in things]
+    return [task.result() for task in tasks]
+
+
 def without_master(data: BrokerData) -> str:
     """Return what to tell who needs the master of a broker name that has none. Pure."""
     slaves = [
@@ -181,3 +269,8 @@ def _names_of(data: BrokerData) -> list[str]:
     """Return what a broker can be called by: its name, or an address of its master."""
     addresses = () if data.master is None else data.master.endpoints
     return [data.broker_name, *map(str, addresses)]
+
+
+def _unreachable(data: BrokerData, error: TernError) -> UnreachableBroker:
+    addresses = (str(address) for member in data.members for address in member.endpoints)
+    return UnreachableBroker(data.broker_name, tuple(addresses), str(error) or type(error).__name__)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls
+from ternmq_client.descriptions import BrokerList
 from ternmq_client.records import split_messages
 from ternmq_client.redriving import DeadLetter, redrive_key, redrive_request, target_topic
 from ternmq_model.errors import (
@@ -22,12 +23,10 @@ from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
     COMMIT_OFFSETS,
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
-    LIST_TOPICS,
     LOCK_QUEUES,
     PULL,
     QUERY_MESSAGES,
@@ -90,25 +89,46 @@ class _Queue:
 class DeadLetterAdmin(AdminCalls):
     """Dead letters of every group. Who handles some locks their queue, so that nobody else does."""
 
-    async def dead_letter_counts(self) -> list[DeadLetters]:
-        """Return the groups that have dead letters, sorted, with how many."""
-        reply = await self._names.call(LIST_TOPICS, nameserver.ListTopicsRequest())
-        found: list[DeadLetters] = []
-        for topic in sorted(reply.topics):
-            if topic.startswith(DEAD_LETTER_PREFIX):
-                async with self._found(topic) as (queues, _):
-                    counts = DeadLetters(
-                        topic.removeprefix(DEAD_LETTER_PREFIX),
-                        sum(each.end - each.handled for each in queues),
-                        sum(each.end - each.least for each in queues),
-                        max((each.last_stored_at_ms for each in queues), default=0),
-                    )
-                found.append(counts)
-        return found
+    async def dead_letter_counts(self) -> BrokerList[DeadLetters]:
+        """Return the groups that have dead letters, sorted, with how many.
+
+        Raises:
+            Unreachable: No broker answers; names each.
+        """
+        topics = [
+            topic
+            async for page in self._names.topics()
+            for topic in page
+            if topic.startswith(DEAD_LETTER_PREFIX)
+        ]
+        if not topics:
+            return BrokerList()
+
+        async def described(data: BrokerData, connection: Connection) -> list[_Queue]:
+            found: list[_Queue] = []
+            for topic in topics:
+                with contextlib.suppress(TopicNotFound):
+                    found += await self._queues(data, connection, topic)
+            return found
+
+        asked = await self._ask_each(described)
+        by_topic: dict[str, list[_Queue]] = {topic: [] for topic in topics}
+        for queue in (queue for _, told in asked.told for queue in told):
+            by_topic[queue.topic].append(queue)
+        found = (
+            DeadLetters(
+                topic.removeprefix(DEAD_LETTER_PREFIX),
+                sum(each.end - each.handled for each in queues),
+                sum(each.end - each.least for each in queues),
+                max((each.last_stored_at_ms for each in queues), default=0),
+            )
+            for topic, queues in by_topic.items()
+        )
+        return BrokerList(found, asked.unreachable)
 
     async def dead_letters(
         self, group: str, *, maximum: int = 100, with_handled: bool = False
-    ) -> list[DeadLetter]:
+    ) -> BrokerList[DeadLetter]:
         """Return a group's dead letters, broker by broker, oldest first.
 
         Args:
@@ -118,16 +138,25 @@ class DeadLetterAdmin(AdminCalls):
 
         Raises:
             TopicNotFound: The group has no dead letters on any broker.
+            Unreachable: It has none where brokers answer, and not all do; names each such.
         """
-        found: list[DeadLetter] = []
-        async with self._queues_of(group) as (queues, _):
-            for queue in queues:
+        topic = DEAD_LETTER_PREFIX + check_group(group)
+
+        async def kept(data: BrokerData, connection: Connection) -> list[DeadLetter]:
+            found: list[DeadLetter] = []
+            for queue in await self._queues(data, connection, topic):
                 begin = queue.least if with_handled else queue.handled
                 async for letters, _ in _letters(queue, begin, self._timeout_s):
                     found += letters[: maximum - len(found)]
                     if len(found) >= maximum:
                         return found
-        return found
+            return found
+
+        asked = await self._ask_each(kept, unknown=(TopicNotFound,))
+        if not asked.told:
+            raise _no_letters(group)
+        found = [letter for _, told in asked.told for letter in told]
+        return BrokerList(found[:maximum], asked.unreachable)
 
     async def redrive(
         self,
@@ -355,8 +384,7 @@ class DeadLetterAdmin(AdminCalls):
         """
         async with self._found(DEAD_LETTER_PREFIX + check_group(group)) as found:
             if not found[0]:
-                remark = f"group {group!r} has no dead letters on any broker"
-                raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+                raise _no_letters(group)
             yield found
 
     @asynccontextmanager
@@ -370,32 +398,37 @@ class DeadLetterAdmin(AdminCalls):
             for data in await self._wanted():
                 connection = await stack.enter_async_context(self._master(data))
                 connections.append(connection)
-                try:
-                    described = await connection.call(
-                        DESCRIBE_TOPIC,
-                        admin.DescribeTopicRequest(topic=topic),
-                        timeout_s=self._timeout_s,
-                    )
-                except TopicNotFound:
-                    continue
-                for one in described.queues:
-                    request = groups.QueryOffsetRequest(
-                        group=DEAD_LETTER_TOOLS, topic=topic, queue_id=one.queue_id
-                    )
-                    kept = await connection.call(QUERY_OFFSET, request, timeout_s=self._timeout_s)
-                    queue = _Queue(
-                        data,
-                        connection,
-                        topic,
-                        one.queue_id,
-                        one.min_offset,
-                        one.max_offset,
-                        min(max(kept.offset, one.min_offset), one.max_offset),
-                        kept.version,
-                        one.last_stored_at_ms,
-                    )
-                    found.append(queue)
+                with contextlib.suppress(TopicNotFound):
+                    found += await self._queues(data, connection, topic)
             yield found, connections
+
+    async def _queues(self, data: BrokerData, connection: Connection, topic: str) -> list[_Queue]:
+        """Return the queues of a topic on one broker.
+
+        Raises:
+            TopicNotFound: The broker does not have it.
+        """
+        request = admin.DescribeTopicRequest(topic=topic)
+        described = await connection.call(DESCRIBE_TOPIC, request, timeout_s=self._timeout_s)
+        found: list[_Queue] = []
+        for one in described.queues:
+            asked = groups.QueryOffsetRequest(
+                group=DEAD_LETTER_TOOLS, topic=topic, queue_id=one.queue_id
+            )
+            kept = await connection.call(QUERY_OFFSET, asked, timeout_s=self._timeout_s)
+            queue = _Queue(
+                data,
+                connection,
+                topic,
+                one.queue_id,
+                one.min_offset,
+                one.max_offset,
+                min(max(kept.offset, one.min_offset), one.max_offset),
+                kept.version,
+                one.last_stored_at_ms,
+            )
+            found.append(queue)
+        return found
 
     @property
     def _tool_id(self) -> str:
@@ -433,6 +466,11 @@ async def _letters(
             ],
             min(offset, queue.end),
         )
+
+
+def _no_letters(group: str) -> RefusedError:
+    remark = f"group {group!r} has no dead letters on any broker"
+    return refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
 
 
 def _is_handled_elsewhere(queue: _Queue) -> RefusedError:

@@ -3,16 +3,19 @@
 from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls
+from ternmq_client.descriptions import BrokerList
 from ternmq_client.records import split_messages
 from ternmq_client.tracing.records import TraceRecord, decode
-from ternmq_model.errors import MessageNotFound, RefusedError, TopicNotFound, refusal
+from ternmq_model.errors import MessageNotFound, TopicNotFound, refusal
 from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.names import TRACE_TOPIC
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import BrokerData
 from ternmq_model.stored_message import StoredMessage, decode_single
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, QUERY_MESSAGES, VIEW_MESSAGE
+from ternmq_remoting.rpc import Connection
 
 _QUERIED_MAX: Final = 64
 _CORRECTIONS_MAX: Final = 64
@@ -31,20 +34,20 @@ class MessageAdmin(AdminCalls):
         Raises:
             UsageError: It is no offset message id.
             MessageNotFound: No broker holds it.
+            Unreachable: No broker that answers holds it, and not all answer; names each such.
         """
         parse_offset_message_id(offset_message_id)
-        for data in await self._readable():
-            async with self._reader(data) as connection:
-                try:
-                    reply = await connection.call(
-                        VIEW_MESSAGE,
-                        messages.ViewMessageRequest(offset_message_id=offset_message_id),
-                        timeout_s=self._timeout_s,
-                    )
-                except MessageNotFound:
-                    continue
+        request = messages.ViewMessageRequest(offset_message_id=offset_message_id)
+
+        async def record(data: BrokerData, connection: Connection) -> StoredMessage:
+            reply = await connection.call(VIEW_MESSAGE, request, timeout_s=self._timeout_s)
             return decode_single(reply.record, data.broker_name)
-        raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no broker holds message {offset_message_id}")
+
+        asked = await self._ask_each(record, unknown=(MessageNotFound,))
+        if not asked.told:
+            remark = f"no broker holds message {offset_message_id}"
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        return asked.told[0][1]
 
     async def query_messages(
         self,
@@ -55,7 +58,7 @@ class MessageAdmin(AdminCalls):
         end_ms: int = 0,
         maximum: int = 64,
         is_unique_key: bool = False,
-    ) -> list[StoredMessage]:
+    ) -> BrokerList[StoredMessage]:
         """Return the newest messages with a key, oldest first.
 
         Args:
@@ -69,6 +72,7 @@ class MessageAdmin(AdminCalls):
         Raises:
             MessageNotFound: No broker has one, or those that do keep no index.
             TopicNotFound: No broker has the topic.
+            Unreachable: No broker that answers has one, and not all answer; names each such.
         """
         request = messages.QueryMessagesRequest(
             topic=topic,
@@ -78,22 +82,18 @@ class MessageAdmin(AdminCalls):
             messages_max=min(maximum, _QUERIED_MAX),
             is_unique_key=is_unique_key,
         )
-        found: list[StoredMessage] = []
-        reason: RefusedError | None = None
-        for data in await self._readable():
-            async with self._reader(data) as connection:
-                try:
-                    reply = await connection.call(
-                        QUERY_MESSAGES, request, timeout_s=self._timeout_s
-                    )
-                except (MessageNotFound, TopicNotFound) as error:
-                    # A broker without the topic says less than one that looked.
-                    reason = reason if isinstance(reason, MessageNotFound) else error
-                    continue
-            found += split_messages(reply.records, reply.record_sizes, data.broker_name)
-        if not found and reason is not None:
-            raise reason
-        return sorted(found, key=lambda one: one.stored_at_ms)[-maximum:]
+
+        async def found(data: BrokerData, connection: Connection) -> list[StoredMessage]:
+            reply = await connection.call(QUERY_MESSAGES, request, timeout_s=self._timeout_s)
+            return split_messages(reply.records, reply.record_sizes, data.broker_name)
+
+        asked = await self._ask_each(found, unknown=(MessageNotFound, TopicNotFound))
+        if not asked.told:
+            # A broker without the topic says less than one that looked.
+            raise max(asked.unknown, key=lambda error: isinstance(error, MessageNotFound))
+        whole = (message for _, told in asked.told for message in told)
+        newest = sorted(whole, key=lambda one: one.stored_at_ms)[-maximum:]
+        return BrokerList(newest, asked.unreachable)
 
     async def messages_at(
         self, queue: MessageQueue, offset: int, *, maximum: int = 1
@@ -130,7 +130,7 @@ class MessageAdmin(AdminCalls):
 
     async def trace(
         self, message_id: str, *, trace_topic: str = TRACE_TOPIC
-    ) -> list[tuple[StoredMessage, TraceRecord]]:
+    ) -> BrokerList[tuple[StoredMessage, TraceRecord]]:
         """Return the traces of a message, in the order of their times, with where each lies.
 
         Args:
@@ -148,4 +148,4 @@ class MessageAdmin(AdminCalls):
             for record in decode(trace.body.decode("utf-8", "replace"))
             if record.message_id == message_id
         ]
-        return sorted(traces, key=lambda each: each[1].at_ms)
+        return BrokerList(sorted(traces, key=lambda each: each[1].at_ms), found.unreachable)

@@ -1,11 +1,12 @@
 """Administration of the members of a broker name: who follows whom, how far, and who is master."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
-from ternmq_client.administration.calls import AdminCalls
+from ternmq_client.administration.calls import AdminCalls, side_by_side
+from ternmq_client.nameservers import brokers_told
 from ternmq_model.address import Address
 from ternmq_model.errors import (
     RefusedError,
@@ -18,7 +19,6 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID, BrokerData, BrokerMember, check_broker_name
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import (
     DESCRIBE_BROKER,
@@ -27,11 +27,7 @@ from ternmq_remoting.contracts import (
     PROMOTE,
     REPLICATION_STATUS,
 )
-from ternmq_remoting.convert import broker_data_from_pb
 from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
-
-T = TypeVar("T")
-U = TypeVar("U")
 
 _PROMOTE_TIMEOUT_S: Final = 30.0
 """It asks every NameServer and member for the highest epoch, and ends a life of the broker."""
@@ -104,13 +100,13 @@ class ReplicationAdmin(AdminCalls):
         else:
             brokers = [await self._data_of(broker, cluster)]
         members = [(data, member) for data in brokers for member in data.members]
-        return await _side_by_side(
+        return await side_by_side(
             members, lambda one: self._member_view(*one, with_stores=with_stores)
         )
 
     async def nameserver_views(self) -> list[NameServerView]:
         """Return what each configured NameServer knows, side by side, in their order."""
-        return await _side_by_side(self._names.addresses, self._nameserver_view)
+        return await side_by_side(self._names.addresses, self._nameserver_view)
 
     async def promote(
         self, broker_name: str, broker_id: int, *, is_forced: bool = False
@@ -218,12 +214,14 @@ class ReplicationAdmin(AdminCalls):
                 [address], timeout_s=self._config.connect_timeout_s
             )
             try:
-                reply = await self._asked(connection, GET_CLUSTER, nameserver.GetClusterRequest())
+                brokers = await brokers_told(
+                    lambda request: self._asked(connection, GET_CLUSTER, request)
+                )
             finally:
                 await connection.close()
         except TransportError as error:
             return NameServerView(address, problem=str(error) or type(error).__name__)
-        return NameServerView(address, tuple(map(broker_data_from_pb, reply.brokers)))
+        return NameServerView(address, tuple(brokers))
 
     async def _asked(self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
         return await connection.call(rpc, request, timeout_s=self._timeout_s)
@@ -237,14 +235,3 @@ def _named(brokers: Iterable[BrokerData], broker: str) -> BrokerData:
             return data
     check_broker_name(broker)
     raise refusal(ResponseCode.BROKER_NOT_EXIST, f"no broker is called {broker!r}")
-
-
-async def _side_by_side(things: Sequence[T], question: Callable[[T], Awaitable[U]]) -> list[U]:
-    """Return the answers to a question about each thing, in their order."""
-
-    async def ask(thing: T) -> U:
-        return await question(thing)
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(ask(thing)) for thing in things]
-    return [task.result() for task in tasks]

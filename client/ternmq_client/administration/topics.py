@@ -1,25 +1,25 @@
 """Administration of topics, over a whole cluster."""
 
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection, Sequence
 
 from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import QueueStatus, TopicDescription
+from ternmq_client.descriptions import BrokerList, QueueStatus, TopicDescription
 from ternmq_model.errors import TopicNotFound, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import TopicConfig, TopicRoute
+from ternmq_model.route import BrokerData, TopicConfig, TopicRoute
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
     GET_TOPIC_ROUTE,
-    LIST_TOPICS,
     PUT_TOPIC,
     QUERY_OFFSET_BY_TIME,
 )
 from ternmq_remoting.convert import route_from_pb, topic_config_from_pb, topic_config_to_pb
+from ternmq_remoting.rpc import Connection
 
 
 class TopicAdmin(AdminCalls):
@@ -27,8 +27,11 @@ class TopicAdmin(AdminCalls):
 
     async def topics(self, cluster: str = "") -> list[str]:
         """Return the names of all topics, sorted, those of the system included."""
-        reply = await self._names.call(LIST_TOPICS, nameserver.ListTopicsRequest(cluster=cluster))
-        return list(reply.topics)
+        return [topic async for page in self.topic_pages(cluster) for topic in page]
+
+    def topic_pages(self, cluster: str = "") -> AsyncGenerator[Sequence[str]]:
+        """Yield the names of all topics as `topics` returns them, page by page."""
+        return self._names.topics(cluster)
 
     async def create_topic(
         self, config: TopicConfig, *, cluster: str = "", brokers: Collection[str] = ()
@@ -86,33 +89,31 @@ class TopicAdmin(AdminCalls):
 
         Raises:
             TopicNotFound: No broker has it.
+            Unreachable: No broker that answers has it, and not all answer; names each such.
         """
-        check_topic(topic)
-        configs: list[tuple[str, TopicConfig]] = []
-        queues: list[QueueStatus] = []
-        for data in await self._readable():
-            async with self._reader(data) as connection:
-                try:
-                    reply = await connection.call(
-                        DESCRIBE_TOPIC,
-                        admin.DescribeTopicRequest(topic=topic),
-                        timeout_s=self._timeout_s,
-                    )
-                except TopicNotFound:
-                    continue
-            configs.append((data.broker_name, topic_config_from_pb(reply.topic)))
-            queues += [
+        request = admin.DescribeTopicRequest(topic=check_topic(topic))
+
+        async def reply(_: BrokerData, connection: Connection) -> admin.DescribeTopicReply:
+            return await connection.call(DESCRIBE_TOPIC, request, timeout_s=self._timeout_s)
+
+        asked = await self._ask_each(reply, unknown=(TopicNotFound,))
+        if not asked.told:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+        return TopicDescription(
+            topic,
+            tuple((name, topic_config_from_pb(told.topic)) for name, told in asked.told),
+            tuple(
                 QueueStatus(
-                    MessageQueue(topic, data.broker_name, one.queue_id),
+                    MessageQueue(topic, name, one.queue_id),
                     one.min_offset,
                     one.max_offset,
                     one.last_stored_at_ms,
                 )
-                for one in reply.queues
-            ]
-        if not configs:
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
-        return TopicDescription(topic, tuple(configs), tuple(queues))
+                for name, told in asked.told
+                for one in told.queues
+            ),
+            asked.unreachable,
+        )
 
     async def route(self, topic: str) -> TopicRoute:
         """Return what NameServers tell clients of a topic.
@@ -126,7 +127,7 @@ class TopicAdmin(AdminCalls):
 
     async def offsets_at(
         self, topic: str, at_ms: int, *, upper: bool = False
-    ) -> list[tuple[MessageQueue, int]]:
+    ) -> BrokerList[tuple[MessageQueue, int]]:
         """Return of each queue the offset of the first message stored at a time or later.
 
         Args:
@@ -136,21 +137,27 @@ class TopicAdmin(AdminCalls):
 
         Raises:
             TopicNotFound: It is on no broker.
+            Unreachable: No broker that answers has it, and not all answer; names each such.
         """
+        described = admin.DescribeTopicRequest(topic=check_topic(topic))
         boundary = admin.UPPER if upper else admin.LOWER
-        found: list[tuple[MessageQueue, int]] = []
-        description = await self.describe_topic(topic)
-        for data in await self._readable():
-            mine = [
-                one.queue for one in description.queues if data.broker_name == one.queue.broker_name
-            ]
-            async with self._reader(data) as connection:
-                for queue in mine:
-                    request = admin.QueryOffsetByTimeRequest(
-                        topic=topic, queue_id=queue.queue_id, at_ms=at_ms, boundary=boundary
-                    )
-                    reply = await connection.call(
-                        QUERY_OFFSET_BY_TIME, request, timeout_s=self._timeout_s
-                    )
-                    found.append((queue, reply.offset))
-        return found
+
+        async def offsets(
+            data: BrokerData, connection: Connection
+        ) -> list[tuple[MessageQueue, int]]:
+            found: list[tuple[MessageQueue, int]] = []
+            told = await connection.call(DESCRIBE_TOPIC, described, timeout_s=self._timeout_s)
+            for one in told.queues:
+                request = admin.QueryOffsetByTimeRequest(
+                    topic=topic, queue_id=one.queue_id, at_ms=at_ms, boundary=boundary
+                )
+                reply = await connection.call(
+                    QUERY_OFFSET_BY_TIME, request, timeout_s=self._timeout_s
+                )
+                found.append((MessageQueue(topic, data.broker_name, one.queue_id), reply.offset))
+            return found
+
+        asked = await self._ask_each(offsets, unknown=(TopicNotFound,))
+        if not asked.told:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+        return BrokerList((each for _, told in asked.told for each in told), asked.unreachable)

@@ -20,11 +20,8 @@ from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice
 from ternmq_pipeline.planning import Measured, Snapshot, chosen_topics
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
     DESCRIBE_TOPIC,
-    GET_CLUSTER,
-    LIST_TOPICS,
     QUERY_OFFSET_BY_TIME,
 )
 from ternmq_remoting.environment import Environment
@@ -176,7 +173,7 @@ class ClusterReader(Lifecycle):
     async def _snapshot(
         self, choice: TopicChoice, include_system: bool, expected: Collection[MessageQueue]
     ) -> Snapshot:
-        cluster = await self.client.nameservers.call(GET_CLUSTER, nameserver.GetClusterRequest())
+        brokers = await self.client.nameservers.brokers()
         topics = await self._topics(choice, include_system)
         routes = await self._routes(topics)
         _refuse_unreadable(choice, routes, expected)
@@ -200,7 +197,7 @@ class ClusterReader(Lifecycle):
         return Snapshot(
             ranges,
             missing=_missing(choice, ranges, routed),
-            brokers=frozenset(data.broker_name for data in cluster.brokers),
+            brokers=frozenset(data.broker_name for data in brokers),
             stand_ins=frozenset(
                 name for (_, name), answer in told.items() if answer and answer.is_stand_in
             ),
@@ -214,8 +211,8 @@ class ClusterReader(Lifecycle):
     async def _topics(self, choice: TopicChoice, include_system: bool) -> Sequence[str]:
         if not isinstance(choice, SubscribePattern):
             return choice.topics
-        reply = await self.client.nameservers.call(LIST_TOPICS, nameserver.ListTopicsRequest())
-        return chosen_topics(choice, reply.topics, include_system=include_system)
+        topics = [topic async for page in self.client.nameservers.topics() for topic in page]
+        return chosen_topics(choice, topics, include_system=include_system)
 
     async def _routes(self, topics: Iterable[str]) -> list[TopicRoute]:
         """Return the routes of those of `topics` that exist, as NameServers tell them now."""

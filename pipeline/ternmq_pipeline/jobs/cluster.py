@@ -6,6 +6,7 @@ from typing import TypeVar
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
 from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.descriptions import require_all
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
@@ -55,8 +56,9 @@ def going_on(nameserver: str, topic: str, committed: str) -> str:
 
     Raises:
         TopicNotFound: It is on no broker.
-        TransportError: No NameServer answers.
+        TransportError: No NameServer answers, or a broker does not.
     """
     offsets = offsets_from_json(committed)
     described = ask(nameserver, lambda admin: admin.describe_topic(topic))
+    require_all(described.unreachable)
     return offsets_text({one.queue: offsets.get(one.queue, EARLIEST) for one in described.queues})

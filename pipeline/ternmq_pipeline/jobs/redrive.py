@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_client.admin import AdminClient
+from ternmq_client.descriptions import require_all
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_group
@@ -113,9 +114,12 @@ def redrive(
 async def _waiting(admin: AdminClient, topic: str) -> str:
     """Return where the letters begin that are not handled, as the source's startingOffsets."""
     described = await admin.describe_topic(topic)
+    require_all(described.unreachable)
     handled: dict[MessageQueue, int] = {}
     try:
-        for one in (await admin.describe_group(DEAD_LETTER_TOOLS)).progress:
+        tools = await admin.describe_group(DEAD_LETTER_TOOLS)
+        require_all(tools.unreachable)
+        for one in tools.progress:
             handled[one.queue] = one.committed_offset
     except GroupNotFound:
         pass

@@ -73,16 +73,22 @@ class QueueStatus(_message.Message):
     def __init__(self, queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., last_stored_at_ms: _Optional[int] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListGroupsReply(_message.Message):
-    __slots__ = ("status", "groups")
+    __slots__ = ("status", "groups", "next_page_token")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     groups: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., groups: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupRequest(_message.Message):
     __slots__ = ("group",)
@@ -593,18 +599,24 @@ class DescribeConsumerReply(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., state: _Optional[_Union[_groups_pb2.RunningState, _Mapping]] = ...) -> None: ...
 
 class ListProducersRequest(_message.Message):
-    __slots__ = ("group",)
+    __slots__ = ("group", "page_size", "page_token")
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     group: str
-    def __init__(self, group: _Optional[str] = ...) -> None: ...
+    page_size: int
+    page_token: str
+    def __init__(self, group: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListProducersReply(_message.Message):
-    __slots__ = ("status", "producers")
+    __slots__ = ("status", "producers", "next_page_token")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     producers: _containers.RepeatedCompositeFieldContainer[ProducerMember]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., producers: _Optional[_Iterable[_Union[ProducerMember, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., producers: _Optional[_Iterable[_Union[ProducerMember, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ProducerMember(_message.Message):
     __slots__ = ("group", "client_id", "address", "connected_at_ms")

@@ -83,32 +83,44 @@ class GetTopicRouteReply(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., route: _Optional[_Union[_common_pb2.TopicRoute, _Mapping]] = ...) -> None: ...
 
 class GetClusterRequest(_message.Message):
-    __slots__ = ("broker_name",)
+    __slots__ = ("broker_name", "page_size", "page_token")
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     broker_name: str
-    def __init__(self, broker_name: _Optional[str] = ...) -> None: ...
+    page_size: int
+    page_token: str
+    def __init__(self, broker_name: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class GetClusterReply(_message.Message):
-    __slots__ = ("status", "brokers")
+    __slots__ = ("status", "brokers", "next_page_token")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     brokers: _containers.RepeatedCompositeFieldContainer[_common_pb2.BrokerData]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., brokers: _Optional[_Iterable[_Union[_common_pb2.BrokerData, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., brokers: _Optional[_Iterable[_Union[_common_pb2.BrokerData, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ("cluster",)
+    __slots__ = ("cluster", "page_size", "page_token")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     cluster: str
-    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
+    page_size: int
+    page_token: str
+    def __init__(self, cluster: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListTopicsReply(_message.Message):
-    __slots__ = ("status", "topics")
+    __slots__ = ("status", "topics", "next_page_token")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     topics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class PutKvRequest(_message.Message):
     __slots__ = ("namespace", "key", "value")

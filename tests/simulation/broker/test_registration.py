@@ -24,9 +24,9 @@ PORT = 9876
 
 
 @asynccontextmanager
-async def nameserver_of(around: World, host: str = "ns") -> AsyncGenerator[None]:
+async def nameserver_of(around: World, host: str = "ns", **settings: Any) -> AsyncGenerator[None]:
     """Run a NameServer on `host`."""
-    config = NameServerConfig(listen="0.0.0.0", port=PORT)
+    config = NameServerConfig(listen="0.0.0.0", port=PORT, **settings)
     async with NameServer(config, around.environment(host)):
         yield
 
@@ -189,6 +189,55 @@ def test_nameserver_returns_one_broker_name_when_asked_for_one() -> None:
                 assert await brokers(around, name="broker-c") == []
 
     run_in_virtual_time(main())
+
+
+def test_broker_that_is_refused_says_why_once_and_registers_when_there_is_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hog = nameserver.RegisterBrokerRequest(
+        cluster="c",
+        broker_name="hog",
+        endpoints=[common.Endpoint(host="hog", port=1)],
+        topics=[
+            common.TopicConfig(topic=f"{n:04}", read_queues=1, write_queues=1, permissions=6)
+            for n in range(2_029)
+        ],
+        incarnation="1",
+    )
+    goodbye = nameserver.UnregisterBrokerRequest(cluster="c", broker_name="hog", incarnation="1")
+
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            nameserver_of(around, registered_bytes_max=1 << 20),
+        ):
+            connection = await around.network.connect([Address("ns", PORT)])
+            await connection.call(contracts.REGISTER_BROKER, hog, timeout_s=1)
+            calls: list[str] = []
+
+            def count(path: str) -> Loss:
+                calls.append(path)
+                return Loss.NONE
+
+            around.network.loss = count
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(60)
+                assert await brokers(around) == ["hog"]
+                assert calls.count(contracts.REGISTER_BROKER.path) <= 13
+                await client.put_topic("A", 1)
+                await connection.call(contracts.UNREGISTER_BROKER, goodbye, timeout_s=1)
+                await asyncio.sleep(5.5)
+                assert await brokers(around) == ["broker-a"]
+                assert (await route(around, "A")).queues
+
+    with caplog.at_level(logging.INFO):
+        run_in_virtual_time(main())
+    said = [record.getMessage() for record in caplog.records]
+    (refused,) = (line for line in said if line.startswith("not registered"))
+    assert "broker broker-a: " in refused
+    assert "nameserver.registered_bytes_max" in refused
+    assert "registered again nameserver=ns:9876" in said
 
 
 def test_two_brokers_of_one_name_are_each_logged_once(

@@ -94,7 +94,11 @@ def test_groups_are_listed_and_described() -> None:
                 request = groups.CommitOffsetsRequest(group=group, offsets=[offset])
                 await client.call(contracts.COMMIT_OFFSETS, request)
             listed = await client.call(contracts.LIST_GROUPS, admin.ListGroupsRequest())
-            assert list(listed.groups) == ["G", "H"]
+            assert (list(listed.groups), listed.next_page_token) == (["G", "H"], "")
+            for after, group, token in (("", "G", "G"), ("G", "H", "")):
+                wanted = admin.ListGroupsRequest(page_size=1, page_token=after)
+                page = await client.call(contracts.LIST_GROUPS, wanted)
+                assert (list(page.groups), page.next_page_token) == ([group], token)
             reply = await client.call(
                 contracts.DESCRIBE_GROUP, admin.DescribeGroupRequest(group="G")
             )

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_model.errors import InvalidParameter, RefusedError
+from ternmq_model.errors import BrokerBusy, InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
@@ -359,5 +359,31 @@ def test_impossible_version_is_refused() -> None:
             for version in (-1, 1 << 62):
                 (refused,) = (await commit_version(client, 0, version)).refused
                 assert refused.status.code == Code.INVALID_PARAMETER
+
+    run_in_virtual_time(main())
+
+
+def test_subscriptions_that_would_fill_the_broker_are_refused_and_others_go_on() -> None:
+    def hostile() -> groups.ConsumerGroup:
+        told = membership("H")
+        for number in range(1_050):
+            told.subscriptions.add(topic=f"T{number}", expression="x" * 4_000)
+        return told
+
+    async def main() -> None:
+        async with serving() as (_, client):
+            session, _ = await client.open_session("a@1", membership("G", "T"))
+            assert await command(session) == "G"
+            with pytest.raises(BrokerBusy, match="clients, groups and subscriptions do not fit"):
+                await client.open_session("b@1", hostile())
+            assert await members(client, "H") == []
+            other, _ = await client.open_session("b@1", membership("H", "T"))
+            assert await command(other) == "H"
+            await heartbeat(other, hostile())
+            with pytest.raises(BrokerBusy):
+                await other.read()
+            assert await members(client) == ["a@1"]
+            await client.open_session("c@1", membership("G", "T"))
+            assert await command(session) == "G"
 
     run_in_virtual_time(main())

@@ -9,10 +9,12 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from ternmq_model.errors import (
+    BrokerBusy,
     CannotListen,
     ClosedError,
     InvalidParameter,
@@ -46,14 +48,12 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def nameserver(
-    data: Path | None = None, *, expiry_ms: int = 120_000
-) -> AsyncGenerator[Caller]:
+async def nameserver(data: Path | None = None, **settings: Any) -> AsyncGenerator[Caller]:
     async with MemoryNetwork(Random(1)) as network:
         env = Environment(
             clock=VirtualClock(), network=network, random=Random(1), blocking=InlineBlocking()
         )
-        config = NameServerConfig(port=0, data=data, expiry_ms=expiry_ms)
+        config = NameServerConfig(port=0, data=data, **settings)
         async with NameServer(config, env) as server:
             yield Caller(await network.connect([server.address]))
 
@@ -314,6 +314,78 @@ def test_sixteen_brokers_coming_and_going_are_all_logged_by_name() -> None:
         assert [line["broker"] for line in told] == names, event
     [first] = [line for line in lines if line["message"].startswith("broker registered")][:1]
     assert (first["cluster"], first["id"], first["endpoints"]) == ("c", 0, "broker-0:10911")
+
+
+def test_topics_and_brokers_come_in_pages_that_nothing_moves() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            for name in "abc":
+                request = registration(*(f"{name}{number}" for number in range(3)))
+                request.broker_name = name
+                request.endpoints[0].host = name
+                await call(contracts.REGISTER_BROKER, request)
+            first = await call(contracts.LIST_TOPICS, pb.ListTopicsRequest(page_size=4))
+            assert (list(first.topics), first.next_page_token) == (["a0", "a1", "a2", "b0"], "b0")
+            gone = pb.UnregisterBrokerRequest(
+                cluster="c", broker_name="b", broker_id=0, incarnation="life-0"
+            )
+            asked = pb.GetClusterRequest(page_size=2)
+            page = await call(contracts.GET_CLUSTER, asked)
+            assert [data.broker_name for data in page.brokers] == ["a", "b"]
+            await call(contracts.UNREGISTER_BROKER, gone)
+            asked.page_token = page.next_page_token
+            page = await call(contracts.GET_CLUSTER, asked)
+            assert ([data.broker_name for data in page.brokers], page.next_page_token) == (
+                ["c"],
+                "",
+            )
+            behind = pb.ListTopicsRequest(page_size=4, page_token=first.next_page_token)
+            last = await call(contracts.LIST_TOPICS, behind)
+            assert (list(last.topics), last.next_page_token) == (["c0", "c1", "c2"], "")
+            whole = await call(contracts.LIST_TOPICS, pb.ListTopicsRequest())
+            assert (len(whole.topics), whole.next_page_token) == (6, "")
+            with pytest.raises(InvalidParameter, match="page_size"):
+                await call(contracts.LIST_TOPICS, pb.ListTopicsRequest(page_size=-1))
+            with pytest.raises(InvalidParameter, match="page_token"):
+                await call(contracts.GET_CLUSTER, pb.GetClusterRequest(page_token="x"))
+
+    run(main)
+
+
+def test_hostile_registrations_are_bounded_logged_seldom_and_cost_nobody_a_route() -> None:
+    hostile = [
+        registration(*(f"{number}-{topic}" for topic in range(1_000))) for number in range(200)
+    ]
+    for number, request in enumerate(hostile):
+        request.broker_name = f"hostile-{number}"
+
+    async def main() -> None:
+        async with nameserver(registered_bytes_max=1 << 20) as call:
+            await call(contracts.REGISTER_BROKER, registration("t"))
+            for request in hostile[:2]:
+                await call(contracts.REGISTER_BROKER, request)
+            for request in hostile[2:]:
+                with pytest.raises(BrokerBusy, match="registered_bytes_max"):
+                    await call(contracts.REGISTER_BROKER, request)
+            grown = registration("t", *(f"mine-{topic}" for topic in range(1_000)))
+            grown.data_version.counter = 1
+            for _ in range(4):
+                for request in hostile[:2]:
+                    await call(contracts.REGISTER_BROKER, request)
+                with pytest.raises(BrokerBusy, match="broker a: "):
+                    await call(contracts.REGISTER_BROKER, grown)
+                await asyncio.sleep(60)
+            reply = await call(contracts.LIST_TOPICS, pb.ListTopicsRequest())
+            assert (len(reply.topics), reply.topics[-1]) == (2_001, "t")
+            await asyncio.sleep(100)
+            await call(contracts.REGISTER_BROKER, grown)
+            reply = await call(contracts.LIST_TOPICS, pb.ListTopicsRequest())
+            assert len(reply.topics) == 1_001
+
+    with json_log() as stream:
+        run(main)
+    told = [line for line in stream.getvalue().splitlines() if "registration refused" in line]
+    assert 1 <= len(told) < 100
 
 
 @pytest.mark.parametrize("is_durable", [False, True])

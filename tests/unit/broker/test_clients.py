@@ -1,5 +1,8 @@
+import pytest
+
 from ternmq_broker.clients import ClientTable, GroupMembership, Session
 from ternmq_model.address import Address
+from ternmq_model.errors import BrokerBusy
 from ternmq_model.subscription import parse_subscription
 
 
@@ -134,3 +137,33 @@ def test_producers_of_a_group_come_sorted_and_go_with_their_session() -> None:
     assert [each.client_id for each in clients.producers("P")] == ["a", "b"]
     clients.remove(clients.producers("P")[0])
     assert [each.client_id for each in clients.producers("P")] == ["b"]
+
+
+def test_clients_that_fill_the_table_are_refused_and_cost_nobody_a_place() -> None:
+    clients = ClientTable(broken_ms=10_000, silent_ms=60_000, bytes_max=10_000)
+    kept = [joined(clients, client_id, "G") for client_id in "abc"]
+    large = {"G": member(expression="x" * 100)}
+    for one in kept:
+        with pytest.raises(BrokerBusy, match="bytes of clients, groups and subscriptions"):
+            clients.heard(one, producer_groups=(), memberships=large, now_ms=50_000)
+    for client_id in "de":
+        assert clients.hello(session(client_id)) is None
+    with pytest.raises(BrokerBusy, match="of 10000 are taken"):
+        clients.hello(session("f"))
+    assert ids(clients) == ["a", "b", "c"]
+    assert all(clients.is_current(one) for one in kept)
+    assert not {"a", "b", "c"} & {each.client_id for each in clients.expired(now_ms=70_000)}
+
+
+def test_room_for_clients_comes_back_whichever_way_they_go() -> None:
+    clients = ClientTable(broken_ms=10_000, silent_ms=60_000, bytes_max=8_000)
+    for _ in range(20):
+        first = joined(clients, "a", "G")
+        again = session("a")
+        assert clients.hello(again) is None
+        clients.heard(again, producer_groups=["P"], memberships={}, now_ms=1)
+        told = {"G": member(expression="x" * 60)}
+        clients.heard(again, producer_groups=(), memberships=told, now_ms=2)
+        assert clients.remove(first) == set()
+        assert clients.remove(again) == {"G"}
+        assert len(clients) == 0

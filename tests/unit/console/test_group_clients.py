@@ -1,12 +1,20 @@
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from ternmq_client.descriptions import GroupDescription, Member, ProducerMember
+from ternmq_client.descriptions import (
+    BrokerList,
+    GroupDescription,
+    Member,
+    ProducerMember,
+    UnreachableBroker,
+)
 from ternmq_console import group_clients
+from ternmq_console.exits import UNREACHABLE
 from ternmq_console.main import ternmq
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
@@ -19,6 +27,8 @@ STATE = groups.RunningState(
     ],
     facts={"version": "1", "failures": "0"},
 )
+
+AWAY = UnreachableBroker("b", ("h:3",), "nobody\nlistens")
 
 
 class Admin:
@@ -34,19 +44,17 @@ class Admin:
             raise refusal(ResponseCode.CONSUMER_NOT_ONLINE, "it says nothing")
         return STATE
 
-    async def producers(self, group: str) -> list[ProducerMember]:
-        return [ProducerMember(group or "any", "p", "h:2", 2_000)]
+    async def producers(self, group: str) -> BrokerList[ProducerMember]:
+        found = [ProducerMember(group or "any", "p", "h:2", 2_000)]
+        return BrokerList(found, [AWAY] if group == "partly" else [])
 
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `Admin` answer."""
 
-    def ask(nameserver: str, question: Callable[[Any], Awaitable[object]]) -> object:
-        asking: Any = question(Admin())
-        with pytest.raises(StopIteration) as answer:
-            asking.send(None)
-        return answer.value.value
+    def ask(nameserver: str, question: Callable[[Any], Coroutine[None, None, object]]) -> object:
+        return asyncio.run(question(Admin()))
 
     monkeypatch.setattr(group_clients, "ask", ask)
 
@@ -91,3 +99,10 @@ def test_producers_are_listed_of_one_group_or_of_all(
 ) -> None:
     (row,) = json.loads(told("producers", *arguments, "--output", "json"))
     assert (row["group"], row["connected"]) == (group, "1970-01-01T00:00:02.000Z")
+
+
+def test_partial_list_is_printed_with_a_line_for_each_silent_broker() -> None:
+    done = CliRunner().invoke(ternmq, ["group", "producers", "partly", "-o", "json"])
+    assert [row["client_id"] for row in json.loads(done.stdout)] == ["p"]
+    assert done.stderr == "ternmq: no answer from broker b (h:3): nobody listens\n"
+    assert done.exit_code == UNREACHABLE

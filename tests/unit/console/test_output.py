@@ -1,10 +1,12 @@
 """Tables for people, JSON for programs."""
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator
 
 import pytest
 
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import print_names, print_record, print_rows
 
 
 def test_table_aligns_columns_and_right_aligns_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,3 +37,19 @@ def test_record_is_shown_with_a_field_per_line(capsys: pytest.CaptureFixture[str
         "last     ",
         "is ok    yes",
     ]
+
+
+@pytest.mark.parametrize("names", [[], ["t"], ["t", 'a"b', "\u00fc"]])
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_names_that_come_in_pages_are_printed_as_rows_are(
+    names: list[str], output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def pages() -> AsyncGenerator[list[str]]:
+        yield names[:2]
+        yield []
+        yield names[2:]
+
+    asyncio.run(print_names(pages(), "topic", output))
+    paged = capsys.readouterr().out
+    print_rows([{"topic": name} for name in names], ("topic",), output)
+    assert paged == capsys.readouterr().out

@@ -25,6 +25,8 @@ def test_nameserver_listens_on_loopback_by_default() -> None:
         ("listen", "[::1"),
         ("listen", "[host]"),
         ("expiry_ms", 119_999),
+        ("expiry_ms", 600_001),
+        ("registered_bytes_max", 0),
         ("scan_interval_s", 0.0),
     ],
 )

@@ -8,10 +8,18 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError, TopicNotFound
+from ternmq_model.errors import (
+    BrokerBusy,
+    IllegalName,
+    InvalidParameter,
+    RefusedError,
+    TopicNotFound,
+)
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
-from ternmq_nameserver.route_table import ENDPOINTS_MAX, Change, Registration, RouteTable
+from ternmq_nameserver.changes import Change
+from ternmq_nameserver.kept_bytes import member_bytes, topics_bytes
+from ternmq_nameserver.route_table import ENDPOINTS_MAX, Registration, RouteTable
 from tests.support.examples import examples
 
 
@@ -230,7 +238,7 @@ def test_permissions_of_an_unknown_broker_are_not_changed() -> None:
         {"epoch": -1},
         {"epoch": (1 << 62) + 1},
         {"expiry_ms": 0},
-        {"expiry_ms": 86_400_001},
+        {"expiry_ms": 600_001},
         {"incarnation": ""},
         {"incarnation": "x" * 129},
         {"endpoints": ()},
@@ -261,6 +269,90 @@ def test_illegal_names_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(IllegalName):
         table.register(master(**changes), now_ms=0)
     assert table.clusters() == ()
+
+
+def test_registration_displaces_no_member_of_another_name() -> None:
+    table = table_with(master(), slave(), master("b", endpoints=master().endpoints))
+    assert [(data.broker_name, len(data.members)) for data in table.clusters()] == [
+        ("a", 2),
+        ("b", 1),
+    ]
+    assert table.topics() == ["t"]
+
+
+def room_for(*registrations: Registration) -> int:
+    """Return what registrations count for."""
+    told = sum(topics_bytes(each.topics) for each in registrations)
+    return told + sum(
+        member_bytes((each.cluster, each.broker_name, each.incarnation), each.endpoints)
+        for each in registrations
+    )
+
+
+def test_registration_that_would_grow_over_the_bound_changes_nothing() -> None:
+    kept, other = master(), slave("b")
+    table = RouteTable(bytes_max=room_for(kept, other))
+    for registration in (kept, other):
+        table.register(registration, now_ms=0)
+    for grown in (
+        master(topics=topics("t", "u"), data_version=DataVersion(2)),
+        slave("b", topics=topics("tt"), data_version=DataVersion(2)),
+        slave(),
+        master("c"),
+        master(endpoints=(*kept.endpoints, Address("a-9", 1))),
+    ):
+        with pytest.raises(BrokerBusy, match=f"broker {grown.broker_name}: .* bytes of topics"):
+            table.register(grown, now_ms=1)
+    assert [data.broker_name for data in table.clusters()] == ["a", "b"]
+    assert [len(data.members) for data in table.clusters()] == [1, 1]
+    assert table.topics() == ["t"]
+
+
+def test_full_table_takes_signs_of_life_and_what_does_not_grow() -> None:
+    kept = master(topics=topics("t", "u"))
+    table = RouteTable(bytes_max=room_for(kept))
+    table.register(kept, now_ms=0)
+    table.register(kept, now_ms=1)
+    table.register(replace(kept, incarnation="a-life-2"), now_ms=2)
+    renamed = replace(kept, topics=topics("t", "v"), data_version=DataVersion(2))
+    table.register(renamed, now_ms=3)
+    assert table.topics() == ["t", "v"]
+
+
+def test_room_comes_back_whichever_way_members_and_topics_go() -> None:
+    grown = master(topics=topics("t", "u"), data_version=DataVersion(2))
+    table = RouteTable(bytes_max=room_for(grown, slave(topics=())))
+    for at_ms in range(0, 1_000_000, 200_000):
+        table.register(master(), now_ms=at_ms)
+        table.register(slave(), now_ms=at_ms)
+        table.register(grown, now_ms=at_ms)
+        table.register(slave(broker_id=2, endpoints=slave().endpoints), now_ms=at_ms)
+        unregister(table, grown)
+        table.expire(now_ms=at_ms + 150_000)
+        assert table.clusters() == ()
+
+
+def test_refused_broker_keeps_what_it_registered_before_it_grew() -> None:
+    table = RouteTable(bytes_max=room_for(master()))
+    table.register(master(), now_ms=0)
+    grown = master(topics=topics("t", "u"), data_version=DataVersion(2))
+    for registration in (
+        grown,
+        replace(grown, incarnation="a-life-2"),
+        replace(grown, endpoints=(Address("elsewhere", 1),)),
+    ):
+        table.register(master(), now_ms=0)
+        table.keep_alive(registration, now_ms=100_000)
+        assert table.expire(now_ms=200_000) == ()
+        assert table.topics() == ["t"]
+    for stranger in (
+        replace(grown, incarnation="x", endpoints=(Address("elsewhere", 1),)),
+        replace(grown, cluster="d"),
+        slave(),
+        master("b"),
+    ):
+        table.keep_alive(stranger, now_ms=300_000)
+    assert len(table.expire(now_ms=220_001)) == 1
 
 
 class RouteTableMachine(RuleBasedStateMachine):

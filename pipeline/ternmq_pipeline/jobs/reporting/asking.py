@@ -5,8 +5,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import GroupDescription, Progress, QueueStatus, TopicDescription
-from ternmq_model.errors import GroupNotFound, RefusedError, TopicNotFound
+from ternmq_client.descriptions import (
+    GroupDescription,
+    Progress,
+    QueueStatus,
+    TopicDescription,
+    require_all,
+)
+from ternmq_model.errors import RefusedError, TopicNotFound
 from ternmq_model.names import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
@@ -83,7 +89,9 @@ async def ask_cluster(
     brokers = [data.broker_name for data in await admin.brokers()]
     if not brokers:
         return Report(now_ms, hours, slow_after_ms, (), (), (), (), (), ())
-    counted = counters(await admin.statistics())
+    statistics = await admin.statistics()
+    require_all(statistics.unreachable)
+    counted = counters(statistics)
     descriptions = await _groups(admin)
     topics: list[TopicRow] = []
     traffic: list[HourRow] = []
@@ -92,6 +100,7 @@ async def ask_cluster(
             continue
         try:
             found = await admin.describe_topic(name)
+            require_all(found.unreachable)
             by_hour = await _traffic(offsets_at, found, hour_starts(now_ms, hours))
             in_24h = _got(found) - await _got_by(offsets_at, found, now_ms - _DAY_MS)
             kept_bytes = await measure(found.queues)
@@ -227,13 +236,10 @@ def _rate(counted: Counted, name: str, key: str) -> Rate:
 
 
 async def _groups(admin: AdminClient) -> list[GroupDescription]:
-    found: list[GroupDescription] = []
-    for group in await admin.groups():
-        if not is_system_group(group):
-            try:
-                found.append(await admin.describe_group(group))
-            except GroupNotFound:
-                continue
+    names = await admin.groups()
+    require_all(names.unreachable)
+    found = await admin.describe_groups([name for name in names if not is_system_group(name)])
+    require_all(found.unreachable)
     return found
 
 

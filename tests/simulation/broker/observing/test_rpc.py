@@ -78,6 +78,12 @@ def test_producers_are_listed_by_group() -> None:
                 ("Q", "b@1"),
             ]
             assert all(one.address and one.connected_at_ms for one in found.producers)
+            request = admin.ListProducersRequest(page_size=2)
+            page = await client.call(contracts.LIST_PRODUCERS, request)
+            assert list(page.producers) == list(found.producers[:2])
+            request.page_token = page.next_page_token
+            page = await client.call(contracts.LIST_PRODUCERS, request)
+            assert (list(page.producers), page.next_page_token) == ([found.producers[2]], "")
             found = await client.call(
                 contracts.LIST_PRODUCERS, admin.ListProducersRequest(group="Q")
             )

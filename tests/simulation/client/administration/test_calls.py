@@ -1,0 +1,231 @@
+"""Questions to a whole cluster in which some registered brokers give no answer."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.administration.calls import side_by_side
+from ternmq_client.config import ClientConfig
+from ternmq_client.descriptions import UnreachableBroker
+from ternmq_model.address import Address
+from ternmq_model.errors import RefusedError, Unreachable, refusal
+from ternmq_model.group_settings import GroupSettings
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import TopicConfig
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting import contracts
+from ternmq_remoting.rpc import Call, Identity, unary
+from tests.support.brokers import CONFIG
+from tests.support.simulated_cluster import NAMESERVER, PORT, SimulatedCluster, simulated_cluster
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+ASKED: Final = (
+    contracts.DESCRIBE_GROUP,
+    contracts.DESCRIBE_STATISTICS,
+    contracts.DESCRIBE_TOPIC,
+    contracts.LIST_GROUPS,
+    contracts.LIST_PRODUCERS,
+    contracts.QUERY_MESSAGES,
+    contracts.VIEW_MESSAGE,
+)
+SILENT: Final = ["closed", "hole", "refusing", "slow"]
+PATIENCE_S: Final = 1.0 + 3.0
+"""A client's own, to connect and for a request; brokers are asked side by side."""
+
+
+async def register(cluster: SimulatedCluster, name: str, broker_id: int = 0) -> None:
+    """Register a broker that a test plays, or that there is not."""
+    connection = await cluster.network.connect([Address("ns", 9876)])
+    request = nameserver.RegisterBrokerRequest(
+        cluster=CONFIG.cluster,
+        broker_name=name,
+        broker_id=broker_id,
+        endpoints=[common.Endpoint(host=name, port=PORT + broker_id)],
+        data_version=common.DataVersion(timestamp_ms=1),
+        incarnation="1",
+    )
+    await connection.call(contracts.REGISTER_BROKER, request, timeout_s=3.0)
+    await connection.close()
+
+
+@asynccontextmanager
+async def silent_brokers(
+    cluster: SimulatedCluster, names: Sequence[str] = SILENT
+) -> AsyncGenerator[None]:
+    """Register brokers that refuse connections, are cut off, answer too late, or refuse to tell."""
+
+    async def answer_late(_request: Any, _call: Call) -> Any:
+        await asyncio.sleep(60)
+
+    async def refuse(_request: Any, _call: Call) -> Any:
+        raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker leaves")
+
+    answers = {"slow": answer_late, "refusing": refuse, "hole": refuse}
+    async with AsyncExitStack() as stack:
+        for name in names:
+            await register(cluster, name)
+            if name in answers:
+                serving = cluster.network.host(name).serve(
+                    [unary(rpc, answers[name]) for rpc in ASKED],  # type: ignore[misc]
+                    Address("0.0.0.0", PORT),
+                    identity=Identity(CONFIG.cluster, name, 0, 0),
+                )
+                await stack.enter_async_context(serving)
+        cluster.network.partition("admin", "hole")
+        yield
+
+
+@asynccontextmanager
+async def admin_of(cluster: SimulatedCluster) -> AsyncGenerator[AdminClient]:
+    config = ClientConfig(nameservers=(NAMESERVER,))
+    async with AdminClient(config, env=cluster.environment("admin")) as admin:
+        await admin.create_topic(TopicConfig("orders", 1, 1))
+        async with cluster.producer() as producer:
+            await cluster.send(producer, "orders")
+        await admin.put_group(GroupSettings("G"))
+        await admin.reset_offsets("G", "orders", first=True)
+        yield admin
+
+
+def names(unreachable: Sequence[UnreachableBroker]) -> list[str]:
+    return [each.broker_name for each in unreachable]
+
+
+def test_silent_brokers_cost_every_question_a_line_each_and_bounded_time() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster),
+        ):
+            began_ms = clock.monotonic_ms()
+            described = await admin.describe_group("G")
+            assert [each.queue.broker_name for each in described.progress] == ["a", "b"]
+            assert names(described.unreachable) == SILENT
+            assert clock.monotonic_ms() - began_ms <= 1000 * PATIENCE_S + 100
+            assert [each.addresses for each in described.unreachable] == [
+                (f"{name}:{PORT}",) for name in SILENT
+            ]
+            assert "the broker leaves" in str(described.unreachable[2])
+            topic = await admin.describe_topic("orders")
+            assert [name for name, _ in topic.configs] == ["a", "b"]
+            assert names(topic.unreachable) == SILENT
+            groups = await admin.groups()
+            assert (groups, names(groups.unreachable)) == (["G"], SILENT)
+            producers = await admin.producers()
+            assert names(producers.unreachable) == SILENT
+            offsets = await admin.offsets_at("orders", 0)
+            assert [queue for queue, _ in offsets] == [
+                MessageQueue("orders", name, 0) for name in ("a", "b")
+            ]
+            assert names(offsets.unreachable) == SILENT
+            counted = await admin.statistics(name="BROKER_PUT_NUMS")
+            assert {name for name, _ in counted} == {"a", "b"}
+            assert names(counted.unreachable) == SILENT
+            (place,) = [each.queue for each in topic.queues if each.max_offset]
+            (sent,) = await admin.messages_at(place, 0)
+            found = await admin.query_messages("orders", sent.message_id)
+            assert ([each.body for each in found], names(found.unreachable)) == (
+                [sent.body],
+                SILENT,
+            )
+            assert (await admin.message(sent.offset_message_id)).body == sent.body
+
+    run_in_virtual_time(main())
+
+
+def test_time_of_a_question_does_not_grow_with_the_groups_it_is_about() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster, ["hole"]),
+        ):
+            began_ms = clock.monotonic_ms()
+            found = await admin.describe_groups(["none", *["G"] * 30])
+            assert [each.group for each in found] == ["G"] * 30
+            assert names(found.unreachable) == ["hole"]
+            assert clock.monotonic_ms() - began_ms < 5_000
+
+    run_in_virtual_time(main())
+
+
+def test_time_of_a_question_does_not_grow_with_silent_members() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster, ["hole"]),
+        ):
+            for broker_id in range(1, 32):
+                await register(cluster, "hole", broker_id)
+            began_ms = clock.monotonic_ms()
+            assert names((await admin.groups()).unreachable) == ["hole"]
+            assert clock.monotonic_ms() - began_ms < 4_000
+
+    run_in_virtual_time(main())
+
+
+def test_absence_is_claimed_only_when_every_broker_answers() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster, ["closed"]),
+        ):
+            for question in (
+                admin.describe_group("other"),
+                admin.describe_topic("other"),
+                admin.offsets_at("other", 0),
+                admin.consumer_state("G", "nobody"),
+                admin.query_messages("orders", "none"),
+            ):
+                with pytest.raises(Unreachable, match=r"broker closed \(closed:10911"):
+                    await question
+
+    run_in_virtual_time(main())
+
+
+def test_question_that_no_broker_answers_fails_with_their_reasons() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster, ["closed", "hole"]),
+        ):
+            for name in ("a", "b"):
+                cluster.kill(name)
+            with pytest.raises(
+                Unreachable, match=r"broker a .*; broker b .*; broker closed .*hole"
+            ):
+                await admin.groups()
+        async with simulated_cluster() as cluster, admin_of(cluster) as admin:
+            with pytest.raises(RefusedError, match="INVALID_PARAMETER"):
+                await admin.statistics(name="NONE_SUCH")
+
+    run_in_virtual_time(main())
+
+
+def test_questions_are_asked_64_at_once() -> None:
+    async def main() -> None:
+        running = [0]
+
+        async def question(number: int) -> int:
+            running.append(running[-1] + 1)
+            await asyncio.sleep(1)
+            running.append(running[-1] - 1)
+            return number
+
+        assert await side_by_side(range(200), question) == list(range(200))
+        assert max(running) == 64
+
+    run_in_virtual_time(main())
