@@ -4,11 +4,11 @@
 prints.
 """
 
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final, cast
 
+from ternmq_console.output import print_line
 from ternmq_model.errors import (
     GroupNotFound,
     InvalidParameter,
@@ -68,7 +68,7 @@ def errors_as_exits() -> Generator[None]:
             raise cause from None
         lines = cause.problems if isinstance(cause, SettingsError) else (_one_line(cause),)
         for line in lines:
-            print(f"ternmq: {line}", file=sys.stderr)
+            print_line(f"ternmq: {line}", to_stderr=True)
         raise SystemExit(exit_code(cause)) from None
 
 

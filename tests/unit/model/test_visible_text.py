@@ -35,4 +35,5 @@ def test_json_keeps_its_layout_and_its_meaning() -> None:
     )
     assert json.loads(text) == told
     assert visible_json({"a": 1}, separators=(",", ":")) == '{"a":1}'
+    assert visible_json("é\x7f", ensure_ascii=True) == r'"\u00e9\u007f"'
     assert visible_json([object], default=lambda _: "\x9b") == '["\\u009b"]'
