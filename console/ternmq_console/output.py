@@ -82,6 +82,15 @@ def print_json(value: object, *, indent: int | None = None) -> None:
     click.echo(visible_json(value, indent=indent))
 
 
+def confirm(question: str) -> None:
+    """Ask on standard error, in one line.
+
+    Raises:
+        Abort: The answer is no.
+    """
+    click.confirm(visible(question), abort=True, err=True)
+
+
 def print_raw(data: bytes) -> None:
     """Print bytes as they are.
 

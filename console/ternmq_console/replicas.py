@@ -9,7 +9,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.administration.replication import MemberView
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import INT64, nameserver_option, output_option
-from ternmq_console.output import print_line, print_record, print_rows
+from ternmq_console.output import confirm, print_line, print_record, print_rows
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 from ternmq_protos.v1 import replication_pb2 as replication
 
@@ -71,7 +71,7 @@ def promote(
     """
     if not yes:
         text = f"Make slave {broker_id} the master of {broker}?"
-        click.confirm(f"{text} What its log lacks will be lost.", abort=True, err=True)
+        confirm(f"{text} What its log lacks will be lost.")
 
     async def question(admin: AdminClient) -> admin_messages.PromoteReply:
         (view, *_) = await admin.member_views(broker=broker)

@@ -6,7 +6,7 @@ import shutil
 import unicodedata
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import click
 import pytest
@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from ternmq_console.lazy import LazyGroup
 from ternmq_console.main import ternmq
+from ternmq_console.output import VisibleStream
 from ternmq_model.visible_text import visible
 from tests.support.brokers import connected
 from tests.support.hostile_peer import BROKER, HOSTILE, PROPERTIES
@@ -125,15 +126,15 @@ def assert_harmless(done: Result) -> None:
     assert not any(line.endswith("\\r") for line in done.output.splitlines()), "a forged line"
 
 
-def texts_in(value: object) -> Iterator[str]:
+def texts_in(value: Any) -> Iterator[str]:
     """Yield every text in a JSON document."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for one in value:
+        for one in cast("Sequence[Any]", value):
             yield from texts_in(one)
     elif isinstance(value, dict):
-        for name, one in value.items():
+        for name, one in cast("dict[str, Any]", value).items():
             yield from (name, *texts_in(one))
 
 
@@ -199,7 +200,10 @@ def test_consume_shows_hostile_bodies_as_escapes_unless_they_are_wanted_raw(
 
 
 def test_raw_bodies_never_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_console.output.VisibleStream.isatty", lambda _: True, raising=False)
+    def isatty(_: VisibleStream) -> bool:
+        return True
+
+    monkeypatch.setattr(VisibleStream, "isatty", isatty, raising=False)
     done = run("consume", "T", "--group", "G", "--raw", "--nameserver", "127.0.0.1:1")
     assert done.exit_code == 2
     assert "not printed on a terminal" in done.stderr

@@ -20,7 +20,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import contracts
-from ternmq_remoting.rpc import Connection, StreamRpc, UnaryRpc
+from ternmq_remoting.rpc import Connection, StreamRpc
 from tests.support.brokers import Client, membership, serving
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -78,7 +78,7 @@ async def answer(
     """Return what ends a call or stream that sends `requests`; None = it ends well."""
     connection = nameserver if rpc.service == "NameServer" else client.connection
     try:
-        if isinstance(rpc, UnaryRpc):
+        if rpc not in OPENINGS:
             (request,) = requests
             await connection.call(rpc, request, timeout_s=40)
             return None
@@ -173,7 +173,7 @@ def test_bytes_that_are_no_request_are_refused_with_a_code(path: str, is_opened:
 @pytest.mark.parametrize("path", RPCS)
 def test_request_without_anything_never_crashes_its_handler(path: str) -> None:
     rpc = RPCS[path]
-    empty = [rpc.request()] if isinstance(rpc, UnaryRpc) else [rpc.request(), rpc.request()]
+    empty: list[Any] = [rpc.request()] * (2 if rpc in OPENINGS else 1)
 
     async def main() -> None:
         async with both() as (client, nameserver):
