@@ -91,10 +91,7 @@ class QueryService:
     ) -> admin.QueryOffsetByTimeReply:
         """Return where a queue stood at a time. Cancelling is safe."""
         topic = self._existing(request.topic)
-        boundary = _BOUNDARIES.get(request.boundary)
-        if boundary is None:
-            remark = f"boundary {request.boundary}: must be 0 (LOWER) or 1 (UPPER)"
-            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        boundary = _BOUNDARIES[request.boundary]
         search = self.store.searches.by_time(topic, request.queue_id, request.at_ms, boundary)
         offset = 0 if search is None else await self._run(search.run)
         return admin.QueryOffsetByTimeReply(offset=offset)

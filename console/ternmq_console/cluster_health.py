@@ -12,7 +12,7 @@ from ternmq_client.cluster_health import problems_of
 from ternmq_console.admin import ask
 from ternmq_console.exits import FAILED
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import print_line, print_lines, print_record, print_rows
 from ternmq_console.replicas import member_rows, table_rows
 
 _MEMBER_COLUMNS: Final = (
@@ -54,10 +54,10 @@ def status(broker: str | None, nameserver: str, output: str) -> None:
         print_record({**record, "nameservers": told, "members": rows}, output)
     else:
         print_rows(told, _NAMESERVER_COLUMNS, output)
-        click.echo()
+        print_line()
         print_rows(table_rows(rows), _MEMBER_COLUMNS, output)
-        click.echo()
-        click.echo("\n".join(problems) or "healthy")
+        print_line()
+        print_lines(problems or ("healthy",))
     if problems:
         raise SystemExit(FAILED)
 

@@ -1,8 +1,6 @@
 """`ternmq consume`: print messages as they come."""
 
 import asyncio
-import json
-import sys
 from contextlib import suppress
 
 import click
@@ -12,6 +10,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.message import message_row
 from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.output import print_json, print_line, print_raw
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.route import unreadable
@@ -40,6 +39,10 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
 )
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option(
+@click.option(
+    "--raw", "is_raw", is_flag=True, help="The bytes of bodies as they are; not on a terminal."
+)
+@click.option(
     "--wait", is_flag=True, help="Wait for a topic that is not there, or not readable, yet."
 )
 @nameserver_option
@@ -52,6 +55,7 @@ def consume(
     condition: str | None,
     count_max: int | None,
     wait: bool,
+    is_raw: bool,
     nameserver: str,
     output: str,
 ) -> None:
@@ -60,10 +64,13 @@ def consume(
     A topic that does not exist (exit code 3), or may not be read (1), is an error unless --wait is
     given.
 
-    A line is the body of a message; with --json an object that has everything of it. What was
-    printed is finished: the group does not see it again.
+    A line is the body of a message, with escapes for what cannot be printed; with --json an object
+    that has everything of it. What was printed is finished: the group does not see it again.
     """
-    with_everything = output == "json"
+    if is_raw and output == "json":
+        raise click.UsageError("--raw and JSON are two forms: use one")
+    if is_raw:
+        print_raw(b"")
     if condition is not None and expression != ALL_TAGS:
         raise click.UsageError("--tag and --sql are two ways to say what to take: use one")
 
@@ -82,7 +89,7 @@ def consume(
         async with consumer:
             printed = 0
             async for message in consumer:
-                _print(message, with_everything=with_everything)
+                _print(message, output=output, is_raw=is_raw)
                 printed += 1
                 if printed == count_max:
                     await consumer.commit()
@@ -92,10 +99,10 @@ def consume(
         asyncio.run(main())
 
 
-def _print(message: StoredMessage, *, with_everything: bool) -> None:
-    if with_everything:
-        line = json.dumps(message_row(message), ensure_ascii=False).encode()
+def _print(message: StoredMessage, *, output: str, is_raw: bool) -> None:
+    if is_raw:
+        print_raw(message.readable_body + b"\n")
+    elif output == "json":
+        print_json(message_row(message))
     else:
-        line = message.readable_body
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
+        print_line(message.readable_body.decode(errors="backslashreplace"), keep="\t")

@@ -6,7 +6,7 @@ from ternmq_client.redriving import DeadLetter
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import confirm, print_record, print_rows
 
 
 @click.command(name="list")
@@ -111,7 +111,7 @@ def drop(group: str, through: str, delete: bool, yes: bool, nameserver: str, out
     if not yes:
         which = f"through {through}" if through else "all of them"
         what = "Delete" if delete else "Drop"
-        click.confirm(f"{what} the dead letters of {group}, {which}?", abort=True, err=True)
+        confirm(f"{what} the dead letters of {group}, {which}?")
     if delete:
         names = ask(nameserver, lambda admin: admin.delete_dead_letters(group))
         print_record({"group": group, "deleted_from": names}, output)

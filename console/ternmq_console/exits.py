@@ -4,12 +4,12 @@
 a broker is, 141 nobody reads what it prints.
 """
 
-import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Final, cast
 
 from ternmq_client.descriptions import UnreachableBroker
+from ternmq_console.output import print_line
 from ternmq_model.errors import (
     GroupNotFound,
     InvalidParameter,
@@ -69,7 +69,7 @@ def errors_as_exits() -> Generator[None]:
             raise cause from None
         lines = cause.problems if isinstance(cause, SettingsError) else (_one_line(cause),)
         for line in lines:
-            print(f"ternmq: {line}", file=sys.stderr)
+            print_line(f"ternmq: {line}", to_stderr=True)
         raise SystemExit(exit_code(cause)) from None
 
 
@@ -77,7 +77,7 @@ def name_unreachable(brokers: Iterable[UnreachableBroker]) -> bool:
     """Print a line on standard error for each broker; return whether there was one."""
     lines = {" ".join(str(broker).split()): None for broker in brokers}
     for line in lines:
-        print(f"ternmq: no answer from {line}", file=sys.stderr)
+        print_line(f"ternmq: no answer from {line}", to_stderr=True)
     return bool(lines)
 
 

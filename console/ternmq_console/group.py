@@ -8,7 +8,7 @@ from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.offset import progress_row
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import print_line, print_record, print_rows
 from ternmq_model.names import is_system_group
 
 _PROGRESS_COLUMNS = ("topic", "broker", "queue", "committed", "max_offset", "lag", "lag_s")
@@ -58,8 +58,8 @@ def describe(group: str, nameserver: str, output: str) -> None:
         print_record(record, output)
     else:
         print_rows(settings, _SETTINGS_COLUMNS, output)
-        click.echo()
+        print_line()
         print_rows(members, ("client_id", "address", "subscriptions", "connected"), output)
-        click.echo()
+        print_line()
         print_rows(progress, _PROGRESS_COLUMNS, output)
     leave_if_partial(found.unreachable)

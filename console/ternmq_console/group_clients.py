@@ -8,7 +8,7 @@ from ternmq_client.descriptions import BrokerList, Member
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import print_line, print_record, print_rows
 from ternmq_model.errors import RefusedError, TransportError
 from ternmq_protos.v1 import groups_pb2 as groups
 
@@ -110,5 +110,5 @@ def _print_state(client_id: str, state: groups.RunningState, output: str) -> Non
         print_record({"client_id": client_id, "facts": facts, "queues": queues}, output)
         return
     print_record({"client_id": client_id, **facts}, output)
-    click.echo()
+    print_line()
     print_rows(queues, _QUEUE_COLUMNS, output)

@@ -6,6 +6,7 @@ import click
 
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import DEFAULT_NAMESERVER
+from ternmq_console.output import print_line
 from ternmq_model.address import parse_address
 from ternmq_remoting.system import system_environment
 
@@ -28,4 +29,4 @@ def health(address: str, timeout: float) -> None:
 
     with errors_as_exits():
         asyncio.run(check())
-        click.echo(f"{address} serves")
+        print_line(f"{address} serves")

@@ -2,11 +2,15 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
 import click
+
+from ternmq_console.output import make_output_visible
+from ternmq_model.visible_text import visible
 
 NOBODY_READS: Final = 128 + 13
 """The exit code that a shell shows of a process that SIGPIPE ended."""
@@ -41,10 +45,21 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command line; from here on, standard output and error show what is unprintable."""
+        make_output_visible()
+        return super().main(*args, **extra)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the words of a command line; what is wrong with them is told in one line."""
+        with _errors_in_one_line():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. A reader of its output that went away, as `head` does, gets no line."""
         try:
-            return super().invoke(ctx)
+            with _errors_in_one_line():
+                return super().invoke(ctx)
         except BrokenPipeError:
             # What is still in the buffer would fail again when it is flushed at exit.
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -56,6 +71,16 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
+
+
+@contextmanager
+def _errors_in_one_line() -> Generator[None]:
+    """Show line ends, too, as escapes in words that an error of click's repeats."""
+    try:
+        yield
+    except click.ClickException as error:
+        vars(error)["message"] = visible(error.message)  # which click declares final
+        raise
 
 
 def _attribute(place: str) -> Any:

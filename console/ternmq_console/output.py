@@ -1,13 +1,109 @@
-"""Printing what a verb found: a table for people, one JSON document for programs."""
+"""The one place where verbs print: lines, tables for people, JSON documents for programs.
 
-import json
+Names and bodies come from whoever sends messages, and must not move a terminal's cursor or look
+like lines of our own. So everything is printed by these functions, which show what cannot be
+printed as escapes; and what click and Python print beside them passes a stream that does the same.
+"""
+
+import io
+import sys
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from itertools import islice
 from textwrap import indent
-from typing import cast
+from typing import Any, Final, TextIO, cast
 
 import click
 
+from ternmq_model.visible_text import visible, visible_json
+
 Row = Mapping[str, object]
+
+_LINES_AT_ONCE: Final = 256
+_PADDED_MAX: Final = 120
+"""A longer cell does not widen its column: one message must not blow up a whole table."""
+
+
+class VisibleStream:
+    """A text stream in front of another, which gets only what a terminal can show.
+
+    It has no `buffer`: neither click nor a verb goes around it.
+    """
+
+    def __init__(self, inner: TextIO) -> None:
+        self.inner = inner
+        if isinstance(inner, io.TextIOWrapper):
+            # Characters that the terminal's encoding lacks are escapes, too, and no traceback.
+            inner.reconfigure(errors="backslashreplace")
+
+    def write(self, text: str) -> int:
+        """Write `text`, whose lines and tabs stay."""
+        self.inner.write(visible(text, keep="\n\t"))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the other stream has: its descriptor, its encoding, whether it is a tty."""
+        if name == "buffer":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+def make_output_visible() -> None:
+    """Put a `VisibleStream` in front of standard output and error. Safe to repeat."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, VisibleStream):
+            setattr(sys, name, VisibleStream(stream))
+
+
+def print_line(text: str = "", *, keep: str = "", to_stderr: bool = False) -> None:
+    """Print one line, whatever is in `text`.
+
+    Args:
+        text: What to show.
+        keep: Unprintable characters that stay, such as tabs.
+        to_stderr: Print it on standard error.
+    """
+    click.echo(visible(text, keep=keep), err=to_stderr)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print many lines, some hundred at a time."""
+    rest = map(visible, lines)
+    while some := list(islice(rest, _LINES_AT_ONCE)):
+        click.echo("\n".join(some))
+
+
+def print_json(value: object, *, indent: int | None = None) -> None:
+    """Print `value` as JSON, in one line unless it is indented."""
+    click.echo(visible_json(value, indent=indent))
+
+
+def confirm(question: str) -> None:
+    """Ask on standard error, in one line.
+
+    Raises:
+        Abort: The answer is no.
+    """
+    click.confirm(visible(question), abort=True, err=True)
+
+
+def print_raw(data: bytes) -> None:
+    """Print bytes as they are.
+
+    Raises:
+        UsageError: Standard output is a terminal.
+    """
+    if sys.stdout.isatty():
+        raise click.UsageError("raw bytes are not printed on a terminal: use a file or a pipe")
+    stream = cast("Any", sys.stdout)
+    raw = getattr(stream, "inner", stream).buffer
+    raw.write(data)
+    raw.flush()
 
 
 def print_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None:
@@ -19,11 +115,14 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None
         output: `table` or `json`.
     """
     if output == "json":
-        click.echo(json.dumps(list(rows), ensure_ascii=False, indent=2))
+        print_json(list(rows), indent=2)
         return
-    cells = [[_text(row[column]) for column in columns] for row in rows]
+    cells = [[visible(_text(row[column])) for column in columns] for row in rows]
     headings = [column.replace("_", " ") for column in columns]
-    widths = [max(len(line[place]) for line in [headings, *cells]) for place in range(len(columns))]
+    widths = [
+        max(len(line[place]) for line in [headings, *cells] if len(line[place]) <= _PADDED_MAX)
+        for place in range(len(columns))
+    ]
     numeric = [
         bool(rows) and all(isinstance(row[column], int) for row in rows) for column in columns
     ]
@@ -32,34 +131,33 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None
             part.rjust(width) if is_number else part.ljust(width)
             for part, width, is_number in zip(line, widths, numeric, strict=True)
         ]
-        click.echo("  ".join(parts).rstrip())
+        print_line("  ".join(parts).rstrip())
 
 
 async def print_names(pages: AsyncIterable[Iterable[str]], column: str, output: str) -> None:
     """Print names as they come, as `print_rows` prints rows of that one column."""
     if output != "json":
-        click.echo(column.replace("_", " "))
+        print_line(column.replace("_", " "))
+        async for page in pages:
+            print_lines(page)
+        return
     is_first = True
     async for page in pages:
         for name in page:
-            if output != "json":
-                click.echo(name)
-                continue
-            row = json.dumps({column: name}, ensure_ascii=False, indent=2)
-            click.echo(("[\n" if is_first else ",\n") + indent(row, "  "), nl=False)
+            row = indent(visible_json({column: name}, indent=2), "  ")
+            click.echo(("[\n" if is_first else ",\n") + row, nl=False)
             is_first = False
-    if output == "json":
-        click.echo("[]" if is_first else "\n]")
+    click.echo("[]" if is_first else "\n]")
 
 
 def print_record(record: Row, output: str) -> None:
     """Print one thing, a field a line, or as a JSON object."""
     if output == "json":
-        click.echo(json.dumps(record, ensure_ascii=False, indent=2))
+        print_json(record, indent=2)
         return
     width = max(len(name) for name in record)
     for name, value in record.items():
-        click.echo(f"{name.replace('_', ' ').ljust(width)}  {_text(value)}")
+        print_line(f"{name.replace('_', ' ').ljust(width)}  {_text(value)}")
 
 
 def _text(value: object) -> str:

@@ -10,7 +10,7 @@ import click
 
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import duration_ms, nameserver_option, output_option, time_ms
-from ternmq_console.output import print_record
+from ternmq_console.output import print_line, print_record
 from ternmq_pipeline.jobs.archive import BATCH_ROWS as ARCHIVE_ROWS
 from ternmq_pipeline.jobs.archive import archive as archive_topics
 from ternmq_pipeline.jobs.progress import BatchProgress
@@ -248,7 +248,7 @@ def _ends_as_exits() -> Generator[None]:
 
 def show_progress(progress: BatchProgress) -> None:
     """Print a line for a micro-batch on standard error, where it does not meet the summary."""
-    click.echo(str(progress), err=True)
+    print_line(str(progress), to_stderr=True)
 
 
 def _print_sent(done: Sent, output: str) -> None:

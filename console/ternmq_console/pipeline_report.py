@@ -10,7 +10,7 @@ import click
 from ternmq_console.admin import time_text
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import duration_ms, nameserver_option, output_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import print_line, print_record, print_rows
 from ternmq_pipeline.jobs.report import report as make_report
 from ternmq_pipeline.jobs.reporting.tables import TABLES, Report, rows_of
 
@@ -76,12 +76,12 @@ def report(
         return
     for place, table in enumerate(_SHOWN):
         if place:
-            click.echo()
-        click.echo(table.replace("_", " ").upper())
+            print_line()
+        print_line(table.replace("_", " ").upper())
         print_rows(_rows(made, table), _SHOWN[table], output)
     for path in (html, parquet):
         if path is not None:
-            click.echo(f"wrote {path}", err=True)
+            print_line(f"wrote {path}", to_stderr=True)
 
 
 def report_document(made: Report) -> dict[str, object]:

@@ -1,14 +1,13 @@
 """`ternmq produce`: lines of standard input become messages."""
 
-import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 
 import click
 
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import duration_ms, nameserver_option, output_option
+from ternmq_console.output import print_json, print_line
 from ternmq_model.errors import IllegalMessage, TernError, UsageError
 from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.names import check_topic
@@ -81,11 +80,11 @@ def produce(
                 except SendManyFailed as error:
                     stored = [one for one in error.results if isinstance(one, SendResult)]
                     sent += _tell(stored, output)
-                    print(f"sent {sent}", file=sys.stderr)
+                    print_line(f"sent {sent}", to_stderr=True)
                     raise next(one for one in error.results if isinstance(one, TernError)) from None
                 sent += _tell(results, output)
         if output != "json":
-            click.echo(f"sent {sent}")
+            print_line(f"sent {sent}")
 
 
 def _tell(results: Sequence[SendResult], output: str) -> int:
@@ -99,7 +98,7 @@ def _tell(results: Sequence[SendResult], output: str) -> int:
                 "queue": result.queue.queue_id,
                 "offset": result.queue_offset,
             }
-            click.echo(json.dumps(row))
+            print_json(row)
     return len(results)
 
 

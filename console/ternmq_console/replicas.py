@@ -9,7 +9,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.administration.replication import MemberView
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import INT64, nameserver_option, output_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.output import confirm, print_line, print_record, print_rows
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 from ternmq_protos.v1 import replication_pb2 as replication
 
@@ -39,7 +39,7 @@ def ha(broker: str, nameserver: str, output: str) -> None:
     for view in views:
         if view.status is not None:
             epochs = ", ".join(f"{each.number} from {each.start}" for each in view.status.epochs)
-            click.echo(f"epochs of id {view.member.broker_id}: {epochs or 'none'}")
+            print_line(f"epochs of id {view.member.broker_id}: {epochs or 'none'}")
 
 
 @click.command()
@@ -71,7 +71,7 @@ def promote(
     """
     if not yes:
         text = f"Make slave {broker_id} the master of {broker}?"
-        click.confirm(f"{text} What its log lacks will be lost.", abort=True, err=True)
+        confirm(f"{text} What its log lacks will be lost.")
 
     async def question(admin: AdminClient) -> admin_messages.PromoteReply:
         (view, *_) = await admin.member_views(broker=broker)

@@ -16,6 +16,7 @@ import click
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_console.exits import errors_as_exits, first_cause
 from ternmq_console.options import NAMESERVER_VARIABLE
+from ternmq_console.output import print_lines
 from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
@@ -291,8 +292,7 @@ def _run(
             service = make(env)
 
             def announce() -> None:
-                click.echo("\n".join(addresses(service)))
-                sys.stdout.flush()
+                print_lines(addresses(service))
 
             return await run_until_signalled(service, on_ready=announce)
 

@@ -1,16 +1,15 @@
 """`ternmq store …`: looking into a data directory, in use or not, without changing it."""
 
 import logging
-import sys
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Final
 
 import click
 
 from ternmq_console.exits import FAILED, errors_as_exits
+from ternmq_console.output import print_line, print_lines
 from ternmq_console.store_decisions import choice_json, choice_lines, choices, leftovers
 from ternmq_console.store_rows import (
     INDEX_HEADING,
@@ -19,7 +18,6 @@ from ternmq_console.store_rows import (
     Row,
     entry_rows,
     json_line,
-    printable,
     record_row,
     text_line,
     unit_rows,
@@ -42,8 +40,6 @@ from ternmq_store.inspection.queue_inspection import bad_units, find_queues, mis
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse, told_by
 from ternmq_store.recovery.choices import Choice
 
-_LINES_AT_ONCE: Final = 256
-
 
 class Complaints:
     """Says on standard error what cannot be shown, and counts it. Owned by one verb."""
@@ -55,7 +51,7 @@ class Complaints:
         """Tell of one place."""
         self.count += 1
         place = "" if offset is None else f" offset {offset}"
-        click.echo(f"ternmq: {path}{place}: {reason}", err=True)
+        print_line(f"ternmq: {path}{place}: {reason}", to_stderr=True)
 
 
 @click.command()
@@ -80,11 +76,8 @@ def dump(folder: Path, what: str | None, *, as_json: bool) -> None:
             heading = RECORD_HEADING
             rows = _records(walk_log(files, log_files), complaints)
         if not as_json:
-            click.echo(heading)
-        lines = map(json_line if as_json else text_line, rows)
-        while text := "".join(islice(lines, _LINES_AT_ONCE)):
-            sys.stdout.write(text)
-        sys.stdout.flush()
+            print_line(heading)
+        print_lines(map(json_line if as_json else text_line, rows))
     if complaints.count:
         raise SystemExit(FAILED)
 
@@ -147,13 +140,13 @@ def check(folder: Path, *, as_json: bool) -> None:
         for finding in chain(audit.findings(), tables):
             if finding.is_problem:
                 areas.add(finding.area)
-            click.echo(_finding_json(finding) if as_json else _finding_text(finding))
+            print_line(_finding_json(finding) if as_json else _finding_text(finding))
         if audit.state is not LogState.IN_USE:
             rehearsal = _rehearsed(files, folder)
         for finding in audit.counted(told_by(rehearsal)):
             if finding.is_problem:
                 areas.add(finding.area)
-            click.echo(_finding_json(finding) if as_json else _finding_text(finding))
+            print_line(_finding_json(finding) if as_json else _finding_text(finding))
         said = next_start(
             state=audit.state,
             last_use=audit.last_use,
@@ -192,7 +185,7 @@ def _finding_json(finding: Finding) -> str:
         "offset": finding.offset,
         "text": finding.text,
     }
-    return json_line(row).rstrip()
+    return json_line(row)
 
 
 def _finding_text(finding: Finding) -> str:
@@ -202,7 +195,7 @@ def _finding_text(finding: Finding) -> str:
         parts.append(f"{finding.file} ")
     if finding.offset is not None:
         parts.append(f"offset {finding.offset}")
-    return printable(f"{''.join(parts).rstrip()}: {finding.text}")
+    return f"{''.join(parts).rstrip()}: {finding.text}"
 
 
 def _camel(name: str) -> str:
@@ -221,7 +214,7 @@ def _print_summary(
     counts = asdict(audit.counts)
     if as_json:
         for choice in waiting:
-            click.echo(choice_json(choice))
+            print_line(choice_json(choice))
         row = {
             "kind": "summary",
             "isSound": is_sound,
@@ -231,11 +224,10 @@ def _print_summary(
             "nextStart": list(said),
             **{_camel(name): count for name, count in counts.items()},
         }
-        click.echo(json_line(row).rstrip())
+        print_line(json_line(row))
         return
     names = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in counts.items())
-    click.echo(f"log from {audit.start} to {audit.end}, {audit.state.value}")
-    click.echo(names)
-    for line in chain(said, *map(choice_lines, waiting)):
-        click.echo(line)
-    click.echo("sound" if is_sound else "not sound")
+    print_line(f"log from {audit.start} to {audit.end}, {audit.state.value}")
+    print_line(names)
+    print_lines(chain(said, *map(choice_lines, waiting)))
+    print_line("sound" if is_sound else "not sound")

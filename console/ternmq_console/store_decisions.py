@@ -6,7 +6,7 @@ from typing import Final
 
 from ternmq_broker.found_tables import BAD, config_folder, lost_tables
 from ternmq_broker.table_formats import FoundTables
-from ternmq_console.store_rows import json_line, printable
+from ternmq_console.store_rows import json_line
 from ternmq_console.store_state import is_slave
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, cut_folder
@@ -119,7 +119,7 @@ def choice_lines(choice: Choice) -> Sequence[str]:
     lines = [f"decide  {choice.state.value}: {choice.text}"]
     for when, command in choice.ways:
         lines.append(f"        - {when}: {command}" if command else f"        - {when}")
-    return [printable(line) for line in lines]
+    return lines
 
 
 def choice_json(choice: Choice) -> str:
@@ -130,4 +130,4 @@ def choice_json(choice: Choice) -> str:
         "text": choice.text,
         "ways": [{"when": when, "command": command or None} for when, command in choice.ways],
     }
-    return json_line(row).rstrip()
+    return json_line(row)

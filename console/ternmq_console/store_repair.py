@@ -12,6 +12,7 @@ import click
 from ternmq_broker import accepted_tables
 from ternmq_broker.table_formats import FoundTables
 from ternmq_console.exits import errors_as_exits
+from ternmq_console.output import print_line, print_lines
 from ternmq_console.store_decisions import choice_lines, choices
 from ternmq_console.store_decisions import leftovers as find_leftovers
 from ternmq_console.store_state import known_topics, look_at_tables
@@ -108,7 +109,7 @@ def repair(
             if todo is not None and not dry_run:
                 _confirm(is_given=yes)
                 todo()
-                click.echo("done")
+                print_line("done")
         finally:
             if lock is not None:
                 lock.release()
@@ -118,9 +119,9 @@ def _plan_tables(files: FileSystem, root: Path) -> Callable[[], None] | None:
     """Say which tables would count as they are; return what does it."""
     plan = accepted_tables.plan_acceptance(_tables(files, root))
     for each in plan:
-        click.echo(each.text)
+        print_line(each.text)
     if not plan:
-        click.echo("nothing to accept")
+        print_line("nothing to accept")
         return None
     return partial(accepted_tables.carry_out, files, root, plan)
 
@@ -142,9 +143,9 @@ def _plan_decisions(
         *(Decision(f"remove {path}", partial(remove, path)) for path in leftovers),
     ]
     for decision in decisions:
-        click.echo(decision.text)
+        print_line(decision.text)
     if not decisions:
-        click.echo("nothing to do")
+        print_line("nothing to do")
         return None
 
     def run() -> None:
@@ -174,11 +175,11 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
             index=index or "index" in areas,
         )
         for step in steps:
-            click.echo(f"remove {step.text}:")
+            print_line(f"remove {step.text}:")
             for path in step.paths:
-                click.echo(f"  {path}")
+                print_line(f"  {path}")
         if not steps:
-            click.echo("nothing to remove")
+            print_line("nothing to remove")
     waiting = choices(
         root,
         rehearsal=before,
@@ -188,8 +189,7 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
         was_closed=audit.last_use.is_clean,
         leftovers=find_leftovers(files, root),
     )
-    for line in chain.from_iterable(map(choice_lines, waiting)):
-        click.echo(line)
+    print_lines(chain.from_iterable(map(choice_lines, waiting)))
     if not audit.last_use.is_clean and before.choice is None:
         # In a dry run, without the lock, it may as well be in use.
         raise StoreError(f"{root} was not closed: start the broker on it, stop it, and repair then")
@@ -205,7 +205,7 @@ def _choose(
         removed, kept = choose_queues(files, root, audit, all_of=with_sound)
         if with_sound == all_of:
             for one in kept:
-                click.echo(f"kept: queue {one.queue_id} of {one.topic}: {one.reason}")
+                print_line(f"kept: queue {one.queue_id} of {one.topic}: {one.reason}")
         if not removed:
             return ()
         paths = [*queue_paths(files, root, removed)]
@@ -215,7 +215,7 @@ def _choose(
             return removed
         refused = refused or lost
     for one in refused:
-        click.echo(f"refused: queue {one.queue_id} of {one.topic}: {one.reason}")
+        print_line(f"refused: queue {one.queue_id} of {one.topic}: {one.reason}")
     return ()
 
 

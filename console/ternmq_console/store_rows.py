@@ -4,7 +4,6 @@ The keys are those of RocketMQ's own decoder and its tools, so that what two bro
 compared line by line.
 """
 
-import json
 from collections.abc import Collection, Generator, Mapping
 from pathlib import Path
 from typing import Final, cast
@@ -13,6 +12,7 @@ from ternmq_console.admin import time_text
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.properties import KEYS, TAGS, decode_properties
 from ternmq_model.record import body_crc
+from ternmq_model.visible_text import visible, visible_json
 from ternmq_store.inspection.index_inspection import FoundEntries
 from ternmq_store.inspection.log_inspection import FoundRecord
 from ternmq_store.inspection.queue_inspection import FoundUnits, QueueFiles
@@ -95,12 +95,12 @@ def entry_rows(path: Path, slots: int, found: FoundEntries) -> Generator[Row]:
 
 
 def json_line(row: Row) -> str:
-    """Return `row` as one line of JSON."""
-    return json.dumps(row, separators=(",", ":")) + "\n"
+    """Return `row` as one line of JSON, in ASCII as RocketMQ's decoder writes it."""
+    return visible_json(row, separators=(",", ":"), ensure_ascii=True)
 
 
 def text_line(row: Row) -> str:
-    """Return `row` as one line for people, without what could move a terminal's cursor."""
+    """Return `row` as one line for people."""
     kind = row["kind"]
     if kind == "record":
         line = _record_line(row)
@@ -115,12 +115,7 @@ def text_line(row: Row) -> str:
             f" {row['physicalOffset']:>14} {row['timeDiff']:>10} {row['previous']:>8}"
             f" {row['slot']:>8}"
         )
-    return printable(line.rstrip()) + "\n"
-
-
-def printable(text: str) -> str:
-    """Return `text` with a mark in the place of what is no character to print."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return visible(line.rstrip())
 
 
 def _record_line(row: Row) -> str:

@@ -18,7 +18,7 @@ from ternmq_console.options import (
     output_option,
     time_ms,
 )
-from ternmq_console.output import print_names, print_record, print_rows
+from ternmq_console.output import print_line, print_names, print_record, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig
 
@@ -174,7 +174,7 @@ def describe(topic: str, nameserver: str, output: str) -> None:
         print_record({"topic": topic, "brokers": brokers, "queues": queues}, output)
     else:
         print_rows(brokers, _BROKER_COLUMNS, output)
-        click.echo()
+        print_line()
         print_rows(queues, ("broker", "queue", "min_offset", "max_offset", "last_stored"), output)
     leave_if_partial(found.unreachable)
 
@@ -232,7 +232,7 @@ def routes(topic: str, nameserver: str, output: str) -> None:
         return
     print_rows(rows, _ROUTE_COLUMNS, output)
     if route.order_topic_conf:
-        click.echo(f"order: {route.order_topic_conf}")
+        print_line(f"order: {route.order_topic_conf}")
 
 
 @click.command()

@@ -11,7 +11,8 @@ async def prepare(message: StoredMessage) -> None:
     """Do an order. When this raises, the order comes again later."""
     order = json.loads(message.body)
     place = f"{message.queue.broker_name}, queue {message.queue.queue_id}"
-    print(f"order {order['number']}: {order['cups']} x {order['item']}, from {place}")
+    # A terminal obeys escapes in what others send; !a shows them.
+    print(f"order {order['number']!a}: {order['cups']!a} x {order['item']!a}, from {place}")
 
 
 async def main() -> None:

@@ -14,6 +14,7 @@ from ternmq_remoting.public_services import (
     HealthReply,
     HealthRequest,
 )
+from ternmq_remoting.requests import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import Identity, UnaryRpc
 
 SERVICE = "grpc.health.v1.Health"
@@ -29,6 +30,7 @@ class _HealthRpc(UnaryRpc[Any, Any]):
         return f"/{SERVICE}/{self.name}"
 
 
+_parse = request_parser(HealthRequest)
 CHECK = _HealthRpc("Health", "Check", HealthRequest, HealthReply)
 
 
@@ -49,12 +51,13 @@ class Health:
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """Return the service for gRPC."""
-        parse, write = HealthRequest.FromString, HealthReply.SerializeToString
+        # Bytes in: gRPC would log a traceback per bad request.
+        write = HealthReply.SerializeToString
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
-                "Check": grpc.unary_unary_rpc_method_handler(self._check, parse, write),
-                "Watch": grpc.unary_stream_rpc_method_handler(self._watch, parse, write),
+                "Check": grpc.unary_unary_rpc_method_handler(self._check, None, write),
+                "Watch": grpc.unary_stream_rpc_method_handler(self._watch, None, write),
             },
         )
 
@@ -63,18 +66,27 @@ class Health:
             return SERVICE_UNKNOWN
         return NOT_SERVING if self._stopping.is_set() else SERVING
 
-    async def _check(self, request: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
-        await context.send_initial_metadata(self._metadata)
-        status = self._status(request.service)
+    async def _check(self, raw: bytes, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
+        service = await self._begin(raw, context)
+        status = self._status(service)
         if status == SERVICE_UNKNOWN:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r} here")
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {service!r} here")
         return HealthReply(status=status)
 
-    async def _watch(self, request: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-        await context.send_initial_metadata(self._metadata)
-        await context.write(HealthReply(status=self._status(request.service)))
+    async def _watch(self, raw: bytes, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+        service = await self._begin(raw, context)
+        await context.write(HealthReply(status=self._status(service)))
         await self._stopping.wait()
-        await context.write(HealthReply(status=self._status(request.service)))
+        await context.write(HealthReply(status=self._status(service)))
+
+    async def _begin(self, raw: bytes, context: "grpc.aio.ServicerContext[Any, Any]") -> str:
+        """Tell the caller who answers; return the service that it asks about."""
+        await context.send_initial_metadata(self._metadata)
+        try:
+            service: str = _parse(raw).service
+        except UnparsableRequest as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, error.remark)
+        return service
 
 
 assert HEALTH.services_by_name["Health"].full_name == SERVICE

@@ -104,6 +104,8 @@ class Readable(Protocol[ReadT_co]):
 
         Raises:
             ConnectionLost: The stream broke.
+            InvalidParameter: The message cannot be parsed, or an enum in it has an unknown number.
+                On the handler's side, where it ends the stream.
             Unreachable: Nobody answers; nothing of the stream was sent. On the caller's side.
             RefusedError: The handler ended the stream so. On the caller's side.
             ClosedError: This side cancelled the stream or closed the connection.

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Final, Generic, Never, TypeVar, cast
 
 import grpc.aio
-from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
@@ -20,6 +19,7 @@ from ternmq_remoting.options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
 from ternmq_remoting.peer import address_of_peer, is_loopback, texts_of
 from ternmq_remoting.public_services import HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA
 from ternmq_remoting.reflection import DescriptorIndex, reflection_handlers
+from ternmq_remoting.requests import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import Address, Call, Handler, Identity, Server, UnaryRpc
 from ternmq_remoting.status import GrpcStatus, refusal_of, status_of_error
 
@@ -49,7 +49,11 @@ class GrpcServerStream(Generic[ReadT, WriteT]):
         self._send: Callable[[bytes], Awaitable[None]] = context.write
 
     async def read(self) -> ReadT | None:
-        """Return the caller's next message, or None when it has finished."""
+        """Return the caller's next message, or None when it has finished.
+
+        Raises:
+            InvalidParameter: It cannot be parsed, or an enum in it has an unknown number.
+        """
         try:
             raw = await self._receive()
             if raw is not grpc.aio.EOF:
@@ -122,7 +126,7 @@ class Serving:
 
     def _unary(self, handler: Handler) -> Callable[[bytes, Context], Awaitable[bytes]]:
         path, function, reply_type = handler.rpc.path, handler.function, handler.rpc.reply
-        parse = handler.rpc.request.FromString
+        parse = request_parser(handler.rpc.request)
         metadata, has_status = self.metadata, "status" in reply_type.DESCRIPTOR.fields_by_name
 
         async def serve(raw: bytes, context: Context) -> bytes:
@@ -130,13 +134,13 @@ class Serving:
             await context.send_initial_metadata(metadata)
             try:
                 reply: ProtoMessage = await function(parse(raw), call)
+            except UnparsableRequest as error:
+                await abort(context, status_of_error(error))
             except TernError as error:
                 refused = refusal_of(error)
                 if refused is None or not has_status:
                     await abort(context, status_of_error(error))
                 reply = reply_type(status=status_of(refused))
-            except DecodeError:
-                await abort(context, UNPARSABLE)
             except Exception as error:
                 self._report(path, error)
                 await abort(context, CRASHED)
@@ -149,7 +153,11 @@ class Serving:
         return serve
 
     def _streaming(self, handler: Handler) -> Callable[[Any, Context], Awaitable[None]]:
-        path, function, parse = handler.rpc.path, handler.function, handler.rpc.request.FromString
+        path, function, parse = (
+            handler.rpc.path,
+            handler.function,
+            request_parser(handler.rpc.request),
+        )
 
         async def serve(_requests: Any, context: Context) -> None:
             task = asyncio.current_task()
@@ -167,8 +175,6 @@ class Serving:
                 status = CLOSING
             except TernError as error:
                 status = status_of_error(error)
-            except DecodeError:
-                status = UNPARSABLE
             except Exception as error:
                 self._report(path, error)
                 status = CRASHED
@@ -186,7 +192,6 @@ class Serving:
         self.crashes.report(path, error, now_s=asyncio.get_running_loop().time())
 
 
-UNPARSABLE: Final = GrpcStatus("INVALID_ARGUMENT", "the request cannot be parsed", {})
 CRASHED: Final = status_of_error(
     refusal(ResponseCode.SYSTEM_ERROR, "the handler failed; see the server's log")
 )

@@ -5,7 +5,6 @@ again and again (same logger, same template) is written `REPEATS_MAX` times in `
 is counted, and the count is written before the first line of a later window, or at the end.
 """
 
-import json
 import logging
 import re
 import sys
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import IO
+
+from ternmq_model.visible_text import visible, visible_json
 
 REPEATS_MAX = 20
 """Lines of one template that are written in one window. A restart of 16 brokers fits."""
@@ -75,7 +76,11 @@ class ConsoleFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Keep the message on one line, whatever names a peer made up."""
-        return super().formatMessage(record).replace("\n", "\\n").replace("\r", "\\r")
+        return visible(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message and its traceback, which terminals can show, too."""
+        return visible(super().format(record), keep="\n")
 
 
 class JsonFormatter(logging.Formatter):
@@ -97,7 +102,7 @@ class JsonFormatter(logging.Formatter):
         members = members | {**_named_arguments(record), **_extras(record)} | members
         if record.exc_info and record.exc_info[0] is not None:
             members["exception"] = self.formatException(record.exc_info)
-        return json.dumps(members, default=str, ensure_ascii=False)
+        return visible_json(members, default=str)
 
 
 _DIRECTIVE = re.compile(r"(?:(\w+)=)?(%[#0\- +]*\d*(?:\.\d+)?[a-zA-Z])|%%")

@@ -17,6 +17,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_remoting.convert import error_of, status_of
+from ternmq_remoting.requests import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import (
     Call,
     ClientStream,
@@ -149,11 +150,13 @@ class MemoryConnection:
         outcome: bytes | ErrorMaker
         try:
             handler = _handler(server, rpc)
-            reply = await handler.function(rpc.request.FromString(payload), self._call)
+            reply = await handler.function(request_parser(rpc.request)(payload), self._call)
             assert isinstance(reply, rpc.reply), f"{rpc.path} answered {type(reply).__name__}"
             answer = reply.SerializeToString()
             check_size(answer, self._address)
             outcome = answer
+        except UnparsableRequest as error:
+            outcome = server.told(error)
         except TernError as error:
             outcome = _unary_refusal(rpc, error) or server.told(error)
         except Exception as error:
@@ -197,16 +200,16 @@ class MemoryConnection:
 class MemoryServerStream(Generic[ReadT, WriteT]):
     """A handler's side of one stream."""
 
-    def __init__(self, network: Wire, incoming: Pipe, outgoing: Pipe, parser: type[ReadT]) -> None:
+    def __init__(self, network: Wire, incoming: Pipe, outgoing: Pipe, request: type[ReadT]) -> None:
         self._network = network
         self._incoming = incoming
         self._outgoing = outgoing
-        self._parser = parser
+        self._parse = request_parser(request)
 
     async def read(self) -> ReadT | None:
         """Return the next message, or None when the peer has finished."""
         payload = await self._incoming.read()
-        return None if payload is None else self._parser.FromString(payload)
+        return None if payload is None else self._parse(payload)
 
     async def write(self, message: WriteT, /) -> None:
         """Send one message, waiting while the peer does not read."""

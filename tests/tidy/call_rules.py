@@ -34,6 +34,15 @@ LINUX_ONLY: Final = frozenset(
     for name in names
 )
 
+OUTPUT_HOME: Final = "console/ternmq_console/output.py"
+OUTPUTS: Final = frozenset(
+    {
+        *("click.echo", "click.secho", "click.style", "json.dump", "json.dumps"),
+        *("sys.__stdout__", "sys.__stderr__", "sys.stdout.buffer", "sys.stderr.buffer"),
+        *("sys.stdout.write", "sys.stderr.write", "os.write"),
+    }
+)
+
 _LOOP: Final = re.compile(r"\bloop$|get_(running|event)_loop\(\)$")
 _MAP: Final = re.compile(r"(^|_|\.)(mm|mmap|map|mapped|mapping)$")
 
@@ -122,6 +131,18 @@ def only_the_store_has_fallbacks(source: Source) -> Iterator[Violation]:
             yield source.at(node, f"{name}: macOS has it not; the store alone has fallbacks")
 
 
+def only_the_output_module_prints(source: Source) -> Iterator[Violation]:
+    """Find verbs that print by themselves: what others wrote would reach the terminal as it is."""
+    if source.role != "console" or source.file == OUTPUT_HOME:
+        return
+    for node, name in source.qualified_names:
+        if name in OUTPUTS:
+            yield source.at(node, f"{name}: {OUTPUT_HOME} alone prints")
+    for call in source.nodes(ast.Call):
+        if dotted(call.func) == "print":
+            yield source.at(call, f"print: {OUTPUT_HOME} alone prints")
+
+
 RULES: Final = (
     only_the_clock_reads_clocks,
     tasks_have_owners,
@@ -130,4 +151,5 @@ RULES: Final = (
     maps_are_not_flushed,
     loops_do_not_swallow_errors,
     only_the_store_has_fallbacks,
+    only_the_output_module_prints,
 )

@@ -68,6 +68,19 @@ from tests.tidy.source import lines_broken
             [],
         ),
         (
+            "only_the_output_module_prints",
+            "console/ternmq_console/x.py",
+            "import sys, json\nfrom click import echo\necho('a')\nprint('a')\n"
+            "sys.stdout.buffer.write(b'a')\njson.dumps(1)\nsys.stdout.fileno()\n",
+            [3, 4, 5, 6],
+        ),
+        (
+            "only_the_output_module_prints",
+            "console/ternmq_console/output.py",
+            "import click\nclick.echo('a')\n",
+            [],
+        ),
+        (
             "loops_do_not_swallow_errors",
             "broker/ternmq_broker/x.py",
             "while True:\n    try:\n        f()\n    except Exception as e:\n        log(e)\n"

@@ -20,8 +20,6 @@ from ternmq_remoting.status import refusal_of
 FindStream = ServerStream[transactions.FindTransactionsRequest, transactions.FindTransactionsReply]
 EndStream = ServerStream[transactions.EndTransactionsRequest, transactions.EndTransactionsReply]
 
-_RESOLUTIONS = {resolution.value: resolution for resolution in Resolution}
-
 _STATES = {
     TransactionState.NOT_FOUND: transactions.TRANSACTION_NOT_FOUND,
     TransactionState.OPEN: transactions.TRANSACTION_OPEN,
@@ -107,18 +105,14 @@ def _request(told: transactions.EndTransactionRequest) -> EndRequest:
     """Return what a producer says.
 
     Raises:
-        TernError: The group's name is illegal, or a number is none.
+        TernError: The group's name is illegal.
     """
-    resolution = _RESOLUTIONS.get(told.resolution)
-    if resolution is None:
-        remark = f"resolution {told.resolution} of transaction {told.transaction_offset}"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     return EndRequest(
         check_group(told.producer_group),
         told.topic,
         told.message_id,
         PhysicalOffset(told.transaction_offset),
-        resolution,
+        Resolution(told.resolution),
     )
 
 

@@ -1,12 +1,29 @@
 """Tables for people, JSON for programs."""
 
 import asyncio
+import io
 import json
+import sys
 from collections.abc import AsyncGenerator
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from ternmq_console.output import print_names, print_record, print_rows
+from ternmq_console.output import (
+    VisibleStream,
+    make_output_visible,
+    print_json,
+    print_line,
+    print_lines,
+    print_names,
+    print_raw,
+    print_record,
+    print_rows,
+)
+
+HOSTILE = "x\x1b[2J\r\n\t\x9by"
+SHOWN = r"x\x1b[2J\r\n\t\x9by"
 
 
 def test_table_aligns_columns_and_right_aligns_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,3 +70,55 @@ def test_names_that_come_in_pages_are_printed_as_rows_are(
     paged = capsys.readouterr().out
     print_rows([{"topic": name} for name in names], ("topic",), output)
     assert paged == capsys.readouterr().out
+
+
+def test_cells_fields_and_lines_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([{"a": HOSTILE, "n": 1}], ("n", "a"), "table")
+    print_record({HOSTILE: [HOSTILE]}, "table")
+    print_line(HOSTILE)
+    print_lines([HOSTILE] * 300)
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[:4] == ["n  a", f"1  {SHOWN}", f"{SHOWN}  {SHOWN}", SHOWN]
+    assert lines[4:] == [*[SHOWN] * 300, ""]
+
+
+def test_kept_characters_and_standard_error_are_used(capsys: pytest.CaptureFixture[str]) -> None:
+    print_line("a\tb\x1b", keep="\t", to_stderr=True)
+    assert capsys.readouterr() == ("", "a\tb\\x1b\n")
+
+
+def test_json_is_parsed_to_the_same_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({HOSTILE: HOSTILE})
+    [line] = capsys.readouterr().out.split("\n")[:-1]
+    assert line.isprintable()
+    assert json.loads(line) == {HOSTILE: HOSTILE}
+
+
+def test_long_cell_does_not_widen_its_column(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([{"a": "x" * 1000, "b": "y"}, {"a": "z", "b": "y"}], ("a", "b"), "table")
+    assert [len(line) for line in capsys.readouterr().out.splitlines()] == [4, 1003, 4]
+
+
+def test_stream_shows_what_click_and_python_print_beside_us() -> None:
+    @click.command()
+    def command() -> None:
+        make_output_visible()
+        make_output_visible()
+        print("a\x1b\tb\x9b\udc9b")
+        sys.stderr.writelines(["\x07", "\u202e\n"])
+        click.echo("\x1b[2J")
+        assert not hasattr(sys.stdout, "buffer")
+        assert sys.stdout.encoding == "utf-8"
+        print_raw(b"\x1b\xff")
+
+    done = CliRunner().invoke(command, color=True, catch_exceptions=False)
+    assert done.stdout_bytes == b"a\\x1b\tb\\x9b\\udc9b\n\\x1b[2J\n\x1b\xff"
+    assert done.stderr == "\\x07\\u202e\n"
+
+
+def test_characters_that_the_encoding_lacks_are_escapes() -> None:
+    raw = io.BytesIO()
+    stream = VisibleStream(io.TextIOWrapper(raw, encoding="ascii"))
+    stream.write("ä中\n")
+    stream.flush()
+    assert raw.getvalue() == b"\\xe4\\u4e2d\n"

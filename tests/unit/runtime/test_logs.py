@@ -42,6 +42,29 @@ def test_console_format_is_one_readable_line() -> None:
     assert line.endswith(r" INFO    ternmq_broker.server: broker ready name=b0\nforged line")
 
 
+HOSTILE = "a@\x1b]0;x\x07\x1b[2J\r\n\x7f\x9b31m\u2028\u202e\udc9b"
+
+
+def test_console_format_shows_controls_of_names_and_tracebacks_as_escapes() -> None:
+    stream = stream_with(LogFormat.CONSOLE)
+    try:
+        raise OSError(HOSTILE)
+    except OSError:
+        logger.exception("client is gone id=%s", HOSTILE)
+    first, *rest = stream.getvalue().split("\n")
+    assert first.endswith(r"id=a@\x1b]0;x\x07\x1b[2J\r\n\x7f\x9b31m\u2028\u202e\udc9b")
+    assert rest[-2:] == [r"\x7f\x9b31m\u2028\u202e\udc9b", ""]
+    assert all(line.isprintable() for line in rest)
+
+
+def test_json_format_keeps_controls_of_names_as_escapes() -> None:
+    stream = stream_with(LogFormat.JSON)
+    logger.info("client is gone id=%s", HOSTILE)
+    [line] = stream.getvalue().split("\n")[:-1]
+    assert line.isprintable()
+    assert json.loads(line)["id"] == HOSTILE
+
+
 def test_console_format_keeps_tracebacks_readable() -> None:
     stream = stream_with(LogFormat.CONSOLE)
     try:

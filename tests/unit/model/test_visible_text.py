@@ -1,0 +1,39 @@
+import json
+
+import pytest
+
+from ternmq_model.visible_text import visible, visible_json
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", ""),
+        ("plain ÄÖ 中文 é", "plain ÄÖ 中文 é"),
+        ("\x1b[2J", r"\x1b[2J"),
+        ("a\r\n\tb", r"a\r\n\tb"),
+        ("\x7f\x9b\x00", r"\x7f\x9b\x00"),
+        ("\u2028\u2029\u202e\u2066", r"\u2028\u2029\u202e\u2066"),
+        ("\udc9b", r"\udc9b"),
+        ("\U000e0001", r"\U000e0001"),
+        ("C:\\x1b", "C:\\x1b"),
+    ],
+)
+def test_unprintable_character_is_shown_as_its_escape(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_kept_characters_stay() -> None:
+    assert visible("a\tb\n\x1b", keep="\n") == "a\\tb\n\\x1b"
+
+
+def test_json_keeps_its_layout_and_its_meaning() -> None:
+    told = {"k\x9b": ["\x1b\n", "\U000e0001", "é中"], "n": 1}
+    text = visible_json(told, indent=1)
+    assert text == (
+        '{\n "k\\u009b": [\n  "\\u001b\\n",\n  "\\udb40\\udc01",\n  "é中"\n ],\n "n": 1\n}'
+    )
+    assert json.loads(text) == told
+    assert visible_json({"a": 1}, separators=(",", ":")) == '{"a":1}'
+    assert visible_json("é\x7f", ensure_ascii=True) == r'"\u00e9\u007f"'
+    assert visible_json([object], default=lambda _: "\x9b") == '["\\u009b"]'
