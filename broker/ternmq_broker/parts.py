@@ -454,10 +454,11 @@ class Parts:
         """
         for pull in self._reading.holds.take_topic(topic):
             pull.wake()
+        version = self._registrar.changed()
         saved = self._tables.topics_file.saved()
         if saved is not None:
             await saved
-        if not await self._registrar.told():
+        if not await self._registrar.told(version):
             logger.warning("a NameServer does not answer: it will be told later topic=%s", topic)
 
     async def _topic_deleted(self, topic: str) -> None:

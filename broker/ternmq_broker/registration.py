@@ -24,7 +24,6 @@ from ternmq_remoting.convert import (
     endpoint_to_pb,
     endpoints_from_pb,
     error_of,
-    topic_config_to_pb,
 )
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
@@ -103,6 +102,10 @@ class Registration:
     def is_current(self) -> bool:
         """The NameServer has the topics as they are now."""
         return self._told == self._topics.version
+
+    def has_told(self, version: DataVersion) -> bool:
+        """Return whether the NameServer has the topics of that version, or of a later one."""
+        return self._told >= version
 
     async def step(self) -> bool:
         """Register if it is time, else ask whether it still holds; pause after a failure."""
@@ -291,30 +294,36 @@ class Registrar:
             for name, registration in self._registrations.items()
         )
 
-    def changed(self) -> None:
-        """Tell every NameServer of a change now."""
+    def changed(self) -> DataVersion:
+        """Tell every NameServer of a change now, or after the registration that is under way.
+
+        Returns:
+            What `told` waits for.
+        """
         for name in self._registrations:
             self._wake(name)
+        return self._topics.version
 
-    async def told(self) -> bool:
-        """Tell every NameServer of a change and return when all that can be reached know it.
+    async def told(self, version: DataVersion) -> bool:
+        """Return when all NameServers that can be reached know a change.
+
+        Changes that come after it are not waited for: there may always be one more.
 
         Returns:
             Whether all that are not known to be away do. One that answers too slowly for that is
             told all the same.
         """
-        self.changed()
         try:
             async with asyncio.timeout(_TOLD_WITHIN_S):
-                while not self._all_told():
+                while not self._all_told(version):
                     settled = self._settled
                     await settled.wait()
         except TimeoutError:
             return False
         return True
 
-    def _all_told(self) -> bool:
-        return all(each.is_current or each.is_away for each in self._registrations.values())
+    def _all_told(self, version: DataVersion) -> bool:
+        return all(each.has_told(version) or each.is_away for each in self._registrations.values())
 
     def _note_settled(self) -> None:
         self._settled.set()
@@ -364,7 +373,7 @@ def register_request(
         broker_id=identity.broker_id,
         endpoints=map(endpoint_to_pb, registrant.endpoints),
         data_version=data_version_to_pb(topics.version),
-        topics=map(topic_config_to_pb, topics),
+        topics=topics.registered(),
         epoch=identity.epoch,
         incarnation=registrant.incarnation,
     )
