@@ -391,7 +391,7 @@ class Life(Lifecycle):
         await self._run(stack, registrar.jobs(registrant))
         # Before the jobs are left: they may wait for a NameServer that does not answer.
         stack.push_async_callback(registrar.leave)
-        await registrar.told(registrar.changed())
+        await registrar.told()
         self._address = server.address
         stack.callback(self._forget)
 

@@ -105,7 +105,7 @@ class Registration:
 
     def has_told(self, version: DataVersion) -> bool:
         """Return whether the NameServer has the topics of that version, or of a later one."""
-        return self._told >= version
+        return self._told >= version or self.is_current  # a slave's table may be an older one
 
     async def step(self) -> bool:
         """Register if it is time, else ask whether it still holds; pause after a failure."""
@@ -294,28 +294,26 @@ class Registrar:
             for name, registration in self._registrations.items()
         )
 
-    def changed(self) -> DataVersion:
-        """Tell every NameServer of a change now, or after the registration that is under way.
-
-        Returns:
-            What `told` waits for.
-        """
+    def changed(self) -> None:
+        """Tell every NameServer of a change now, or after the registration that is under way."""
         for name in self._registrations:
             self._wake(name)
-        return self._topics.version
 
-    async def told(self, version: DataVersion) -> bool:
-        """Return when all NameServers that can be reached know a change.
+    async def told(self, version: DataVersion | None = None) -> bool:
+        """Return when all that can be reached know the topics of that version, or of a later one.
 
-        Changes that come after it are not waited for: there may always be one more.
+        Args:
+            version: That of the table with the change; None = as it is now. Changes that come later
+                are not waited for: there may always be one more.
 
         Returns:
             Whether all that are not known to be away do. One that answers too slowly for that is
             told all the same.
         """
+        wanted = version or self._topics.version
         try:
             async with asyncio.timeout(_TOLD_WITHIN_S):
-                while not self._all_told(version):
+                while not self._all_told(wanted):
                     settled = self._settled
                     await settled.wait()
         except TimeoutError:

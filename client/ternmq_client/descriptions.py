@@ -1,8 +1,10 @@
 """What brokers say of topics and groups, put together over a cluster."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_model.errors import TernError
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
@@ -32,6 +34,18 @@ class TopicDescription:
 
     queues: tuple[QueueStatus, ...]
     """Sorted by queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """What became of one topic that was to be created."""
+
+    topic: str
+    brokers: tuple[str, ...]
+    """Names of those that have it as it is to be, sorted."""
+
+    errors: Mapping[str, TernError]
+    """Why others have not, by their names. Empty = it is created."""
 
 
 @dataclass(frozen=True, slots=True)

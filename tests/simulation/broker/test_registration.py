@@ -252,6 +252,7 @@ def test_hanging_nameserver_delays_neither_stop_nor_other_goodbyes(
 
 def test_creation_of_a_topic_outlasts_no_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     register = NameServerService.register_broker
+    registrations = 0
 
     async def slowly(
         service: NameServerService, request: nameserver.RegisterBrokerRequest, call: Call
@@ -279,7 +280,6 @@ def test_creation_of_a_topic_outlasts_no_later_ones(monkeypatch: pytest.MonkeyPa
 
             assert max(await asyncio.gather(*map(create, range(200)))) < 0.3
 
-    registrations = 0
     monkeypatch.setattr(NameServerService, "register_broker", slowly)
     run_in_virtual_time(main())
     assert registrations < 30, "those that come meanwhile share the next one"
