@@ -131,10 +131,10 @@ def write_row(name: object, value: object) -> str:
     return _ENCODER.encode({name: value})[1:-1]
 
 
-def _member(key: str, value: object) -> str:
+def _member(key: str, value: Any) -> str:
+    rows: Any = value
     if not isinstance(value, dict) or not value:
-        return write_row(key, value)
-    rows = cast("dict[Any, Any]", value)
+        return write_row(key, rows)
     is_written = isinstance(value, WrittenRows)
     lines = (rows[name] if is_written else write_row(name, rows[name]) for name in sorted(rows))
     return _ENCODER.encode(key) + ": {\n\t\t" + ",\n\t\t".join(lines) + "\n\t}"

@@ -73,8 +73,8 @@ def create(
     output: str,
 ) -> None:
     """Create TOPIC, or give it these settings, on every broker. What is refused stops no other."""
-    lines = () if names is None else tuple(filter(None, map(str.strip, names)))
-    wanted = tuple(dict.fromkeys(topics + lines))
+    lines = [line.strip() for line in names or ()]
+    wanted = list(dict.fromkeys([*topics, *filter(None, lines)]))
     if not wanted:
         raise click.UsageError("name a topic, or a --file of topics")
     config = TopicConfig(

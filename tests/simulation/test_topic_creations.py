@@ -78,7 +78,7 @@ def test_list_of_topics_is_one_write() -> None:
     run_in_virtual_time(main())
 
 
-def test_too_long_a_list_creates_nothing() -> None:
+def test_overlong_list_creates_no_topic() -> None:
     async def main() -> None:
         async with serving() as (around, client):
             with pytest.raises(InvalidParameter, match="1025 topics; must be at most 1024"):
