@@ -114,8 +114,33 @@ def _quote(match: re.Match[str]) -> str:
 
 
 def write_json(value: Mapping[str, Any]) -> str:
-    """Return `value` as strict JSON, which RocketMQ reads as well."""
-    return json.dumps(value, indent="\t", sort_keys=True, ensure_ascii=False) + "\n"
+    """Return `value` as strict JSON, which RocketMQ reads as well: a line for each row of a table.
+
+    Rows are not indented: Python indents in Python, five times as slowly, on the broker's loop.
+    """
+    members = (_member(key, value[key]) for key in sorted(value))
+    return "{\n\t" + ",\n\t".join(members) + "\n}\n"
+
+
+class WrittenRows(dict[str, str]):
+    """Rows of a table, each its name with its value as `write_row` returns them."""
+
+
+def write_row(name: object, value: object) -> str:
+    """Return one row of a table as JSON: its name and its value."""
+    return _ENCODER.encode({name: value})[1:-1]
+
+
+def _member(key: str, value: Any) -> str:
+    rows: Any = value
+    if not isinstance(value, dict) or not value:
+        return write_row(key, rows)
+    is_written = isinstance(value, WrittenRows)
+    lines = (rows[name] if is_written else write_row(name, rows[name]) for name in sorted(rows))
+    return _ENCODER.encode(key) + ": {\n\t\t" + ",\n\t\t".join(lines) + "\n\t}"
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
 
 
 def version_to_dict(version: DataVersion) -> dict[str, int]:

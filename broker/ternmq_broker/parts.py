@@ -305,8 +305,9 @@ class Parts:
                 sessions=self._groups.sessions,
                 clock=self._env.clock,
                 started_at_ms=self._env.clock.wall_ms(),
-                topic_changed=self._topic_changed,
+                topics_changed=self._topics_changed,
                 topic_deleted=self._topic_deleted,
+                deletions_saved=self._deletions_saved,
                 no_cleaning=self._retention.passes,
                 waiting=lambda: self._waiting.describe(),
                 transactions=lambda: self._transactions.describe(),
@@ -446,30 +447,36 @@ class Parts:
         )
         self._registrar.changed()
 
-    async def _topic_changed(self, topic: str) -> None:
-        """Save the topics and register them; let who waits for the topic look again.
+    async def _topics_changed(self, topics: Sequence[str]) -> None:
+        """Save the topics and register them; let who waits for one of these look again.
 
         Raises:
             StoreError: The table could not be saved; it is, as soon as the disk allows it.
         """
-        for pull in self._reading.holds.take_topic(topic):
-            pull.wake()
+        for topic in topics:
+            for pull in self._reading.holds.take_topic(topic):
+                pull.wake()
+        version = self._tables.topics.version
+        self._registrar.changed()
         saved = self._tables.topics_file.saved()
         if saved is not None:
             await saved
-        if not await self._registrar.told():
-            logger.warning("a NameServer does not answer: it will be told later topic=%s", topic)
+        if not await self._registrar.told(version):
+            logger.warning("a NameServer does not answer: it will be told later topics=%s", topics)
 
-    async def _topic_deleted(self, topic: str) -> None:
-        """End who reads the topic, and let neither it nor its offsets come back after a crash.
+    def _topic_deleted(self, topic: str) -> None:
+        """End who reads the topic, and forget what else is known of it."""
+        self._reading.readers.deleted(topic)
+        self._tables.filters.remove_topic(topic)
+        self._statistics.forget_topic(topic)
+
+    async def _deletions_saved(self, topics: Sequence[str]) -> None:
+        """Let neither deleted topics nor their offsets come back after a crash.
 
         Raises:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
         """
-        self._reading.readers.deleted(topic)
-        self._tables.filters.remove_topic(topic)
-        self._statistics.forget_topic(topic)
         saved = (self._tables.offsets_file.saved(), self._tables.versions_file.saved())
-        await self._topic_changed(topic)
+        await self._topics_changed(topics)
         for each in filter(None, saved):
             await each

@@ -29,7 +29,6 @@ from ternmq_remoting.convert import (
     endpoint_to_pb,
     endpoints_from_pb,
     error_of,
-    topic_config_to_pb,
 )
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
@@ -112,6 +111,10 @@ class Registration:
     def is_current(self) -> bool:
         """The NameServer has the topics as they are now."""
         return self._told == self._topics.version
+
+    def has_told(self, version: DataVersion) -> bool:
+        """Return whether the NameServer has the topics of that version, or of a later one."""
+        return self._told >= version or self.is_current  # a slave's table may be an older one
 
     async def step(self) -> bool:
         """Register if it is time, else ask whether it still holds; pause after a failure."""
@@ -304,29 +307,33 @@ class Registrar:
         )
 
     def changed(self) -> None:
-        """Tell every NameServer of a change now."""
+        """Tell every NameServer of a change now, or after the registration that is under way."""
         for name in self._registrations:
             self._wake(name)
 
-    async def told(self) -> bool:
-        """Tell every NameServer of a change and return when all that can be reached know it.
+    async def told(self, version: DataVersion | None = None) -> bool:
+        """Return when all that can be reached know the topics of that version, or of a later one.
+
+        Args:
+            version: That of the table with the change; None = as it is now. Changes that come later
+                are not waited for: there may always be one more.
 
         Returns:
             Whether all that are not known to be away do. One that answers too slowly for that is
             told all the same.
         """
-        self.changed()
+        wanted = version or self._topics.version
         try:
             async with asyncio.timeout(_TOLD_WITHIN_S):
-                while not self._all_told():
+                while not self._all_told(wanted):
                     settled = self._settled
                     await settled.wait()
         except TimeoutError:
             return False
         return True
 
-    def _all_told(self) -> bool:
-        return all(each.is_current or each.is_away for each in self._registrations.values())
+    def _all_told(self, version: DataVersion) -> bool:
+        return all(each.has_told(version) or each.is_away for each in self._registrations.values())
 
     def _note_settled(self) -> None:
         self._settled.set()
@@ -376,7 +383,7 @@ def register_request(
         broker_id=identity.broker_id,
         endpoints=map(endpoint_to_pb, registrant.endpoints),
         data_version=data_version_to_pb(topics.version),
-        topics=map(topic_config_to_pb, topics),
+        topics=topics.registered(),
         epoch=identity.epoch,
         incarnation=registrant.incarnation,
     )

@@ -19,10 +19,10 @@ from ternmq_broker.sessions import Sessions
 from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import refusal
+from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import check_group, check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import QUEUES_MAX, Permission, TopicConfig
+from ternmq_model.route import QUEUES_MAX, TOPICS_AT_ONCE_MAX, Permission, TopicConfig
 from ternmq_model.version import __version__
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
@@ -35,9 +35,11 @@ from ternmq_remoting.contracts import (
     DESCRIBE_TOPIC,
     LIST_GROUPS,
     PUT_TOPIC,
+    PUT_TOPICS,
 )
 from ternmq_remoting.convert import (
     group_settings_to_pb,
+    status_of,
     topic_config_from_pb,
     topic_config_to_pb,
 )
@@ -67,11 +69,14 @@ class AdminServices:
     sessions: Sessions
     clock: Clock
     started_at_ms: int
-    topic_changed: Callable[[str], Awaitable[None]]
-    """Saves the topics, tells NameServers and wakes who reads the topic."""
+    topics_changed: Callable[[Sequence[str]], Awaitable[None]]
+    """Saves the topics, tells NameServers and wakes who reads one of these."""
 
-    topic_deleted: Callable[[str], Awaitable[None]]
-    """Ends whoever reads the topic, then the same, and saves the offsets."""
+    topic_deleted: Callable[[str], None]
+    """Ends whoever reads the topic, and forgets what else is known of it."""
+
+    deletions_saved: Callable[[Sequence[str]], Awaitable[None]]
+    """Does what `topics_changed` does, and saves the offsets."""
 
     no_cleaning: asyncio.Lock
     """Held while a pass of retention removes files, and while a topic's are removed."""
@@ -90,11 +95,15 @@ class AdminService:
 
     def __init__(self, services: AdminServices) -> None:
         self._services = services
+        self._leaving: dict[str, None] = {}
+        """Topics that wait to be deleted, in the order in which that was asked for."""
+        self._removing = asyncio.Lock()
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
         return (
             unary(PUT_TOPIC, self.put_topic),
+            unary(PUT_TOPICS, self.put_topics),
             unary(DELETE_TOPIC, self.delete_topic),
             unary(DESCRIBE_TOPIC, self.describe_topic),
             unary(LIST_GROUPS, self.list_groups),
@@ -105,8 +114,39 @@ class AdminService:
 
     async def put_topic(self, request: admin.PutTopicRequest, call: Call) -> admin.PutTopicReply:
         """Create or change a topic; when it answers, that is saved and registered."""
+        is_new = self._put(request.topic)
+        await self._services.topics_changed([request.topic.topic])
+        return admin.PutTopicReply(created=is_new)
+
+    async def put_topics(self, request: admin.PutTopicsRequest, call: Call) -> admin.PutTopicsReply:
+        """Create or change topics, or refuse them, each alone.
+
+        When it answers, those that were not refused are saved and registered.
+        """
+        if len(request.topics) > TOPICS_AT_ONCE_MAX:
+            remark = f"{len(request.topics)} topics; must be at most {TOPICS_AT_ONCE_MAX} at once"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        reply = admin.PutTopicsReply()
+        put: list[str] = []
+        for told in request.topics:
+            try:
+                reply.results.add(created=self._put(told))
+                put.append(told.topic)
+            except (IllegalName, RefusedError) as error:
+                reply.results.add(status=status_of(error))
+        if put:
+            await self._services.topics_changed(put)
+        return reply
+
+    def _put(self, told: common.TopicConfig) -> bool:
+        """Create or change a topic, in memory; return whether it is new.
+
+        Raises:
+            IllegalName: The name is illegal.
+            RefusedError: The topic is the broker's own, a number cannot be, or it does not fit.
+        """
         services = self._services
-        config = _checked(request.topic)
+        config = _checked(told)
         is_new = services.topics.put(config, now_ms=services.clock.wall_ms())
         logger.info(
             "topic put topic=%s read_queues=%s write_queues=%s permissions=%s new=%s",
@@ -116,8 +156,7 @@ class AdminService:
             config.permissions.text,
             is_new,
         )
-        await services.topic_changed(config.topic)
-        return admin.PutTopicReply(created=is_new)
+        return is_new
 
     async def delete_topic(
         self, request: admin.DeleteTopicRequest, call: Call
@@ -140,14 +179,30 @@ class AdminService:
         Raises:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
         """
+        self._leaving[topic] = None
+        try:
+            async with self._removing:
+                if topic in self._leaving:
+                    await self._remove_leaving()
+                    return
+        finally:
+            self._leaving.pop(topic, None)
+        await self._services.deletions_saved([topic])  # it went with those of another call
+
+    async def _remove_leaving(self) -> None:
+        """Forget every topic that waits: others gather until that is on disk."""
         services = self._services
         async with services.no_cleaning:
-            services.store.delete_topic(topic)
-        services.topics.remove(topic, now_ms=services.clock.wall_ms())
-        services.offsets.remove_topic(topic)
-        services.locks.remove_topic(topic)
-        logger.info("topic deleted topic=%s", topic)
-        await services.topic_deleted(topic)
+            topics = list(self._leaving)
+            services.store.delete_topic(*topics)
+            self._leaving.clear()
+            for topic in topics:
+                services.topics.remove(topic, now_ms=services.clock.wall_ms())
+                services.offsets.remove_topic(topic)
+                services.locks.remove_topic(topic)
+                services.topic_deleted(topic)
+                logger.info("topic deleted topic=%s", topic)
+        await services.deletions_saved(topics)
 
     async def describe_topic(
         self, request: admin.DescribeTopicRequest, call: Call

@@ -115,7 +115,7 @@ class Tables:
 
         versions = offsets.versions
         self.topics_file = state_file(
-            TOPICS.name, TOPICS_JOB, lambda: topics.version, topics.to_dict
+            TOPICS.name, TOPICS_JOB, lambda: topics.version, topics.to_written
         )
         self.groups_file = state_file(
             GROUPS.name, GROUPS_JOB, lambda: groups.version, groups.to_dict

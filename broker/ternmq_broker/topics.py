@@ -7,12 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Self
 
-from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
+from ternmq_broker.loose_json import (
+    WrittenRows,
+    as_int,
+    as_object,
+    version_from_dict,
+    version_to_dict,
+    write_row,
+)
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, refusal
 from ternmq_model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission, TopicConfig, check_topic_config
+from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.convert import topic_config_to_pb
 
 AUTO_CREATE_QUEUES = 4
@@ -34,7 +42,11 @@ class TopicTable:
         self._topics: dict[str, TopicConfig] = {}
         self._extras: dict[str, dict[str, Any]] = {}
         self._table_extras: dict[str, Any] = {}
+        self._registered: dict[str, common.TopicConfig] = {}
         self._registered_bytes = 0
+        self._rows: dict[str, str] = {}
+        """The lines of topics that were saved and have not changed since: with ten thousand topics
+        making them anew took longer than the disk, each time one was created."""
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -47,6 +59,10 @@ class TopicTable:
     def version(self) -> DataVersion:
         """Raised with every change; NameServers compare it."""
         return self._version
+
+    def registered(self) -> Sequence[common.TopicConfig]:
+        """Return every topic as NameServers are told it, sorted by name. Nobody changes them."""
+        return [self._registered[name] for name in sorted(self._registered)]
 
     def get(self, topic: str) -> TopicConfig | None:
         """Return the topic, or None when there is none of that name."""
@@ -71,19 +87,21 @@ class TopicTable:
         return known is None
 
     def _set(self, config: TopicConfig) -> None:
-        self._registered_bytes += self._growth_bytes(config)
-        self._topics[config.topic] = config
+        told = topic_config_to_pb(config)
+        self._registered_bytes += self._growth_bytes(told)
+        self._topics[config.topic], self._registered[config.topic] = config, told
+        self._rows.pop(config.topic, None)
 
-    def _growth_bytes(self, config: TopicConfig) -> int:
-        """Return how much longer a registration becomes with `config`."""
-        known = self._topics.get(config.topic)
-        return registered_bytes(config) - (0 if known is None else registered_bytes(known))
+    def _growth_bytes(self, told: common.TopicConfig) -> int:
+        """Return how much longer a registration becomes with `told`."""
+        known = self._registered.get(told.topic)
+        return registered_bytes(told) - (0 if known is None else registered_bytes(known))
 
     def _check_room(self, config: TopicConfig) -> None:
         if config.topic not in self._topics and len(self._topics) >= TOPICS_MAX:
             limit = f"{TOPICS_MAX} topics"
         elif (
-            growth := self._growth_bytes(config)
+            growth := self._growth_bytes(topic_config_to_pb(config))
         ) > 0 and self._registered_bytes + growth > REGISTERED_BYTES_MAX:
             limit = f"{REGISTERED_BYTES_MAX} bytes of topics in its registration"
         else:
@@ -96,11 +114,11 @@ class TopicTable:
 
     def remove(self, topic: str, *, now_ms: int) -> bool:
         """Forget a topic; return whether there was one."""
-        known = self._topics.pop(topic, None)
-        if known is None:
+        if self._topics.pop(topic, None) is None:
             return False
-        self._registered_bytes -= registered_bytes(known)
+        self._registered_bytes -= registered_bytes(self._registered.pop(topic))
         self._extras.pop(topic, None)
+        self._rows.pop(topic, None)
         self._version = self._version.next(now_ms)
         return True
 
@@ -139,6 +157,7 @@ class TopicTable:
         copied = type(self)(self._version)
         copied._topics, copied._extras = dict(self._topics), dict(self._extras)
         copied._table_extras = self._table_extras
+        copied._registered, copied._rows = dict(self._registered), dict(self._rows)
         copied._registered_bytes = self._registered_bytes
         return copied
 
@@ -151,6 +170,7 @@ class TopicTable:
         gone = [name for name in self._topics if name not in told._topics]
         self._version, self._registered_bytes = told._version, told._registered_bytes
         self._topics, self._extras = told._topics, told._extras
+        self._registered, self._rows = told._registered, told._rows
         self._table_extras = told._table_extras
         return gone
 
@@ -169,24 +189,32 @@ class TopicTable:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `topics.json` keeps it."""
-        table: dict[str, dict[str, Any]] = {
-            config.topic: {
-                "topicFilterType": "SINGLE_TAG",
-                **self._extras.get(config.topic, {}),
-                "attributes": self._attributes(config),
-                "order": config.ordered,
-                "perm": int(config.permissions),
-                "readQueueNums": config.read_queues,
-                "topicName": config.topic,
-                "topicSysFlag": config.sys_flag,
-                "writeQueueNums": config.write_queues,
-            }
-            for config in self
-        }
+        return self._with_rows({config.topic: self._row(config) for config in self})
+
+    def to_written(self) -> dict[str, Any]:
+        """Return the same, with its rows as they are written."""
+        for name in self._topics.keys() - self._rows.keys():
+            self._rows[name] = write_row(name, self._row(self._topics[name]))
+        return self._with_rows(WrittenRows(self._rows))
+
+    def _with_rows(self, rows: Mapping[str, Any]) -> dict[str, Any]:
         return {
             **self._table_extras,
             "dataVersion": version_to_dict(self._version),
-            "topicConfigTable": table,
+            "topicConfigTable": rows,
+        }
+
+    def _row(self, config: TopicConfig) -> dict[str, Any]:
+        return {
+            "topicFilterType": "SINGLE_TAG",
+            **self._extras.get(config.topic, {}),
+            "attributes": self._attributes(config),
+            "order": config.ordered,
+            "perm": int(config.permissions),
+            "readQueueNums": config.read_queues,
+            "topicName": config.topic,
+            "topicSysFlag": config.sys_flag,
+            "writeQueueNums": config.write_queues,
         }
 
     def _attributes(self, config: TopicConfig) -> dict[str, Any]:
@@ -229,9 +257,9 @@ class TopicTable:
         return table
 
 
-def registered_bytes(config: TopicConfig) -> int:
-    """Return how many bytes of a registration tell `config`."""
-    size = topic_config_to_pb(config).ByteSize()
+def registered_bytes(told: common.TopicConfig) -> int:
+    """Return how many bytes of a registration tell a topic."""
+    size = told.ByteSize()
     return size + (2 if size < 128 else 3)  # the field's number and the length come before it
 
 

@@ -1,10 +1,10 @@
 """What brokers say of topics and groups, put together over a cluster."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from ternmq_model.errors import Unreachable
+from ternmq_model.errors import TernError, Unreachable
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
@@ -78,6 +78,18 @@ class TopicDescription:
 
     unreachable: tuple[UnreachableBroker, ...] = ()
     """Brokers that gave no answer: they may have the topic, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """What became of one topic that was to be created."""
+
+    topic: str
+    brokers: tuple[str, ...]
+    """Names of those that have it as it is to be, sorted."""
+
+    errors: Mapping[str, TernError]
+    """Why others have not, by their names. Empty = it is created."""
 
 
 @dataclass(frozen=True, slots=True)

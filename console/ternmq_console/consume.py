@@ -39,7 +39,6 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
 )
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option(
-@click.option(
     "--raw", "is_raw", is_flag=True, help="The bytes of bodies as they are; not on a terminal."
 )
 @click.option(

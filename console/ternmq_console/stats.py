@@ -11,7 +11,7 @@ from ternmq_client.descriptions import BrokerList
 from ternmq_console.admin import ask
 from ternmq_console.exits import leave_if_partial, name_unreachable
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import Row, print_line, print_rows
+from ternmq_console.output import print_line, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import require_all
 from ternmq_console.admin import ask, time_text
-from ternmq_console.exits import leave_if_partial
+from ternmq_console.exits import exit_code, leave_if_partial
 from ternmq_console.options import (
     INT32,
     duration_ms,
@@ -34,7 +34,10 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topics", metavar="TOPIC...", nargs=-1)
+@click.option(
+    "--file", "names", type=click.File(), help="Topics too, one a line. - = standard input."
+)
 @click.option("--queues", type=INT32, default=8, show_default=True, help="Queues on each broker.")
 @click.option("--read-queues", type=INT32, help="Those to read, if they are other than --queues.")
 @click.option("--write-queues", type=INT32, help="Those to write, likewise.")
@@ -58,7 +61,8 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
 @nameserver_option
 @output_option
 def create(
-    topic: str,
+    topics: tuple[str, ...],
+    names: TextIO | None,
     queues: int,
     read_queues: int | None,
     write_queues: int | None,
@@ -69,18 +73,38 @@ def create(
     nameserver: str,
     output: str,
 ) -> None:
-    """Create TOPIC, or give it these settings, on every broker."""
+    """Create TOPIC, or give it these settings, on every broker. What is refused stops no other."""
+    lines = [line.strip() for line in names or ()]
+    wanted = list(dict.fromkeys([*topics, *filter(None, lines)]))
+    if not wanted:
+        raise click.UsageError("name a topic, or a --file of topics")
     config = TopicConfig(
-        topic,
+        wanted[0],
         queues if read_queues is None else read_queues,
         queues if write_queues is None else write_queues,
         _PERMISSIONS[permissions],
         retention_ms=retention,
     )
-    names = ask(
-        nameserver, lambda admin: admin.create_topic(config, cluster=cluster, brokers=brokers)
+    if len(wanted) == 1:
+        on = ask(nameserver, lambda it: it.create_topic(config, cluster=cluster, brokers=brokers))
+        print_record({"topic": wanted[0], "queues": config.write_queues, "brokers": on}, output)
+        return
+    configs = [replace(config, topic=topic) for topic in wanted]
+    found = ask(
+        nameserver, lambda admin: admin.create_topics(configs, cluster=cluster, brokers=brokers)
     )
-    print_record({"topic": topic, "queues": config.write_queues, "brokers": names}, output)
+    rows = [
+        {
+            "topic": one.topic,
+            "brokers": one.brokers,
+            "errors": {broker: str(error) for broker, error in one.errors.items()},
+        }
+        for one in found
+    ]
+    print_rows(rows, ("topic", "brokers", "errors"), output)
+    failed = [error for one in found for error in one.errors.values()]
+    if failed:
+        raise SystemExit(exit_code(failed[0]))
 
 
 @click.command()

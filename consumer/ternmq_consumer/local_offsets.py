@@ -3,24 +3,24 @@
 Source: RocketMQ `LocalFileOffsetStore`.
 """
 
-import asyncio
 import hashlib
 import json
 import logging
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from ternmq_consumer.consumed_offsets import Told
+from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import add_checksum, verify_checksum
 from ternmq_model.names import GROUP_BYTES_MAX
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.durable_file import make_directory_durably, read_newest, replace_durably
+from ternmq_runtime.state_saver import StateSaver
 
 logger = logging.getLogger(__name__)
 
@@ -141,16 +141,24 @@ class LocalOffsets:
         epoch_of: Callable[[str], int],
     ) -> None:
         self._path = path
-        self._blocking = blocking
         self._kept = kept
         self._epoch_of = epoch_of
         self._begun = frozenset(kept)
         """What the file holds."""
         self._owned: set[MessageQueue] = set()
-        self._is_dirty = False
+        self._changes = 0
         self._is_moved = False
         """The generation before would not do: it lacks a queue, or is ahead of a restart."""
-        self._writing = asyncio.Lock()
+        self._writing = (self._begun, False)
+        """The queues of the write under way, and whether it is of both generations."""
+        self._saver = StateSaver(
+            *(path, blocking.run),
+            state=lambda: self._changes,
+            prepare=self._prepare,
+            ended=self._ended,
+            wake=lambda: None,
+        )
+        self._saver.mark_saved()
 
     async def query(self, queue: MessageQueue) -> Told | None:
         """Return what is kept for `queue`; None = this member never consumed it."""
@@ -198,7 +206,7 @@ class LocalOffsets:
         """Forget a queue that its broker has no more: a later one of its name is another."""
         self._owned.discard(queue)
         if self._kept.pop(queue, None) is not None:
-            self._is_dirty = True
+            self._changes += 1
 
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
         """Write the file if anything was noted since; return whether it holds everything now.
@@ -206,22 +214,22 @@ class LocalOffsets:
         A disk that refuses is logged, and the next call tries again. Cancelling leaves the file as
         it was or as it was to be.
         """
-        async with self._writing:
-            if not self._is_dirty:
-                return True
-            in_both = self._is_moved or not self._begun.issuperset(self._kept)
-            self._is_dirty = self._is_moved = False
-            writing = dict(self._kept)
-            write = partial(replace_durably, in_both=in_both)
-            try:
-                await self._blocking.run(write, self._path, encode_offsets(writing))
-            except OSError as error:
-                self._is_dirty, self._is_moved = True, in_both
-                logger.warning("local offsets not written file=%s error=%s", self._path, error)
-                return False
-            self._begun = frozenset(writing)
-            return True
+        return await self._saver.save() is None
+
+    def _prepare(self, _is_awaited: bool) -> Callable[[], None]:
+        writing = dict(self._kept)
+        in_both = self._is_moved or not self._begun.issuperset(writing)
+        self._writing, self._is_moved = (frozenset(writing), in_both), False
+        return lambda: replace_durably(self._path, encode_offsets(writing), in_both=in_both)
+
+    def _ended(self, _changes: int, reason: OSError | None) -> StoreError | None:
+        queues, in_both = self._writing
+        if reason is None:
+            self._begun = queues
+            return None
+        self._is_moved |= in_both
+        return StoreError(f"{self._path} not written: {reason}")
 
     def _put(self, queue: MessageQueue, offset: QueueOffset) -> None:
         self._kept[queue] = Noted(offset, self._epoch_of(queue.broker_name))
-        self._is_dirty = True
+        self._changes += 1

@@ -30,6 +30,9 @@ BROKER_NAME_CHARACTERS_MAX: Final = 127
 QUEUES_MAX: Final = 16_384
 """Most queues of one topic on one broker: each is a directory of its store."""
 
+TOPICS_AT_ONCE_MAX: Final = 1_024
+"""Most topics that one request creates: some 25 ms of a broker's loop."""
+
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 """Of NameServers' settings: topics, and which queues each always has, as "brokerA:8;brokerB:8"."""
 

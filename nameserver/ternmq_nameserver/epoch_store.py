@@ -1,6 +1,5 @@
 """The highest epochs with the file that makes them last."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from ternmq_model.errors import StoreFailed
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.durable_file import read_newest, replace_durably
+from ternmq_runtime.state_saver import StateSaver
 
 FILE_NAME: Final = "brokerEpochs.json"
 
@@ -34,10 +34,16 @@ class EpochStore:
     def __init__(self, path: Path | None, blocking: Blocking, wake: Callable[[], None]) -> None:
         self._path = path
         self._blocking = blocking
-        self._wake = wake
         self._table = EpochTable()
         self._saved = self._table
-        self._waiters: list[asyncio.Future[None]] = []
+        self._saver = StateSaver(
+            *(path, blocking.run),
+            state=lambda: self._table,
+            prepare=self._prepare,
+            ended=self._ended,
+            wake=wake,
+        )
+        self._saver.mark_saved()
 
     async def load(self) -> None:
         """Take what the file holds; nothing when there is none.
@@ -47,6 +53,7 @@ class EpochStore:
         """
         if self._path is not None:
             self._table = self._saved = await self._blocking.run(_load, self._path)
+            self._saver.mark_saved()
             logger.info("epochs loaded file=%s names=%s", self._path, len(self._table))
 
     def highest(self, cluster: str, broker_name: str) -> int:
@@ -65,33 +72,23 @@ class EpochStore:
         self._table = self._table.raised(cluster, broker_name, epoch)
         if epoch <= self._saved.get(cluster, broker_name):
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        self._wake()
-        await waiter
+        saved = self._saver.saved()
+        if saved is not None:
+            await saved
 
     async def step(self) -> bool:
         """Write what was raised and answer who waits for it; tell whether more came meanwhile."""
-        table, waiters = self._table, self._waiters
-        self._waiters = []
-        if not waiters:
-            return False
-        error: StoreFailed | None = None
-        try:
-            if self._path is not None and table is not self._saved:
-                await self._blocking.run(_save, self._path, table.to_json())
+        return await self._saver.step()
+
+    def _prepare(self, _is_awaited: bool) -> Callable[[], None]:
+        path, table = self._path, self._table
+        return (lambda: None) if path is None else (lambda: _save(path, table.to_json()))
+
+    def _ended(self, table: EpochTable, reason: OSError | None) -> StoreFailed | None:
+        if reason is None:
             self._saved = table
-        except OSError as reason:
-            logger.error("epochs not written file=%s reason=%s", self._path, reason)
-            error = StoreFailed(f"the epoch is not kept: {reason}")
-        for waiter in waiters:
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
-        return bool(self._waiters)
+            return None
+        return StoreFailed(f"the epoch is not kept: {reason}")
 
 
 def _load(path: Path) -> EpochTable:

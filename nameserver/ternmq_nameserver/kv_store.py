@@ -1,6 +1,5 @@
 """The key-value settings with the file that makes them last."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from ternmq_nameserver.kv_table import KvTable, kv_table_from_json
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.directory_lock import DirectoryLock
 from ternmq_runtime.durable_file import make_directory_durably, read_newest, replace_durably
+from ternmq_runtime.state_saver import StateSaver
 
 FILE_NAME: Final = "kvConfig.json"
 
@@ -21,7 +21,8 @@ class KvStore:
     """The settings of one NameServer. Owned by its loop.
 
     Changes gather while the disk writes those before, and `step`, the one writer, takes them
-    together. So a caller that goes away in the middle never leaves two writers behind.
+    together. So a caller that goes away in the middle never leaves two writers behind. A change
+    that the disk refuses is undone, in the file too, as soon as the disk allows it.
 
     Args:
         path: The file; None keeps the settings in memory alone. Its directory belongs to this
@@ -37,10 +38,16 @@ class KvStore:
         self.table = KvTable()
         self._path = path
         self._blocking = blocking
-        self._wake = wake
         self._wanted = self.table
         self._lock: DirectoryLock | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._saver = StateSaver(
+            *(path, blocking.run),
+            state=lambda: self._wanted,
+            prepare=self._prepare,
+            ended=self._ended,
+            wake=wake,
+        )
+        self._saver.mark_saved()
 
     async def load(self) -> None:
         """Lock the directory, and take what the file holds; nothing when there is none.
@@ -53,6 +60,7 @@ class KvStore:
         if self._path is not None:
             self._lock = await self._blocking.run(_locked, self._path.parent)
             self.table = self._wanted = await self._blocking.run(_load, self._path)
+            self._saver.mark_saved()
             logger.info("settings loaded file=%s settings=%s", self._path, len(self.table))
             for namespace, size in self.table.too_large().items():
                 logger.warning("namespace too large to tell namespace=%s bytes=%s", namespace, size)
@@ -71,7 +79,8 @@ class KvStore:
         Raises:
             IllegalName: As `KvTable.with_setting`; nothing changes.
             RefusedError: Likewise.
-            StoreFailed: The disk refused; nothing changes.
+            StoreFailed: The disk refused; nothing changes, unless this NameServer ends before it
+                has written the file again.
         """
         await self._change_to(self._wanted.with_setting(namespace, key, value))
         logger.info("setting put namespace=%s key=%s", namespace, key)
@@ -80,43 +89,34 @@ class KvStore:
         """Forget a setting; forgetting an absent one succeeds. Durable as `put`.
 
         Raises:
-            StoreFailed: The disk refused; nothing changes.
+            StoreFailed: The disk refused; nothing changes, unless this NameServer ends before it
+                has written the file again.
         """
         await self._change_to(self._wanted.without_setting(namespace, key))
         logger.info("setting deleted namespace=%s key=%s", namespace, key)
 
     async def step(self) -> bool:
         """Write what is wanted and answer who waits for it; return whether more came meanwhile."""
-        if self._wanted is self.table:
-            return False
-        wanted, waiters = self._wanted, self._waiters
-        self._waiters = []
-        try:
-            if self._path is not None:
-                await self._blocking.run(_save, self._path, wanted.to_json())
-        except OSError as error:
-            # What came meanwhile builds on what failed: it fails too.
-            waiters += self._waiters
-            self._wanted, self._waiters = self.table, []
-            logger.error("settings not written file=%s reason=%s", self._path, error)
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(StoreFailed(f"settings are not kept: {error}"))
-            return False
-        self.table = wanted
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        return self._wanted is not self.table
+        return await self._saver.step()
 
     async def _change_to(self, table: KvTable) -> None:
-        if table is self.table:
-            return
         self._wanted = table
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        self._wake()
-        await waiter
+        saved = self._saver.saved()
+        if saved is not None:
+            await saved
+
+    def _prepare(self, _is_awaited: bool) -> Callable[[], None]:
+        path, wanted = self._path, self._wanted
+        return (lambda: None) if path is None else (lambda: _save(path, wanted.to_json()))
+
+    def _ended(self, table: KvTable, reason: OSError | None) -> StoreFailed | None:
+        if reason is None:
+            self.table = table
+            return None
+        self._wanted = self.table  # what came meanwhile builds on what failed: it fails too
+        error = StoreFailed(f"settings are not kept: {reason}")
+        error.may_have_happened = True  # until the file is written again a restart may find them
+        return error
 
 
 def _locked(directory: Path) -> DirectoryLock:

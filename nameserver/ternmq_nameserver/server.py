@@ -1,8 +1,7 @@
 """One NameServer, put together."""
 
-import math
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
@@ -19,6 +18,9 @@ from ternmq_runtime.service import Job, JobRunner
 
 if TYPE_CHECKING:
     from ternmq_remoting.rpc import Server
+
+_RETRY_PAUSE_S: Final = 1.0
+"""After a disk refused settings or epochs."""
 
 
 class NameServer(Lifecycle):
@@ -74,8 +76,8 @@ class NameServer(Lifecycle):
         )
         jobs = JobRunner(
             Job(name="expiry", interval_s=config.scan_interval_s, step=service.expire),
-            Job(name="settings", interval_s=math.inf, step=settings.step),
-            Job(name="epochs", interval_s=math.inf, step=epochs.step),
+            Job(name="settings", interval_s=_RETRY_PAUSE_S, step=settings.step),
+            Job(name="epochs", interval_s=_RETRY_PAUSE_S, step=epochs.step),
         )
         await stack.enter_async_context(jobs)
         self._server = await stack.enter_async_context(

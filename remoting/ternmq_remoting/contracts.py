@@ -122,6 +122,7 @@ MEASURE_QUEUES = UnaryRpc(
     _ADMIN, "MeasureQueues", admin.MeasureQueuesRequest, admin.MeasureQueuesReply
 )
 PUT_TOPIC = UnaryRpc(_ADMIN, "PutTopic", admin.PutTopicRequest, admin.PutTopicReply)
+PUT_TOPICS = UnaryRpc(_ADMIN, "PutTopics", admin.PutTopicsRequest, admin.PutTopicsReply)
 DELETE_TOPIC = UnaryRpc(_ADMIN, "DeleteTopic", admin.DeleteTopicRequest, admin.DeleteTopicReply)
 DESCRIBE_TOPIC = UnaryRpc(
     _ADMIN, "DescribeTopic", admin.DescribeTopicRequest, admin.DescribeTopicReply
@@ -197,6 +198,7 @@ ALL: Final = (
     QUERY_OFFSET_BY_TIME,
     MEASURE_QUEUES,
     PUT_TOPIC,
+    PUT_TOPICS,
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
     LIST_GROUPS,

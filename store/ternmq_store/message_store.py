@@ -38,7 +38,7 @@ from ternmq_store.log.probes import Probes
 from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reader import ReadResult
 from ternmq_store.reading.reads import Reads
-from ternmq_store.recovery.deletions import note_deletion
+from ternmq_store.recovery.deletions import note_deletions
 from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.recovery.whole_opening import hold_and_open
 from ternmq_store.replica.log_copy import LogCopy
@@ -425,29 +425,29 @@ class MessageStore:
         """Of each deleted topic, the offset before which its records count no more."""
         return self._dispatcher.dropped
 
-    def delete_topic(self, topic: str, *, at: PhysicalOffset | None = None) -> None:
-        """Forget all messages of `topic`: its queues begin anew at 0.
+    def delete_topic(self, *topics: str, at: PhysicalOffset | None = None) -> None:
+        """Forget all messages of topics: their queues begin anew at 0.
 
         Args:
-            topic: Its name.
-            at: Where the log of another replica ended when the topic was deleted there: records
-                from there on are of a topic made anew. None = this log's end.
+            topics: Their names.
+            at: Where the log of another replica ended when they were deleted there: records from
+                there on are of topics made anew. None = this log's end.
 
         Raises:
-            IllegalName: It is no topic's name.
+            IllegalName: One is no topic's name.
             StoreFull: No space, or too many open files; nothing is changed.
-            BrokerBusy: Retention is removing files of it; try again, nothing is changed.
+            BrokerBusy: Retention is removing files of one; try again, nothing is changed.
             StoreFailed: The disk failed.
         """
         self._check_usable()
-        check_topic(topic)
+        at = self._log.end if at is None else at
         try:
-            self.cleaner.forget(topic)
-            at = self._log.end if at is None else at
-            note_deletion(self._files, self._root, self._dispatcher, topic, at)
-            self._queues.delete(topic)
+            for topic in map(check_topic, topics):
+                self.cleaner.forget(topic)
+            note_deletions(self._files, self._root, self._dispatcher, dict.fromkeys(topics, at))
+            self._queues.delete(*topics)
             self._dispatcher.go_back(at)
-            self.statistics.forget_topic(topic)
+            self.statistics.forget_topics(frozenset(topics))
         except OSError as error:
             self._files.fail(error)
             raise StoreFailed(f"the store failed: {error}") from error

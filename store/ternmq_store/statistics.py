@@ -7,7 +7,7 @@ Source: RocketMQ `StoreStatsService`, `BrokerStatsManager`.
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ternmq_model.record_batch import RecordBatch
@@ -228,10 +228,11 @@ class StoreStatistics:
             del self._behind[next(iter(self._behind))]
         self._behind[key] = behind
 
-    def forget_topic(self, topic: str) -> None:
-        """Forget a topic that was deleted."""
-        self._topics.pop(topic, None)
-        for key in [key for key in self._behind if key[1] == topic]:
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Forget topics that were deleted."""
+        for topic in topics:
+            self._topics.pop(topic, None)
+        for key in [key for key in self._behind if key[1] in topics]:
             del self._behind[key]
 
     def step(self, now_ms: int) -> None:

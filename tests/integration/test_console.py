@@ -1,5 +1,6 @@
 """The command line as a user has it, against `ternmq dev`; whatever fails, in processes."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
@@ -129,6 +130,22 @@ def test_offsets_at_a_time_are_listed(console: Console) -> None:
     assert sum(row["offset"] for row in rows) == 2
     assert console.run("topic", "offsets", "timed", "--at", "tomorrow").returncode == 2
     console.refused(3, "topic", "offsets", "nowhere", "--at", "0")
+
+
+def test_topics_of_a_file_are_created_or_refused_each_alone(
+    console: Console, tmp_path: Path
+) -> None:
+    file = tmp_path / "topics.txt"
+    file.write_text("listed-1\n\n listed-2 \nTBW102\n", encoding="utf-8")
+    result = console.run("topic", "create", "--file", str(file), "--queues", "1", "--json")
+    assert result.returncode == 1
+    rows = json.loads(result.stdout)
+    assert [row["topic"] for row in rows] == ["listed-1", "listed-2", "TBW102"]
+    assert [row["brokers"] for row in rows] == [["broker-a"], ["broker-a"], []]
+    assert "belongs to the broker" in rows[2]["errors"]["broker-a"]
+    rows = console.json("topic", "create", "listed-1", "listed-2", "listed-1")
+    assert [row["topic"] for row in rows] == ["listed-1", "listed-2"]
+    assert console.run("topic", "create").returncode == 2
 
 
 def test_topic_is_created_shown_changed_and_deleted(console: Console) -> None:

@@ -47,6 +47,7 @@ RULES: Final[Mapping[Rpc, OnSlave]] = {
     contracts.QUERY_OFFSET_BY_TIME: OnSlave.SERVED,
     contracts.MEASURE_QUEUES: OnSlave.SERVED,
     contracts.PUT_TOPIC: OnSlave.REFUSED,
+    contracts.PUT_TOPICS: OnSlave.REFUSED,
     contracts.DELETE_TOPIC: OnSlave.REFUSED,
     contracts.DESCRIBE_TOPIC: OnSlave.SERVED,
     contracts.LIST_GROUPS: OnSlave.SERVED,

@@ -1,14 +1,15 @@
 """Administration of topics, over a whole cluster."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 
 from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import BrokerList, QueueStatus, TopicDescription
-from ternmq_model.errors import TopicNotFound, refusal
+from ternmq_client.descriptions import BrokerList, QueueStatus, TopicCreation, TopicDescription
+from ternmq_model.errors import TernError, TopicNotFound, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import BrokerData, TopicConfig, TopicRoute
+from ternmq_model.route import TOPICS_AT_ONCE_MAX, BrokerData, TopicConfig, TopicRoute
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
@@ -16,9 +17,15 @@ from ternmq_remoting.contracts import (
     DESCRIBE_TOPIC,
     GET_TOPIC_ROUTE,
     PUT_TOPIC,
+    PUT_TOPICS,
     QUERY_OFFSET_BY_TIME,
 )
-from ternmq_remoting.convert import route_from_pb, topic_config_from_pb, topic_config_to_pb
+from ternmq_remoting.convert import (
+    error_of,
+    route_from_pb,
+    topic_config_from_pb,
+    topic_config_to_pb,
+)
 from ternmq_remoting.rpc import Connection
 
 
@@ -56,6 +63,58 @@ class TopicAdmin(AdminCalls):
             async with self._master(data) as connection:
                 await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
         return [data.broker_name for data in wanted]
+
+    async def create_topics(
+        self, configs: Sequence[TopicConfig], *, cluster: str = "", brokers: Collection[str] = ()
+    ) -> list[TopicCreation]:
+        """Create topics, or change their settings, on every master; return what became of each.
+
+        A topic that is refused stops no other one. Topics that exist as they are to be stay so:
+        after a failure the same list may be given again.
+
+        Args:
+            configs: Topics, queues and permissions.
+            cluster: Only on brokers of this cluster.
+            brokers: Only on these broker names.
+
+        Returns:
+            One for each topic, in order. Every NameServer that the brokers reach knows those that
+            were created.
+
+        Raises:
+            UsageError: No broker is left to create them on, or a name is illegal: none is created.
+        """
+        for config in configs:
+            check_topic(config.topic)
+        wanted = await self._wanted(cluster, brokers)
+        errors = await asyncio.gather(*(self._create_on(data, configs) for data in wanted))
+        names = [data.broker_name for data in wanted]
+        found: list[TopicCreation] = []
+        for config, *of_topic in zip(configs, *errors, strict=True):
+            failed = {name: each for name, each in zip(names, of_topic, strict=True) if each}
+            created = tuple(name for name in names if name not in failed)
+            found.append(TopicCreation(config.topic, created, failed))
+        return found
+
+    async def _create_on(
+        self, data: BrokerData, configs: Sequence[TopicConfig]
+    ) -> list[TernError | None]:
+        """Create topics on one master; return why not, for each. No call follows a failed one."""
+        errors: list[TernError | None] = []
+        try:
+            async with self._master(data) as connection:
+                for at in range(0, len(configs), TOPICS_AT_ONCE_MAX):
+                    some = configs[at : at + TOPICS_AT_ONCE_MAX]
+                    request = admin.PutTopicsRequest(topics=map(topic_config_to_pb, some))
+                    reply = await connection.call(PUT_TOPICS, request, timeout_s=self._timeout_s)
+                    for result in reply.results:
+                        refused = result.status.code != ResponseCode.SUCCESS
+                        errors.append(
+                            error_of(result.status, data.broker_name) if refused else None
+                        )
+        except TernError as error:
+            errors += [error] * (len(configs) - len(errors))
+        return errors
 
     async def delete_topic(self, topic: str, *, cluster: str = "") -> list[str]:
         """Delete a topic, its messages' queues and its groups' offsets; return the brokers' names.

@@ -50,6 +50,11 @@ class AdminStub(object):
                 request_serializer=ternmq_dot_v1_dot_admin__pb2.PutTopicRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_admin__pb2.PutTopicReply.FromString,
                 _registered_method=True)
+        self.PutTopics = channel.unary_unary(
+                '/ternmq.v1.Admin/PutTopics',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.PutTopicsRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.PutTopicsReply.FromString,
+                _registered_method=True)
         self.DeleteTopic = channel.unary_unary(
                 '/ternmq.v1.Admin/DeleteTopic',
                 request_serializer=ternmq_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
@@ -157,6 +162,13 @@ class AdminServicer(object):
 
     def PutTopic(self, request, context):
         """Create a topic or change its queues and permissions; registered with every NameServer before the answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutTopics(self, request, context):
+        """The same for many topics at once: each is put or refused alone, and all that are put share one write and one registration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -298,6 +310,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.PutTopic,
                     request_deserializer=ternmq_dot_v1_dot_admin__pb2.PutTopicRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_admin__pb2.PutTopicReply.SerializeToString,
+            ),
+            'PutTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutTopics,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.PutTopicsRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.PutTopicsReply.SerializeToString,
             ),
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopic,
@@ -467,6 +484,33 @@ class Admin(object):
             '/ternmq.v1.Admin/PutTopic',
             ternmq_dot_v1_dot_admin__pb2.PutTopicRequest.SerializeToString,
             ternmq_dot_v1_dot_admin__pb2.PutTopicReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/PutTopics',
+            ternmq_dot_v1_dot_admin__pb2.PutTopicsRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.PutTopicsReply.FromString,
             options,
             channel_credentials,
             insecure,

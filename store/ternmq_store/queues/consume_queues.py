@@ -134,9 +134,10 @@ class ConsumeQueues:
                 if name.isascii() and name.isdigit() and name == str(int(name)):
                     yield topic, int(name), find_files(self._files, folder / topic / name)
 
-    def delete(self, topic: str) -> None:
-        """Remove all queues of `topic`; the names are gone for good when this returns."""
-        for key in [key for key in self._queues if key[0] == topic]:
+    def delete(self, *topics: str) -> None:
+        """Remove all queues of topics; the names are gone for good when this returns."""
+        doomed = frozenset(topics)
+        for key in [key for key in self._queues if key[0] in doomed]:
             queue = self._queues.pop(key)
             if queue.files.files:
                 queue.files.drop_from(0)
@@ -144,8 +145,9 @@ class ConsumeQueues:
             if queue.ext is not None and queue.ext.files.files:
                 queue.ext.files.drop_from(0)
                 self._files.remove(queue.ext.files.folder)
-        self._drop_folder(consume_queue_ext_folder(self._root) / topic)
-        self._drop_folder(consume_queue_folder(self._root) / topic)
+        for topic in topics:
+            self._drop_folder(consume_queue_ext_folder(self._root) / topic)
+            self._drop_folder(consume_queue_folder(self._root) / topic)
 
     def _drop_folder(self, folder: Path) -> None:
         if not self._files.exists(folder):

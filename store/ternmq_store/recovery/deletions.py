@@ -85,16 +85,16 @@ def save_deletions(files: FileSystem, path: Path, deletions: Mapping[str, Physic
     replace_file(files, path, encode_deletions(deletions), in_both=True)
 
 
-def note_deletion(
-    files: FileSystem, root: Path, dispatcher: Dispatcher, topic: str, at: PhysicalOffset
+def note_deletions(
+    files: FileSystem, root: Path, dispatcher: Dispatcher, deleted: Mapping[str, PhysicalOffset]
 ) -> None:
-    """Let the records of `topic` before `at` count no more, durably.
+    """Let the records of each topic before an offset count no more, durably.
 
     Raises:
         StoreFull: There is no space; they count still.
         OSError: The disk failed.
     """
-    dropped = dispatcher.dropped | {topic: at}
+    dropped = {**dispatcher.dropped, **deleted}
     try:
         save_deletions(files, deletions_path(root), dropped)
     except OSError as error:

@@ -310,8 +310,7 @@ class _Opening:
             for queue in queues
             if queue.begins_before(dispatcher.dropped.get(queue.topic, PhysicalOffset(0)))
         }
-        for topic in stale:
-            queues.delete(topic)
+        queues.delete(*stale)
         # A process that is killed may leave names which only the next one relies on.
         folders = [self._root, self._log.files.folder, consume_queue_folder(self._root)]
         if not was_clean:

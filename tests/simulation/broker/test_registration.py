@@ -297,3 +297,38 @@ def test_hanging_nameserver_delays_neither_stop_nor_other_goodbyes(
             assert len(goodbyes_s) == 2
 
     run_in_virtual_time(main())
+
+
+def test_creation_of_a_topic_outlasts_no_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    register = NameServerService.register_broker
+    registrations = 0
+
+    async def slowly(
+        service: NameServerService, request: nameserver.RegisterBrokerRequest, call: Call
+    ) -> nameserver.RegisterBrokerReply:
+        nonlocal registrations
+        registrations += 1
+        await asyncio.sleep(0.1)
+        return await register(service, request, call)
+
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            nameserver_of(around),
+            around.broker() as broker,
+        ):
+            client = await around.connect(broker)
+            loop = asyncio.get_running_loop()
+
+            async def create(number: int) -> float:
+                await asyncio.sleep(number * 0.01)
+                began_s = loop.time()
+                await client.put_topic(f"topic-{number}", 1)
+                await route(around, f"topic-{number}")
+                return loop.time() - began_s
+
+            assert max(await asyncio.gather(*map(create, range(200)))) < 0.3
+
+    monkeypatch.setattr(NameServerService, "register_broker", slowly)
+    run_in_virtual_time(main())
+    assert registrations < 30, "those that come meanwhile share the next one"

@@ -104,6 +104,24 @@ def test_change_during_a_save_is_saved_by_the_next() -> None:
     run_in_virtual_time(main())
 
 
+def test_table_back_at_its_last_saved_state_is_saved_over_the_one_under_way() -> None:
+    async def main() -> None:
+        files = files_with_folder()
+        table = Table(files, delay_s=1.0)
+        table.value = 1
+        step = asyncio.ensure_future(table.file.step())
+        await asyncio.sleep(0.5)
+        table.value = 0
+        waiting = table.file.saved()
+        assert waiting is not None
+        assert await step
+        await table.file.step()
+        await waiting
+        assert content(files) == {"value": 0}
+
+    run_in_virtual_time(main())
+
+
 def test_failing_saves_are_logged_once_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -200,3 +200,24 @@ def test_slaves_table_adopts_its_masters_with_its_version() -> None:
     assert [config.topic for config in mine] == ["T"]
     mine.put(TopicConfig("NEW", 1, 1), now_ms=2)
     assert mine.version.counter == 3
+
+
+def test_written_rows_are_those_of_the_table_after_every_change() -> None:
+    told = TopicTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
+
+    def check(table: TopicTable) -> None:
+        assert write_json(table.to_written()) == write_json(table.to_dict())
+        assert [each.topic for each in table.registered()] == [each.topic for each in table]
+
+    check(told)
+    copied = told.copy()
+    told.put(TopicConfig("T", 2, 2), now_ms=2)
+    told.put(TopicConfig("a"), now_ms=2)
+    check(told)
+    check(copied)
+    told.remove("T", now_ms=3)
+    told.put(TopicConfig("T", 3, 3), now_ms=4)
+    check(told)
+    copied.take_over(told.copy())
+    check(copied)
+    assert copied.to_dict() == told.to_dict()

@@ -18,7 +18,7 @@ from ternmq_model.errors import StoreError
 from ternmq_model.names import GROUP_BYTES_MAX, check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from tests.support.virtual_time import InlineBlocking
+from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
 FIRST, SECOND = MessageQueue("t", "b", 0), MessageQueue("%RETRY%g", "b", 1)
 
@@ -180,3 +180,23 @@ def test_torn_file_gives_way_to_the_previous_generation(tmp_path: Path) -> None:
     assert committed(offsets)
     path.write_bytes(path.read_bytes()[:20])
     assert kept(opened(path), FIRST) == 5
+
+
+def test_offsets_of_a_cancelled_commit_that_failed_are_written_later(tmp_path: Path) -> None:
+    async def main() -> None:
+        folder = tmp_path / "f"
+        blocking = InlineBlocking(lambda: 1.0, is_late=lambda: True)
+        offsets = await open_local_offsets(folder / "offsets.json", blocking, lambda _: 0)
+        offsets.begin(FIRST, QueueOffset(5), None)
+        folder.rmdir()
+        commit = asyncio.ensure_future(offsets.commit())
+        await asyncio.sleep(0.5)
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+        folder.mkdir()
+        assert await offsets.commit()
+        found = await open_local_offsets(folder / "offsets.json", blocking, lambda _: 0)
+        assert await found.query(FIRST) == (5, True)
+
+    run_in_virtual_time(main())

@@ -61,6 +61,65 @@ def test_departed_caller_leaves_no_second_writer(tmp_path: Path) -> None:
     run_in_virtual_time(main())
 
 
+def test_deletion_of_an_absent_setting_answers_while_another_is_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with store_at(tmp_path / FILE_NAME) as store, asyncio.timeout(5):
+            putting = asyncio.ensure_future(store.put("n", "a", "1"))
+            await asyncio.sleep(0.5)
+            await store.delete("n", "absent")
+            await putting
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("is_last_written", [False, True])
+def test_deletion_back_to_an_earlier_table_is_written(
+    tmp_path: Path, *, is_last_written: bool
+) -> None:
+    async def main() -> None:
+        async with store_at(tmp_path / FILE_NAME) as store, asyncio.timeout(5):
+            putting = asyncio.ensure_future(store.put("n", "a", "1"))
+            await asyncio.sleep(0.5)
+            if not is_last_written:
+                await asyncio.gather(store.put("n", "b", "2"), store.delete("n", "b"))
+            await store.delete("n", "a")
+            await putting
+        async with store_at(tmp_path / FILE_NAME) as store:
+            assert len(store.table) == 0
+
+    run_in_virtual_time(main())
+
+
+def test_setting_whose_second_generation_failed_is_gone_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / FILE_NAME
+
+    async def main() -> None:
+        async with store_at(path) as store:
+            await store.put("n", "a", "1")
+            renamed = 0
+
+            def replace(source: Path, target: Path) -> Path:
+                nonlocal renamed
+                renamed += 1
+                if renamed > 2:
+                    raise OSError("no disk")
+                return original(source, target)
+
+            original = Path.replace
+            with monkeypatch.context() as patch:
+                patch.setattr(Path, "replace", replace)
+                with pytest.raises(StoreFailed, match="no disk") as caught:
+                    await store.put("n", "b", "2")
+            assert caught.value.may_have_happened
+            await store.step()
+        async with store_at(path) as store:
+            assert store.table.values("n") == {"a": "1"}
+
+    run_in_virtual_time(main())
+
+
 def test_setting_refused_by_the_disk_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "gone" / FILE_NAME
 

@@ -305,6 +305,8 @@ class ReplicationState:
             data = add_checksum(write_json(wanted.to_dict()))
             outcome: list[OSError | None] = []
             write = partial(self._write, data, in_both=in_both)
+            # A write that fails, or whose caller goes away, may be in the file all the same.
+            self._is_current = False
             await run_whole(self._blocking.run, write, outcome.append)
             if outcome[0] is not None:
                 raise StoreError(f"{self._path} not saved: {outcome[0]}") from outcome[0]

@@ -126,15 +126,18 @@ class TableTaker:
     async def _deletions(self, content: Mapping[str, Any]) -> None:
         """Delete from the queues what the master deleted: what comes later in the log stays."""
         services = self._services
+        deleted: dict[PhysicalOffset, list[str]] = {}
         for topic, told in as_object(content.get("deletions", {}), "deletions").items():
             at = PhysicalOffset(as_int(told, f"deletion of {topic}"))
             check_topic(topic)
-            if services.store.deletions.get(topic) == at or at <= services.store.min_physical:
-                continue
+            if services.store.deletions.get(topic) != at and at > services.store.min_physical:
+                deleted.setdefault(at, []).append(topic)
+        for at, topics in deleted.items():
             async with services.no_cleaning:
-                services.store.delete_topic(topic, at=at)
-            services.topic_gone(topic)
-            logger.info("topic deleted as at the master topic=%s before=%s", topic, at)
+                services.store.delete_topic(*topics, at=at)
+            for topic in topics:
+                services.topic_gone(topic)
+            logger.info("topics deleted as at the master topics=%s before=%s", topics, at)
 
     async def _topics(self, content: Mapping[str, Any]) -> None:
         services, tables = self._services, self._services.tables

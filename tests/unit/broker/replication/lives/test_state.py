@@ -19,6 +19,7 @@ from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
 ROOT = Path("/broker")
 FOLDER = ROOT / "config"
+CUT = LogCut(5, starts_over=False, file_bytes=4096)
 MEMBERS = (BrokerMember(1, (Address("a", 1),), 2),)
 
 
@@ -105,6 +106,43 @@ def test_refused_save_is_not_seen() -> None:
         files.sync_error = None
         await state.promote(1000, PhysicalOffset(9), store_id="")
         assert (await load(files)).kept.is_master is True
+
+    run_in_virtual_time(main())
+
+
+def test_save_refused_at_any_step_is_not_in_the_file_after_the_next_change() -> None:
+    async def main(fails_after: int) -> bool:
+        disk = FailingDisk()
+        disk.make_folder(FOLDER)
+        state = await load(disk)
+        await state.keep_confirmed(PhysicalOffset(10))
+        disk.fails_at = len(disk.steps) + fails_after
+        try:
+            await state.decide_cut(CUT)
+        except StoreError:
+            await state.keep_confirmed(PhysicalOffset(10))
+            assert (await load(disk)).kept.cut is None
+            return False
+        return True
+
+    steps = 0
+    while not run_in_virtual_time(main(steps)):
+        steps += 1
+    assert steps > 3
+
+
+def test_cancelled_save_is_not_in_the_file_after_the_next_change() -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        state = await load(files)
+        await state.keep_confirmed(PhysicalOffset(10))
+        deciding = asyncio.ensure_future(state.decide_cut(CUT))
+        await asyncio.sleep(0.5)
+        deciding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await deciding
+        await state.keep_confirmed(PhysicalOffset(10))
+        assert (await load(files)).kept.cut is None
 
     run_in_virtual_time(main())
 
