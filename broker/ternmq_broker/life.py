@@ -157,7 +157,9 @@ class Life(Lifecycle):
             epoch: Its number.
             who: Who told it, for the log.
         """
-        self.member.state.heard_of(epoch)
+        if doubt := self.member.state.heard_of(epoch):
+            logger.error("epoch not taken from=%s reason=%s", who, doubt)
+            return
         self._save_soon()
         if self._parts is not None:
             self._parts.fence(epoch, who)
@@ -272,6 +274,7 @@ class Life(Lifecycle):
             nameservers=config.nameserver_addresses,
             remembered=lambda: state.members,
             remember=state.remember,
+            known=lambda: state.highest_epoch,
         )
         asker = Asker(
             env,
@@ -280,6 +283,7 @@ class Life(Lifecycle):
             nameservers=config.nameserver_addresses,
             finder=finder,
             store_id=lambda: state.store_id,
+            known=lambda: state.highest_epoch,
         )
         if not is_slave:
             if not store.report.was_clean:

@@ -5,7 +5,8 @@ Three rules keep an old broker from harming a new one:
 
 * A member that unregisters is taken out only when its incarnation is the one that is registered: a
   stale goodbye that comes after a restart says nothing about the new process.
-* A master with a lower epoch than was ever accepted of its name is refused.
+* A master with a lower epoch than was ever accepted of its name is refused, and so is anybody
+  with one that is too far above it.
 * Silence is measured on the NameServer's own monotonic clock; no broker's clock counts.
 
 Source: RocketMQ `RouteInfoManager`.
@@ -17,10 +18,10 @@ from typing import Final, NamedTuple
 
 from ternmq_model.address import ANY_HOST, Address
 from ternmq_model.data_version import DataVersion
+from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX, EPOCH_STORED_MAX, doubt_of
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import (
-    EPOCH_MAX,
     MASTER_ID,
     BrokerData,
     BrokerMember,
@@ -164,9 +165,9 @@ class RouteTable:
 
         Raises:
             IllegalName: A name cannot be; nothing changes.
-            RefusedError: INVALID_PARAMETER for other values that cannot be, ILLEGAL_OPERATION for a
-                lower epoch than the highest, or another cluster than the name's living members;
-                nothing changes.
+            RefusedError: INVALID_PARAMETER for other values that cannot be, and for an epoch that
+                is not believed; ILLEGAL_OPERATION for a lower epoch than the highest, or another
+                cluster than the name's living members; nothing changes.
         """
         self.check(registration, highest_epoch=highest_epoch)
         changes = list(self._keep_member(registration, now_ms))
@@ -208,6 +209,37 @@ class RouteTable:
             if now_ms - member.seen_at_ms > member.expiry_ms
         ]
         return tuple(change for member in silent for change in self._drop(*member, "expired"))
+
+    def check_repair(self, cluster: str, broker_name: str, *, before: int, epoch: int) -> None:
+        """Refuse to replace the epoch of a broker name where a master may really have it.
+
+        Args:
+            cluster: That the name belongs to.
+            broker_name: The name.
+            before: What is replaced.
+            epoch: What replaces it.
+
+        Raises:
+            InvalidParameter: No epoch has that number.
+            RefusedError: ILLEGAL_OPERATION: what is replaced is believed, or a living member has
+                registered a higher one than `epoch`.
+        """
+        name = f"broker {broker_name}"
+        if not 0 < epoch <= EPOCH_MAX:
+            remark = f"{name}: epoch {epoch}: must be 1 to {EPOCH_MAX}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if epoch < before and not doubt_of(before, epoch):
+            remark = (
+                f"{name}: epoch {before} may be real: it is no more than {EPOCH_STEP_MAX} above"
+                f" {epoch}, and a promotion goes beyond it"
+            )
+            raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+        broker = self._brokers.get(broker_name)
+        members = broker.members if broker and broker.cluster == cluster else {}
+        for broker_id, member in sorted(members.items()):
+            if member.data.epoch > epoch:
+                remark = f"{name}: member {broker_id} is registered with epoch {member.data.epoch}"
+                raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def topic_route(self, topic: str) -> TopicRoute:
         """Return who serves `topic`.
@@ -298,8 +330,12 @@ class RouteTable:
             )
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
         newest = max([highest_epoch, *(member.data.epoch for member in members.values())])
+        if doubt := doubt_of(registration.epoch, newest):
+            raise _invalid(registration, doubt)
         if broker_id == MASTER_ID and registration.epoch < newest:
             remark = f"broker {name}: epoch {registration.epoch} is over, {newest} has begun"
+            if doubt := doubt_of(newest, registration.epoch):
+                remark = f"{remark}; {doubt}"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def _keep_member(self, registration: Registration, now_ms: int) -> Iterator[Change]:
@@ -399,7 +435,7 @@ def check_registration(registration: Registration) -> None:
     check_broker_name(registration.broker_name)
     for value, least, most, what in (
         (registration.broker_id, 0, (1 << 63) - 1, "broker id"),
-        (registration.epoch, 0, EPOCH_MAX, "epoch"),
+        (registration.epoch, 0, EPOCH_STORED_MAX, "epoch"),
         (registration.expiry_ms, EXPIRY_MS_MIN, EXPIRY_MS_MAX, "expiry_ms"),
         (len(registration.endpoints), 1, ENDPOINTS_MAX, "number of endpoints"),
         (len(registration.topics), 0, TOPICS_MAX, "number of topics"),
