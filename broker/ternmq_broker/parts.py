@@ -142,13 +142,16 @@ class Parts:
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
-            *replication_services(
-                *(config, member, store, tables, env),
-                side=self.replicas or self._following,
-                claims=self._claims,
-                is_closing=self.is_closing,
-            ),
+            *self._replication_services(),
             self._promotion_service(),
+        )
+
+    def _replication_services(self) -> Sequence[Service]:
+        return replication_services(
+            *(self._config, self._member, self._store, self._tables, self._env),
+            side=self.replicas or self._following,
+            claims=self._claims,
+            is_closing=self.is_closing,
         )
 
     def _group_parts(self) -> GroupParts:

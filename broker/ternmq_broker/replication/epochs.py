@@ -29,8 +29,8 @@ from ternmq_model.response_code import ResponseCode
 PROBE_BYTES: Final = 64 << 10
 """How much before a common point is compared."""
 
-_PROMOTION: Final = 1_000_000
-_MEMBER: Final = 1_000
+PROMOTION_STEP: Final = 1_000_000
+MEMBER_STEP: Final = 1_000
 """Restarts between two promotions that leave the members' numbers apart."""
 
 
@@ -148,8 +148,8 @@ def number_of_promotion(highest: int, broker_id: int) -> int:
     Raises:
         RefusedError: No number is left.
     """
-    number = (highest // _PROMOTION + 1) * _PROMOTION + broker_id % _MEMBER * _MEMBER
-    return _given(number, highest)
+    first = (highest // PROMOTION_STEP + 1) * PROMOTION_STEP
+    return _given(first + broker_id % MEMBER_STEP * MEMBER_STEP, highest)
 
 
 def _given(number: int, highest: int) -> int:

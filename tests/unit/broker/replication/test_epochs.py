@@ -274,7 +274,10 @@ def test_promotion_beats_every_restart_of_the_replaced_master() -> None:
     broker_id=st.integers(0, (1 << 63) - 1),
 )
 def test_given_numbers_rise_fit_and_are_believed_or_are_refused(known: int, broker_id: int) -> None:
-    for give in (number_after_restart, lambda highest: number_of_promotion(highest, broker_id)):
+    def promote(highest: int) -> int:
+        return number_of_promotion(highest, broker_id)
+
+    for give in (number_after_restart, promote):
         if known <= EPOCH_MAX - 2_000_000:
             number = give(known)
             assert known < number <= EPOCH_MAX
