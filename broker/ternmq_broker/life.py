@@ -98,6 +98,8 @@ class Life(Lifecycle):
         self._outcome: Outcome | None = None
         self._is_over = asyncio.Event()
         self._cut: LogCut | None = None
+        self._doubts: dict[str, str] = {}
+        """Why an epoch is not taken, by who told it last."""
 
     @property
     def is_serving(self) -> bool:
@@ -158,7 +160,9 @@ class Life(Lifecycle):
             who: Who told it, for the log.
         """
         if doubt := self.member.state.heard_of(epoch):
-            logger.error("epoch not taken from=%s reason=%s", who, doubt)
+            if self._doubts.get(who) != doubt:  # a NameServer tells it again and again
+                self._doubts[who] = doubt
+                logger.error("epoch not taken from=%s reason=%s", who, doubt)
             return
         self._save_soon()
         if self._parts is not None:

@@ -129,13 +129,17 @@ async def poison_nameserver(cluster: SimulatedCluster) -> None:
     await cluster.nameservers.start("ns")
 
 
-def test_nameserver_that_kept_made_up_epoch_deposes_nobody_and_is_repaired() -> None:
+def test_nameserver_that_kept_made_up_epoch_deposes_nobody_and_is_repaired(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         async with master_and_slave(durable_nameservers=True) as (cluster, client):
             await poison_nameserver(cluster)
             await asyncio.sleep(5)
             assert not (await client.send("A", b"x")).status.code
             assert set(await registered(cluster)) == {1}
+            not_taken = [each for each in caplog.messages if each.startswith("epoch not taken")]
+            assert len(not_taken) == 2  # once at each member
             cluster.kill("a")
             await cluster.start("a")  # its slave confirms it
             await replicated(cluster)
