@@ -106,6 +106,28 @@ def test_registration_of_stranger_with_made_up_epoch_is_refused(broker_id: int) 
     run_in_virtual_time(main())
 
 
+def test_claim_of_slave_that_new_master_confirms_ends_old_one() -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, client):
+            cluster.network.partition("a", "ns")
+            cluster.network.partition("a", "a-1")
+            await promote(cluster, "a-1", is_forced=True)
+            await say_hello(cluster, epoch=1_001_000)
+            await asyncio.sleep(10)
+            assert not (await client.send("A", b"x")).status.code, "nobody could be asked"
+            cluster.network.heal()
+            cluster.network.partition("a", "ns")
+            await say_hello(cluster, epoch=7)
+            await until(lambda: is_slave(cluster, "a"))
+            assert (await status_of(cluster, "a")).highest_epoch == 1_001_000
+
+    run_in_virtual_time(main())
+
+
+async def is_slave(cluster: SimulatedCluster, name: str) -> bool:
+    return (await status_of(cluster, name)).role == "slave"
+
+
 def test_claim_of_slave_that_nameserver_confirms_ends_master() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
@@ -113,9 +135,6 @@ def test_claim_of_slave_that_nameserver_confirms_ends_master() -> None:
             await say_hello(cluster, epoch=7)
             await until(lambda: is_slave(cluster, "a"))
             assert (await status_of(cluster, "a")).highest_epoch == 5
-
-    async def is_slave(cluster: SimulatedCluster, name: str) -> bool:
-        return (await status_of(cluster, name)).role == "slave"
 
     run_in_virtual_time(main())
 

@@ -21,7 +21,6 @@ from ternmq_broker.replication.rpc_replication import (
 )
 from ternmq_broker.tables import Tables
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.route import MASTER_ID
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler
 from ternmq_store.message_store import MessageStore
@@ -71,7 +70,8 @@ def claims_of(
     """Return what becomes of higher epochs that slaves tell of; None for a slave."""
     if replicas is None:
         return None
-    return EpochClaims(replicas, lambda: member.asker.ask(own_id=MASTER_ID), env.clock, wake)
+    # It asks itself, too: whoever has taken its place is member 0 as it is.
+    return EpochClaims(replicas, member.asker.ask, env.clock, wake)
 
 
 def real_topics_of(
