@@ -18,6 +18,9 @@ BLOOM: Final = BloomFilter()
 DEAD_FILTER_MS: Final = 24 * 3_600_000
 """How long a condition is kept that nobody uses."""
 
+AHEAD_MAX_MS: Final = 24 * 3_600_000
+"""How far a client's clock may be ahead of the broker's for its version to be the newest."""
+
 _DEAD_BEFORE_LOAD_MS: Final = 30_000
 
 _NOWHERE: Final = PhysicalOffset(1 << 62)
@@ -123,7 +126,7 @@ class FilterTable:
         for wanted in subscriptions:
             used.add(wanted.topic)
             known = self._filters.get((wanted.topic, group))
-            if known is not None and wanted.version_ms < known.client_version:
+            if known is not None and wanted.version_ms < _newest(known, now_ms):
                 continue  # a newer one was told
             if known is not None and not known.dead_at_ms and _is_of(known, wanted):
                 self.put(replace(known, client_version=wanted.version_ms))
@@ -180,7 +183,7 @@ class FilterTable:
         """
         for one in told:
             known = self._filters.get((one.topic, one.group))
-            if known is not None and known.client_version > one.client_version:
+            if known is not None and one.client_version < _newest(known, now_ms):
                 continue
             if known is not None and _is_same(known, one):
                 self.put(replace(known, client_version=one.client_version))
@@ -239,6 +242,16 @@ class FilterTable:
         table._table_extras = {name: value[name] for name in value if name != "filterDataByTopic"}
         table._alive = None
         return table
+
+
+def _newest(known: ConsumerFilter, now_ms: int) -> int:
+    """Return the version below which what is told gives way to `known`.
+
+    It is a client's wall clock. One that lies further ahead than clocks do would never give way to
+    any other.
+    """
+    is_made_up = known.client_version > now_ms + AHEAD_MAX_MS
+    return 0 if is_made_up else known.client_version
 
 
 def _is_same(known: ConsumerFilter, told: ConsumerFilter) -> bool:

@@ -107,7 +107,8 @@ class OffsetTable:
                 )
             return False
         if force:
-            self.versions.put(group, topic, queue_id, max(version, version_kept) + 1)
+            following = self.versions.next(group, topic, queue_id, version)
+            self.versions.put(group, topic, queue_id, following)
         elif version > version_kept:
             self.versions.put(group, topic, queue_id, version)
         self._refused.discard((key, queue_id))
@@ -179,7 +180,7 @@ class OffsetTable:
         if kept is None or kept <= end:
             return False
         self._offsets[key][queue_id] = end
-        self.versions.put(group, topic, queue_id, self.version(group, topic, queue_id) + 1)
+        self.versions.put(group, topic, queue_id, self.versions.next(group, topic, queue_id))
         self._changes += 1
         self._recent.note((key, queue_id))
         return True

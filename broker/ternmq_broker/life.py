@@ -98,6 +98,8 @@ class Life(Lifecycle):
         self._outcome: Outcome | None = None
         self._is_over = asyncio.Event()
         self._cut: LogCut | None = None
+        self._doubts: dict[str, str] = {}
+        """Why an epoch is not taken, by who told it last."""
 
     @property
     def is_serving(self) -> bool:
@@ -157,7 +159,11 @@ class Life(Lifecycle):
             epoch: Its number.
             who: Who told it, for the log.
         """
-        self.member.state.heard_of(epoch)
+        if doubt := self.member.state.heard_of(epoch):
+            if self._doubts.get(who) != doubt:  # a NameServer tells it again and again
+                self._doubts[who] = doubt
+                logger.error("epoch not taken from=%s reason=%s", who, doubt)
+            return
         self._save_soon()
         if self._parts is not None:
             self._parts.fence(epoch, who)
@@ -272,6 +278,7 @@ class Life(Lifecycle):
             nameservers=config.nameserver_addresses,
             remembered=lambda: state.members,
             remember=state.remember,
+            known=lambda: state.highest_epoch,
         )
         asker = Asker(
             env,
@@ -280,6 +287,7 @@ class Life(Lifecycle):
             nameservers=config.nameserver_addresses,
             finder=finder,
             store_id=lambda: state.store_id,
+            known=lambda: state.highest_epoch,
         )
         if not is_slave:
             if not store.report.was_clean:

@@ -9,6 +9,9 @@ from typing import Any, Final, Self
 from ternmq_broker.loose_json import as_int, as_object
 
 VERSION_MAX: Final = (1 << 62) - 1
+VERSION_STEP_MAX: Final = 10**9
+"""Most by which a version may exceed the one that is kept: a crash loses few, nobody so many."""
+
 TOKENS_PER_MS: Final = 1 << 20
 _SEPARATOR: Final = "@"
 _RESERVE: Final = 1 << 20
@@ -38,6 +41,26 @@ class OffsetVersions:
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """Return the offset's version."""
         return self._versions.get((topic, group), {}).get(queue_id, 0)
+
+    def is_believed(self, group: str, topic: str, queue_id: int, version: int) -> bool:
+        """Tell whether resets and seeks can have led to a version that somebody tells.
+
+        One that is made up would shut out, for good, whoever commits under the one that is kept.
+        """
+        kept = self.get(group, topic, queue_id)
+        return 0 <= version <= min(kept + VERSION_STEP_MAX, VERSION_MAX)
+
+    def next(self, group: str, topic: str, queue_id: int, told: int = 0) -> int:
+        """Return the version after one more reset or seek. The last one, which none reaches who
+        counts, is its own next: a file with a higher one could not be read.
+
+        Args:
+            group: Whose offset it is.
+            topic: Of the queue.
+            queue_id: The queue.
+            told: What the consumer was told; a crash may have lost it here.
+        """
+        return min(max(told, self.get(group, topic, queue_id)) + 1, VERSION_MAX)
 
     def put(self, group: str, topic: str, queue_id: int, version: int) -> None:
         """Keep a version, which only a caller may know to be higher than the one before."""
@@ -121,7 +144,8 @@ class OffsetVersions:
             kept = table._versions[topic, group] = {}
             for queue_id, version in as_object(queues, key).items():
                 number = as_int(version, f"version of {key} queue {queue_id}")
-                if int(queue_id) < 0 or not 0 <= number <= VERSION_MAX:
+                if int(queue_id) < 0 or not 0 <= number < 1 << 63:
                     raise ValueError(f"versions of {key!r}: queue {queue_id} has {number}")
-                kept[int(queue_id)] = number
+                # Older versions counted on from what somebody had made up.
+                kept[int(queue_id)] = min(number, VERSION_MAX)
         return table

@@ -23,7 +23,12 @@ from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.lives.member import Member
 from ternmq_broker.replication.lives.promoting import PromotionService
 from ternmq_broker.replication.place import place_of
-from ternmq_broker.replication.services import real_topics_of, replicas_of, replication_services
+from ternmq_broker.replication.services import (
+    claims_of,
+    real_topics_of,
+    replicas_of,
+    replication_services,
+)
 from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.replication.slave_rules import slave_handlers
 from ternmq_broker.replies.forwarding import Replies
@@ -106,6 +111,7 @@ class Parts:
         self._confirmations = Confirmations(lambda: store.failure)
         self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
         """Who follows this master; None for a slave."""
+        self._claims = claims_of(member, self.replicas, env, wake)
         self._place = place_of(identity, member.state.epochs, self.replicas)
         self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
@@ -136,12 +142,16 @@ class Parts:
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
-            *replication_services(
-                *(config, member, store, tables, env),
-                side=self.replicas or self._following,
-                is_closing=self.is_closing,
-            ),
+            *self._replication_services(),
             self._promotion_service(),
+        )
+
+    def _replication_services(self) -> Sequence[Service]:
+        return replication_services(
+            *(self._config, self._member, self._store, self._tables, self._env),
+            side=self.replicas or self._following,
+            claims=self._claims,
+            is_closing=self.is_closing,
         )
 
     def _group_parts(self) -> GroupParts:
@@ -333,6 +343,8 @@ class Parts:
         others += (self._verification.job(),)
         if not self._member.is_slave:
             others += tuple(self._transactions.jobs())
+        if self._claims is not None:
+            others += (self._claims.job(),)
         return (self._clock.job(), *store_jobs, *self._tables.jobs(), *others)
 
     def writing_jobs(self) -> Sequence[Job]:

@@ -13,12 +13,8 @@ from typing import Final
 from ternmq_broker.topics import TopicTable
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import (
-    ClosedError,
-    RefusedError,
-    TernError,
-    TransportError,
-)
+from ternmq_model.epochs import doubt_of
+from ternmq_model.errors import ClosedError, RefusedError, TernError, TransportError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import common_pb2 as common
@@ -193,7 +189,8 @@ class Registration:
         highest = highest_epoch(reply.brokers, identity)
         self._heard_of(highest, f"NameServer {self.address}")
         self._told_members(reply.brokers, self.address)
-        if identity.broker_id == MASTER_ID and highest > identity.epoch:
+        is_deposed = highest > identity.epoch and not doubt_of(highest, identity.epoch)
+        if identity.broker_id == MASTER_ID and is_deposed:
             return True  # there is another master, as it should be: this one is about to leave
         endpoints = registered_endpoints(reply.brokers, identity)
         if endpoints is None:

@@ -22,6 +22,10 @@ broker = LazyGroup(
         "status": (f"{_HERE}.status:status", "Show what the brokers' stores have counted."),
         "ha": (f"{_HERE}.replicas:ha", "Show how the slaves of a broker follow."),
         "promote": (f"{_HERE}.replicas:promote", "Make a slave the master."),
+        "repair-epoch": (
+            f"{_HERE}.repair_epoch:repair_epoch",
+            "Set back an epoch that nobody began.",
+        ),
         "settings": (f"{_HERE}.broker:settings", "Show or change settings at run time."),
         "set-permission": (
             f"{_HERE}.broker:set_permission",

@@ -22,10 +22,6 @@ from ternmq_model.response_code import ResponseCode
 MASTER_ID: Final = 0
 """Broker id of a master; every other one is a slave's."""
 
-EPOCH_MAX: Final = 1 << 62
-"""No reign of a master gets so far: who tells of a higher epoch makes it up, and none could follow
-that."""
-
 BROKER_NAME_CHARACTERS_MAX: Final = 127
 QUEUES_MAX: Final = 16_384
 """Most queues of one topic on one broker: each is a directory of its store."""

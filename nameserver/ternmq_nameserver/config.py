@@ -7,7 +7,7 @@ from typing import Final
 from ternmq_model.address import PORT_MAX, Address, listen_address
 from ternmq_model.errors import ConfigError
 from ternmq_nameserver.kept_bytes import BYTES_MAX
-from ternmq_nameserver.route_table import EXPIRY_MS, EXPIRY_MS_MAX
+from ternmq_nameserver.registration import EXPIRY_MS, EXPIRY_MS_MAX
 
 EXPIRY_MS_LEAST: Final = 120_000
 """Brokers register every 10 to 60 s: less than twice that drops one that lives when a single

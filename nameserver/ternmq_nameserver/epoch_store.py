@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from ternmq_model.epochs import EPOCH_MAX, REPAIR_COMMAND
 from ternmq_model.errors import StoreFailed
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
 from ternmq_remoting.environment import Blocking
@@ -55,6 +56,13 @@ class EpochStore:
             self._table = self._saved = await self._blocking.run(_load, self._path)
             self._saver.mark_saved()
             logger.info("epochs loaded file=%s names=%s", self._path, len(self._table))
+            for (cluster, name), epoch in self._table:
+                if epoch > EPOCH_MAX:  # of a version that still took it
+                    logger.error(
+                        "epoch is made up, no master can register cluster=%s broker=%s epoch=%s"
+                        " repair=%r",
+                        *(cluster, name, epoch, f"{REPAIR_COMMAND} {name}"),
+                    )
 
     def highest(self, cluster: str, broker_name: str) -> int:
         """Return the highest epoch of a broker name that was ever accepted; 0 for none."""
@@ -70,8 +78,23 @@ class EpochStore:
             StoreFailed: The disk refused; asking again tries again.
         """
         self._table = self._table.raised(cluster, broker_name, epoch)
-        if epoch <= self._saved.get(cluster, broker_name):
+        now, saved = (each.get(cluster, broker_name) for each in (self._table, self._saved))
+        if epoch <= saved <= now:  # a repair that is being written may have taken it back
             return
+        await self._written()
+
+    async def repair(self, cluster: str, broker_name: str, epoch: int) -> None:
+        """Set the epoch of a broker name, also to a lower one. Durable when this returns.
+
+        Cancelling leaves it open whether it is kept.
+
+        Raises:
+            StoreFailed: The disk refused; asking again tries again.
+        """
+        self._table = self._table.repaired(cluster, broker_name, epoch)
+        await self._written()
+
+    async def _written(self) -> None:
         saved = self._saver.saved()
         if saved is not None:
             await saved

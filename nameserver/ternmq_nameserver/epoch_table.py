@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from ternmq_model.epochs import EPOCH_STORED_MAX
 from ternmq_model.errors import refusal
 from ternmq_model.json_checksum import add_checksum, verify_checksum
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import EPOCH_MAX
 
 FORMAT_VERSION: Final = 1
 NAMES_MAX: Final = 65_536
@@ -51,6 +51,16 @@ class EpochTable:
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
         return EpochTable({**self._epochs, key: epoch})
 
+    def repaired(self, cluster: str, broker_name: str, epoch: int) -> "EpochTable":
+        """Return the table with that epoch, also a lower one.
+
+        Raises:
+            RefusedError: As `raised`.
+        """
+        if epoch >= self.get(cluster, broker_name):
+            return self.raised(cluster, broker_name, epoch)
+        return EpochTable({**self._epochs, (cluster, broker_name): epoch})
+
     def to_json(self) -> bytes:
         """Return the content of `brokerEpochs.json`."""
         clusters: dict[str, dict[str, int]] = {}
@@ -74,8 +84,8 @@ def epoch_table_from_json(data: bytes) -> EpochTable:
     epochs: dict[tuple[str, str], int] = {}
     for cluster, names in _object("epochs", content.get("epochs")).items():
         for name, epoch in _object(f"cluster {cluster!r}", names).items():
-            if type(epoch) is not int or not 0 < epoch <= EPOCH_MAX:
-                raise ValueError(f"epoch of {cluster!r}/{name!r} must be 1 to {EPOCH_MAX}")
+            if type(epoch) is not int or not 0 < epoch <= EPOCH_STORED_MAX:
+                raise ValueError(f"epoch of {cluster!r}/{name!r} must be 1 to {EPOCH_STORED_MAX}")
             epochs[cluster, name] = epoch
     return EpochTable(epochs)
 

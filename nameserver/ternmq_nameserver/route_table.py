@@ -5,7 +5,8 @@ Three rules keep an old broker from harming a new one:
 
 * A member that unregisters is taken out only when its incarnation is the one that is registered: a
   stale goodbye that comes after a restart says nothing about the new process.
-* A master with a lower epoch than was ever accepted of its name is refused.
+* A master with a lower epoch than was ever accepted of its name is refused, and so is anybody
+  with one that is too far above it.
 * Silence is measured on the NameServer's own monotonic clock; no broker's clock counts.
 
 Source: RocketMQ `RouteInfoManager`.
@@ -17,10 +18,10 @@ from typing import Final
 
 from ternmq_model.address import ANY_HOST, Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX, doubt_of
+from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import (
-    EPOCH_MAX,
     MASTER_ID,
     BrokerData,
     BrokerMember,
@@ -28,50 +29,15 @@ from ternmq_model.route import (
     QueueData,
     TopicConfig,
     TopicRoute,
-    check_broker_name,
-    check_cluster,
-    check_topic_config,
 )
 from ternmq_nameserver.changes import Change
 from ternmq_nameserver.kept_bytes import BYTES_MAX, member_bytes, topics_bytes
+from ternmq_nameserver.registration import Registration, check_registration, invalid
 from ternmq_nameserver.topic_index import TopicIndex
-
-EXPIRY_MS: Final = 120_000
-"""Silence after which a broker is dropped when it does not say itself."""
-
-EXPIRY_MS_MIN: Final = 1_000
-EXPIRY_MS_MAX: Final = 600_000
-"""A broker that is gone is in routes for no longer."""
-
-ENDPOINTS_MAX: Final = 16
-INCARNATION_CHARACTERS_MAX: Final = 128
-TOPICS_MAX: Final = 65_536
-"""Most topics of one broker."""
 
 BROKER_NAMES_MAX: Final = 4_096
 MEMBERS_MAX: Final = 32
 """Most members of one broker name."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Registration:
-    """What one broker tells of itself."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    endpoints: tuple[Address, ...]
-    incarnation: str
-    """Random per process."""
-
-    epoch: int = 0
-    """Counts the lives of a master."""
-
-    data_version: DataVersion
-    topics: tuple[TopicConfig, ...] = ()
-    """Every topic of the broker."""
-
-    expiry_ms: int = EXPIRY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +131,10 @@ class RouteTable:
 
         Raises:
             IllegalName: A name cannot be; nothing changes.
-            RefusedError: INVALID_PARAMETER for other values that cannot be, ILLEGAL_OPERATION for a
-                lower epoch than the highest, or another cluster than the name's living members,
-                FLOW_CONTROL for more than the table may hold; nothing changes.
+            RefusedError: INVALID_PARAMETER for other values that cannot be, and for an epoch that
+                is not believed; ILLEGAL_OPERATION for a lower epoch than the highest, or another
+                cluster than the name's living members; FLOW_CONTROL for more than the table may
+                hold; nothing changes.
         """
         self.check(registration, highest_epoch=highest_epoch)
         changes = list(self._keep_member(registration, now_ms))
@@ -226,6 +193,37 @@ class RouteTable:
             if now_ms - member.seen_at_ms > member.expiry_ms
         ]
         return tuple(change for member in silent for change in self._drop(*member, "expired"))
+
+    def check_repair(self, cluster: str, broker_name: str, *, before: int, epoch: int) -> None:
+        """Refuse to replace the epoch of a broker name where a master may really have it.
+
+        Args:
+            cluster: That the name belongs to.
+            broker_name: The name.
+            before: What is replaced.
+            epoch: What replaces it.
+
+        Raises:
+            InvalidParameter: No epoch has that number.
+            RefusedError: ILLEGAL_OPERATION: what is replaced is believed, or a living member has
+                registered a higher one than `epoch`.
+        """
+        name = f"broker {broker_name}"
+        if not 0 < epoch <= EPOCH_MAX:
+            remark = f"{name}: epoch {epoch}: must be 1 to {EPOCH_MAX}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if epoch < before and not doubt_of(before, epoch):
+            remark = (
+                f"{name}: epoch {before} may be real: it is no more than {EPOCH_STEP_MAX} above"
+                f" {epoch}, and a promotion goes beyond it"
+            )
+            raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+        broker = self._brokers.get(broker_name)
+        members = broker.members if broker and broker.cluster == cluster else {}
+        for broker_id, member in sorted(members.items()):
+            if member.data.epoch > epoch:
+                remark = f"{name}: member {broker_id} is registered with epoch {member.data.epoch}"
+                raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def topic_route(self, topic: str) -> TopicRoute:
         """Return who serves `topic`.
@@ -319,8 +317,12 @@ class RouteTable:
             )
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
         newest = max([highest_epoch, *(member.data.epoch for member in members.values())])
+        if doubt := doubt_of(registration.epoch, newest):
+            raise invalid(registration, doubt)
         if broker_id == MASTER_ID and registration.epoch < newest:
             remark = f"broker {name}: epoch {registration.epoch} is over, {newest} has begun"
+            if doubt := doubt_of(newest, registration.epoch):
+                remark = f"{remark}; {doubt}"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def _check_bytes(self, registration: Registration) -> None:
@@ -421,41 +423,6 @@ class RouteTable:
 
 def _writable_topics(broker: _Broker) -> int:
     return sum(Permission.WRITE in data.permissions for data in broker.queues.values())
-
-
-def check_registration(registration: Registration) -> None:
-    """Refuse what cannot be, before anything of it is kept.
-
-    Raises:
-        IllegalName: A name of it is illegal.
-        InvalidParameter: Another value lies outside its bounds.
-    """
-    check_cluster(registration.cluster)
-    check_broker_name(registration.broker_name)
-    for value, least, most, what in (
-        (registration.broker_id, 0, (1 << 63) - 1, "broker id"),
-        (registration.epoch, 0, EPOCH_MAX, "epoch"),
-        (registration.expiry_ms, EXPIRY_MS_MIN, EXPIRY_MS_MAX, "expiry_ms"),
-        (len(registration.endpoints), 1, ENDPOINTS_MAX, "number of endpoints"),
-        (len(registration.topics), 0, TOPICS_MAX, "number of topics"),
-        (len(registration.incarnation), 1, INCARNATION_CHARACTERS_MAX, "length of incarnation"),
-    ):
-        if not least <= value <= most:
-            raise _invalid(registration, f"{what} {value}: must be {least} to {most}")
-    for endpoint in registration.endpoints:
-        if not endpoint.is_legal_endpoint:
-            raise _invalid(registration, f"endpoint {str(endpoint)[:300]!r}: is no host and port")
-    topics: set[str] = set()
-    for config in registration.topics:
-        check_topic_config(config)
-        topics.add(config.topic)
-    if len(topics) < len(registration.topics):
-        raise _invalid(registration, "it names a topic twice")
-
-
-def _invalid(registration: Registration, remark: str) -> RefusedError:
-    name = f"broker {registration.broker_name}"
-    return refusal(ResponseCode.INVALID_PARAMETER, f"{name}: {remark}")
 
 
 def _source_of(registration: Registration) -> _TopicsSource:

@@ -40,6 +40,9 @@ ADD_WRITE_PERMISSION = UnaryRpc(
     nameserver.AddWritePermissionReply,
 )
 GET_EPOCH = UnaryRpc(_NS, "GetEpoch", nameserver.GetEpochRequest, nameserver.GetEpochReply)
+REPAIR_EPOCH = UnaryRpc(
+    _NS, "RepairEpoch", nameserver.RepairEpochRequest, nameserver.RepairEpochReply
+)
 
 _MESSAGES: Final = "Messages"
 SEND = UnaryRpc(
@@ -178,6 +181,7 @@ ALL: Final = (
     WIPE_WRITE_PERMISSION,
     ADD_WRITE_PERMISSION,
     GET_EPOCH,
+    REPAIR_EPOCH,
     SEND,
     SEND_STREAM,
     PULL,

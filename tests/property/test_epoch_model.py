@@ -168,8 +168,8 @@ def test_worse_epoch_rule_is_detected(
 
 STORY = (
     "start 0; append 0; start 1; connect 1 to 0; replicate 1; lose power 0; start 0; append 0; "
-    "part (0, 1); promote 1; start 2; connect 2 to 0; become slave 0; connect 2 to 1; "
-    "replicate 2; ack 2; promote 0"
+    "part (0, 1); promote 1; register 1; start 2; connect 2 to 0; become slave 0; "
+    "connect 2 to 1; replicate 2; ack 2; promote 0"
 )
 """What all orders of events at three members brought to light: 1 had confirmed what it found, and 0
 has a record of a restart that 1 had deposed already."""

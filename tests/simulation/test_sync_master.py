@@ -17,7 +17,7 @@ from ternmq_remoting import contracts
 from tests.support.brokers import Client, Sender, bodies, membership, stored
 from tests.support.numbered import TOPIC, numbered
 from tests.support.simulated_cluster import SimulatedCluster
-from tests.support.simulated_replicas import status_of
+from tests.support.simulated_replicas import register_stranger, status_of
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -238,6 +238,7 @@ def test_deposed_master_acknowledges_nothing() -> None:
             await sender.write(sender.record(TOPIC, b"in doubt"))
             unary = asyncio.ensure_future(client.send(TOPIC))
             await asyncio.sleep(0.5)
+            await register_stranger(cluster, epoch=5_000_000)
             stranger = await cluster.connect("a", "stranger")
             stream = stranger.connection.open(contracts.FOLLOW)
             hello = replication.FollowHello(

@@ -278,7 +278,10 @@ def connect(world: World, number: int, other: int) -> World:
     verdict = rules.verdict(theirs, mine, common)
     match verdict:
         case rules.Deposed():
-            return world.put(other, _fence(master, verdict.highest))
+            confirmed = _confirmed(world, other, claimed_by=number)
+            if confirmed <= rules.newest(master.epochs):
+                return world
+            return world.put(other, _fence(master, confirmed))
         case rules.Refused():
             if slave.store == master.store:
                 return world._replace(fault=f"a member is refused: {verdict.reason}")
@@ -303,6 +306,22 @@ def connect(world: World, number: int, other: int) -> World:
                 fault = f"{number} is to cut what was acknowledged up to {safe}, from {keep_to}"
                 return world._replace(fault=fault)
             return world.put(number, noted)
+
+
+def _confirmed(world: World, number: int, *, claimed_by: int) -> int:
+    """Return the highest epoch that a master is told by others than the slave that claims one."""
+    asked = [
+        *(entry for index, entry in enumerate(world.entries) if world.reach(number, -1 - index)),
+        *(
+            member.known
+            for other, member in enumerate(world.members)
+            if other not in (number, claimed_by)
+            and member.is_up
+            and world.reach(number, other)
+            and member.store in (0, world.members[number].store)
+        ),
+    ]
+    return max(asked, default=0)
 
 
 def _stream_steps(world: World, number: int, other: int) -> Iterator[Step]:

@@ -11,6 +11,8 @@ from typing import Any
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.replication.epochs import Epoch, Epochs
+from ternmq_broker.replication.lives.asking import Asked
+from ternmq_broker.replication.master.claims import EpochClaims
 from ternmq_broker.replication.master.reign import Reign
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.standing import MasterStanding
@@ -35,6 +37,7 @@ ADDRESS = Address("m", 10_911)
 EPOCHS: Epochs = (Epoch(1, PhysicalOffset(0)), Epoch(2, PhysicalOffset(0)))
 OWN_ID = 7
 TIMEOUT_MS = 3000
+NOBODY = Asked((), (), ("ns:9876",))
 
 FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
 
@@ -54,6 +57,16 @@ class Master:
     deposed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     followed: int = 0
     sync_s: float = 0.0
+    others: Asked = NOBODY
+    """What NameServers and members answer."""
+    asked: int = 0
+    """How often they were asked."""
+
+    async def ask(self) -> Asked:
+        """Ask NameServers and members; takes a second."""
+        self.asked += 1
+        await asyncio.sleep(1)
+        return self.others
 
     def append(self, *bodies: bytes) -> PhysicalOffset:
         """Store messages as senders do; return where the log ends."""
@@ -203,15 +216,18 @@ async def reigning(
         )
         replicas.tell(store_loop.confirmed)
         master = Master(network, store, files, clock, confirmations, store_loop, replicas)
+        claims = EpochClaims(replicas, lambda: master.ask(), clock, wake)
         follow = FollowService(
-            *(replicas, IDENTITY, store, clock, blocking), is_closing=lambda: master.is_closing
+            *(replicas, IDENTITY, store, clock, blocking),
+            told_higher=claims.told,
+            is_closing=lambda: master.is_closing,
         )
         status = StatusService(
             *(store, IDENTITY, lambda: member_of(reign), flush_mode),
             MasterStanding(replicas, store, clock, blocking),
         )
         handlers = [*follow.handlers(), *status.handlers()]
-        async with JobRunner(*store_loop.jobs()) as runner:
+        async with JobRunner(*store_loop.jobs(), claims.job()) as runner:
             runners.append(runner)
             async with network.host("m").serve(handlers, ADDRESS, identity=IDENTITY):
                 yield master

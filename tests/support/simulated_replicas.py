@@ -11,6 +11,7 @@ from ternmq_model.address import parse_address
 from ternmq_model.errors import TernError
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import contracts
@@ -83,6 +84,28 @@ async def registered(
         for data in reply.brokers
         for member in data.members
     }
+
+
+async def register_stranger(cluster: SimulatedCluster, *, epoch: int, broker_id: int = 9) -> None:
+    """Register a member of "a" that there is not, with the first NameServer.
+
+    Raises:
+        TernError: It refuses, or does not answer.
+    """
+    network = cluster.network.host("stranger")
+    connection = await network.connect([parse_address(NAMESERVER, setting="nameservers")])
+    request = nameserver.RegisterBrokerRequest(
+        cluster="DefaultCluster",
+        broker_name="a",
+        broker_id=broker_id,
+        endpoints=[common.Endpoint(host="stranger", port=1)],
+        incarnation="stranger",
+        epoch=epoch,
+    )
+    try:
+        await connection.call(contracts.REGISTER_BROKER, request, timeout_s=5)
+    finally:
+        await connection.close()
 
 
 async def start_slave(cluster: SimulatedCluster, name: str = "a-1", **settings: Any) -> None:

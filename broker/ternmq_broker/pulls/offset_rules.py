@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.locks import LockTable
-from ternmq_broker.offset_versions import VERSION_MAX
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, refusal
@@ -69,8 +68,12 @@ class OffsetRules:
         if not 0 <= told.offset <= end:
             remark = f"{told.topic} queue {told.queue_id} ends at {end}; {told.offset} is outside"
             return refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if not 0 <= told.version <= VERSION_MAX:
-            remark = f"{told.topic} queue {told.queue_id}: no version is {told.version}"
+        versions = self._offsets.versions
+        if not versions.is_believed(group, told.topic, told.queue_id, told.version):
+            kept = versions.get(group, told.topic, told.queue_id)
+            remark = (
+                f"{told.topic} queue {told.queue_id}: no version is {told.version}; {kept} is kept"
+            )
             return refusal(ResponseCode.INVALID_PARAMETER, remark)
         if self._locks is None:
             return None

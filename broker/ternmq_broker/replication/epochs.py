@@ -21,13 +21,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from ternmq_model.epochs import EPOCH_MAX, REPAIR_COMMAND
+from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import ResponseCode
 
 PROBE_BYTES: Final = 64 << 10
 """How much before a common point is compared."""
 
-_PROMOTION: Final = 1_000_000
-_MEMBER: Final = 1_000
+PROMOTION_STEP: Final = 1_000_000
+MEMBER_STEP: Final = 1_000
 """Restarts between two promotions that leave the members' numbers apart."""
 
 
@@ -125,8 +128,11 @@ def number_after_restart(highest: int) -> int:
 
     Args:
         highest: The highest epoch that is known.
+
+    Raises:
+        RefusedError: No number is left.
     """
-    return highest + 1
+    return _given(highest + 1, highest)
 
 
 def number_of_promotion(highest: int, broker_id: int) -> int:
@@ -138,8 +144,22 @@ def number_of_promotion(highest: int, broker_id: int) -> int:
     Args:
         highest: The highest epoch that is known.
         broker_id: Its own, as configured. Ids are told apart up to 999.
+
+    Raises:
+        RefusedError: No number is left.
     """
-    return (highest // _PROMOTION + 1) * _PROMOTION + broker_id % _MEMBER * _MEMBER
+    first = (highest // PROMOTION_STEP + 1) * PROMOTION_STEP
+    return _given(first + broker_id % MEMBER_STEP * MEMBER_STEP, highest)
+
+
+def _given(number: int, highest: int) -> int:
+    if number <= EPOCH_MAX:
+        return number
+    remark = (
+        f"no epoch can begin above {highest}: the last one is {EPOCH_MAX}. No history leads there,"
+        f" so that number was made up: {REPAIR_COMMAND}"
+    )
+    raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
 
 def begin(epochs: Epochs, number: int, start: PhysicalOffset) -> Epochs:

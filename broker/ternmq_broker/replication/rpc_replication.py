@@ -43,6 +43,7 @@ class FollowService:
         store: Its log.
         clock: For silence.
         blocking: Where what is not in memory is read.
+        told_higher: Told the id of a slave that knows of a higher epoch than the master's.
         is_closing: Tells whether nobody new is served any more.
     """
 
@@ -54,6 +55,7 @@ class FollowService:
         clock: Clock,
         blocking: Blocking,
         *,
+        told_higher: Callable[[int], None],
         is_closing: Callable[[], bool],
     ) -> None:
         self._replicas = replicas
@@ -61,6 +63,7 @@ class FollowService:
         self._store = store
         self._clock = clock
         self._blocking = blocking
+        self._told_higher = told_higher
         self._is_closing = is_closing
         self._refused: dict[int, str] = {}
         """Why a slave was refused last, by id."""
@@ -95,13 +98,13 @@ class FollowService:
         reign = replicas.reign
         self._check_open()
         check_hello(hello, self._identity, reign, file_bytes=store.log_file_bytes)
-        slave = log_of(hello)
+        slave = log_of(hello, known=reign.number)
         await replicas.admit(hello.broker_id, hello.incarnation)
         handshake = Handshake(reign, store, self._blocking, stream)
         decided = await handshake.decide(slave)
         if isinstance(decided, Deposed):
-            replicas.fence(decided.highest, f"slave {hello.broker_id} at {peer}")
-            remark = f"epoch {decided.highest} has begun: this is no master any more"
+            self._told_higher(hello.broker_id)
+            remark = f"epoch {decided.highest} may have begun: others are asked whether it has"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         await reign.on_followed()
         self._check_open()

@@ -8,6 +8,7 @@ from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.replication.lives import roles
 from ternmq_broker.replication.lives.member import Member, Outcome
+from ternmq_broker.replication.master.claims import EpochClaims
 from ternmq_broker.replication.master.reign import Reign
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.standing import MasterStanding
@@ -63,6 +64,16 @@ def replicas_of(
     )
 
 
+def claims_of(
+    member: Member, replicas: Replicas | None, env: Environment, wake: Callable[[str], None]
+) -> EpochClaims | None:
+    """Return what becomes of higher epochs that slaves tell of; None for a slave."""
+    if replicas is None:
+        return None
+    # It asks itself, too: whoever has taken its place is member 0 as it is.
+    return EpochClaims(replicas, member.asker.ask, env.clock, wake)
+
+
 def real_topics_of(
     member: Member,
     store: MessageStore,
@@ -89,6 +100,7 @@ def replication_services(
     env: Environment,
     *,
     side: Replicas | Standing | None,
+    claims: EpochClaims | None,
     is_closing: Callable[[], bool],
 ) -> Sequence[ServesRpcs]:
     """Return what a member serves to the others.
@@ -100,6 +112,7 @@ def replication_services(
         tables: Its tables.
         env: Clock, blocking calls.
         side: Of a master who follows it; of a slave how it follows.
+        claims: Of a master, the higher epochs that slaves tell of.
         is_closing: Tells whether nobody new is served any more.
     """
     services: list[ServesRpcs] = [
@@ -112,13 +125,16 @@ def replication_services(
         )
     ]
     standing: Standing | None
-    if not isinstance(side, Replicas):
+    if claims is None or not isinstance(side, Replicas):
+        assert not isinstance(side, Replicas), "a master has claims"
         standing = side
     else:
         standing = MasterStanding(side, store, env.clock, env.blocking)
         services.append(
             FollowService(
-                *(side, member.identity, store, env.clock, env.blocking), is_closing=is_closing
+                *(side, member.identity, store, env.clock, env.blocking),
+                told_higher=claims.told,
+                is_closing=is_closing,
             )
         )
     services.append(

@@ -1,7 +1,8 @@
 """Administration of the members of a broker name: who follows whom, how far, and who is master."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,14 +18,17 @@ from ternmq_model.errors import (
     refusal,
 )
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import MASTER_ID, BrokerData, BrokerMember, check_broker_name
+from ternmq_model.route import MASTER_ID, BrokerData, BrokerMember, check_broker_name, check_cluster
 from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import (
     DESCRIBE_BROKER,
     DESCRIBE_STORE,
     GET_CLUSTER,
+    GET_EPOCH,
     PROMOTE,
+    REPAIR_EPOCH,
     REPLICATION_STATUS,
 )
 from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
@@ -73,6 +77,18 @@ class NameServerView:
 
     problem: str = ""
     """Why it told nothing; empty when it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerEpoch:
+    """The highest epoch of one broker name that one NameServer keeps."""
+
+    address: Address
+    highest: int = 0
+    """0 = it knows none, or did not tell."""
+
+    problem: str = ""
+    """Why it did not tell; empty when it did."""
 
 
 class ReplicationAdmin(AdminCalls):
@@ -139,6 +155,64 @@ class ReplicationAdmin(AdminCalls):
         async with self._member(data, member) as connection:
             request = admin.PromoteRequest(is_forced=is_forced)
             return await connection.call(PROMOTE, request, timeout_s=_PROMOTE_TIMEOUT_S)
+
+    async def member_at(self, cluster: str, broker_name: str, address: Address) -> MemberView:
+        """Return what the member at `address` says of itself, registered or not.
+
+        Raises:
+            UsageError: It is none of that broker name.
+            TransportError: It does not answer.
+        """
+        async with self._connected(address) as connection:
+            status = await self._asked(
+                connection, REPLICATION_STATUS, replication.ReplicationStatusRequest()
+            )
+        if (status.cluster, status.broker_name) != (cluster, broker_name):
+            told = f"broker {status.broker_name} of cluster {status.cluster}"
+            raise UsageError(f"{address} is {told}, not {broker_name} of {cluster}")
+        member = BrokerMember(status.broker_id, (address,))
+        return MemberView(BrokerData(cluster, broker_name, (member,)), member, status)
+
+    async def nameserver_epochs(self, cluster: str, broker_name: str) -> list[NameServerEpoch]:
+        """Return the highest epoch that each configured NameServer keeps, in their order.
+
+        Raises:
+            RefusedError: No broker or cluster can have such a name.
+        """
+
+        async def ask(address: Address) -> NameServerEpoch:
+            request = nameserver.GetEpochRequest(cluster=cluster, broker_name=broker_name)
+            try:
+                async with self._connected(address) as connection:
+                    reply = await self._asked(connection, GET_EPOCH, request)
+            except TransportError as error:
+                return NameServerEpoch(address, problem=str(error) or type(error).__name__)
+            return NameServerEpoch(address, reply.highest_epoch)
+
+        check_cluster(cluster)
+        check_broker_name(broker_name)
+        return await side_by_side(self._names.addresses, ask)
+
+    async def repair_epoch(
+        self, kept: NameServerEpoch, cluster: str, broker_name: str, *, epoch: int
+    ) -> None:
+        """Replace the epoch of a broker name that a NameServer keeps. Durable when it returns.
+
+        Args:
+            kept: What it keeps, as it told.
+            cluster: That the name belongs to.
+            broker_name: The name.
+            epoch: The highest that is real.
+
+        Raises:
+            RefusedError: The one that it keeps may be real, or it keeps another one by now.
+            TransportError: It does not answer.
+        """
+        request = nameserver.RepairEpochRequest(
+            cluster=cluster, broker_name=broker_name, expected_epoch=kept.highest, epoch=epoch
+        )
+        async with self._connected(kept.address) as connection:
+            await self._asked(connection, REPAIR_EPOCH, request)
 
     async def until_master(self, broker_name: str, epoch: int, timeout_s: float = 30.0) -> None:
         """Wait until a master of that epoch, or a later one, is registered and answers.
@@ -208,20 +282,25 @@ class ReplicationAdmin(AdminCalls):
             return None
 
     async def _nameserver_view(self, address: Address) -> NameServerView:
-        assert self._env is not None, "is open"
         try:
-            connection = await self._env.network.connect(
-                [address], timeout_s=self._config.connect_timeout_s
-            )
-            try:
+            async with self._connected(address) as connection:
                 brokers = await brokers_told(
                     lambda request: self._asked(connection, GET_CLUSTER, request)
                 )
-            finally:
-                await connection.close()
         except TransportError as error:
             return NameServerView(address, problem=str(error) or type(error).__name__)
         return NameServerView(address, tuple(brokers))
+
+    @asynccontextmanager
+    async def _connected(self, address: Address) -> AsyncGenerator[Connection]:
+        assert self._env is not None, "is open"
+        connection = await self._env.network.connect(
+            [address], timeout_s=self._config.connect_timeout_s
+        )
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
     async def _asked(self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
         return await connection.call(rpc, request, timeout_s=self._timeout_s)

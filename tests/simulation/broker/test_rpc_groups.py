@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from ternmq_broker.offset_versions import VERSION_MAX, VERSION_STEP_MAX
 from ternmq_model.errors import BrokerBusy, InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -327,6 +328,32 @@ def test_commit_older_than_a_seek_is_refused_even_after_a_crash() -> None:
                 request = groups.QueryOffsetRequest(group="G", topic="A", queue_id=0)
                 told = await client.call(contracts.QUERY_OFFSET, request)
                 assert (told.offset, told.version) == (5, 1)
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("version", [VERSION_STEP_MAX + 1, VERSION_MAX])
+@pytest.mark.parametrize("force", [False, True])
+def test_made_up_version_of_an_offset_is_refused_and_broker_starts_again(
+    version: int, *, force: bool
+) -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.send("A")
+                await commit_version(client, 1, 0)
+                (refused,) = (await commit_version(client, 1, version, force=force)).refused
+                assert refused.status.code == Code.INVALID_PARAMETER
+                assert f"no version is {version}; 0 is kept" in refused.status.remark
+                (kept,) = (await commit_version(client, 0, 0, force=True)).kept
+                assert (kept.offset, kept.version) == (0, 1)
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                assert not (await commit_version(client, 1, 1)).refused
                 await client.connection.close()
 
     run_in_virtual_time(main())

@@ -25,7 +25,9 @@ from ternmq_model.errors import (
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_nameserver.config import NameServerConfig
-from ternmq_nameserver.route_table import TOPICS_MAX
+from ternmq_nameserver.epoch_store import FILE_NAME as EPOCHS_FILE
+from ternmq_nameserver.epoch_table import EpochTable
+from ternmq_nameserver.registration import TOPICS_MAX
 from ternmq_nameserver.server import NameServer
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as pb
@@ -451,6 +453,50 @@ def test_registration_answers_with_every_member_of_the_name() -> None:
             assert not reply.master_endpoints
             route = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
             assert [each.broker_id for each in route.route.brokers[0].members] == [1]
+
+    run(main)
+
+
+@pytest.mark.parametrize("broker_id", [0, 1])
+def test_made_up_epoch_is_refused_logged_and_not_kept(
+    broker_id: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=7))
+            with pytest.raises(InvalidParameter, match="more than 1000000000 above 7"):
+                await call(
+                    contracts.REGISTER_BROKER,
+                    registration("t", broker_id=broker_id, epoch=1 << 61),
+                )
+            assert "registration refused" in caplog.text
+            assert await epoch_of(call) == (True, 7)
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=8))
+
+    run(main)
+
+
+def test_epoch_kept_by_older_version_is_repaired(tmp_path: Path) -> None:
+    made_up = 1 << 62
+    (tmp_path / EPOCHS_FILE).write_bytes(EpochTable({("c", "a"): made_up}).to_json())
+
+    async def main() -> None:
+        async with nameserver(tmp_path) as call:
+            with pytest.raises(RefusedError, match="repair-epoch"):
+                await call(contracts.REGISTER_BROKER, registration("t", epoch=7))
+            with pytest.raises(RefusedError, match=f"its epoch is {made_up} by now, not 9"):
+                await repair(call, expected=9)
+            await repair(call, expected=made_up)
+            await repair(call, expected=made_up)  # an answer that was lost
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=7))
+        async with nameserver(tmp_path) as call:
+            assert await epoch_of(call) == (True, 7)
+
+    async def repair(call: Caller, *, expected: int) -> None:
+        request = pb.RepairEpochRequest(
+            cluster="c", broker_name="a", expected_epoch=expected, epoch=7
+        )
+        await call(contracts.REPAIR_EPOCH, request)
 
     run(main)
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.consumer_filters import BLOOM, FilterTable
+from ternmq_broker.consumer_filters import AHEAD_MAX_MS, BLOOM, FilterTable
 from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
@@ -80,6 +80,15 @@ def test_registered_conditions_follow_the_newest_version(
     assert (one.expression, one.client_version, one.born_at_ms, one.dead_at_ms) == kept
     assert list(table.alive("T")) == ([] if one.dead_at_ms else [one])
     assert (one.bloom_bits, one.bloom_positions) == (112, tuple(BLOOM.positions("G", "T")))
+
+
+def test_condition_of_a_made_up_version_gives_way_to_any_other() -> None:
+    for version_ms in (AHEAD_MAX_MS + 100, (1 << 63) - 1):
+        table, slave = FilterTable(), FilterTable()
+        for text, version in (("a = 1", version_ms), ("a = 2", 100)):
+            table.register("G", [condition(text, version)], now_ms=99, log_end=PhysicalOffset(1))
+            slave.take_over(table, now_ms=99, log_end=PhysicalOffset(1))
+        assert [one.expression for one in (*table, *slave)] == ["a = 2", "a = 2"]
 
 
 def test_filters_are_dead_after_a_start_until_registered_again() -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from ternmq_broker.consumer_offsets import KeptOffset, OffsetTable
 from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_broker.offset_versions import VERSION_MAX, OffsetVersions
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import QueueOffset
 
@@ -59,6 +60,15 @@ def test_seek_raises_the_version_above_the_known_one() -> None:
     offsets = table()
     commit(offsets, 10, 7, force=True)
     assert offsets.version("G", "T", 0) == 8
+
+
+def test_offset_of_the_last_version_can_still_be_reset_and_read() -> None:
+    offsets = table()
+    commit(offsets, 10, VERSION_MAX)
+    assert commit(offsets, 3, force=True)
+    assert offsets.clamp("G", "T", 0, QueueOffset(2))
+    text = write_json(offsets.versions.to_dict())
+    assert OffsetVersions.from_dict(parse_json(text)).get("G", "T", 0) == VERSION_MAX
 
 
 def test_forgotten_offsets_take_their_versions_along() -> None:

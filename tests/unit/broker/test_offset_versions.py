@@ -1,7 +1,12 @@
 import pytest
 
 from ternmq_broker.loose_json import parse_json, write_json
-from ternmq_broker.offset_versions import TOKENS_PER_MS, OffsetVersions
+from ternmq_broker.offset_versions import (
+    TOKENS_PER_MS,
+    VERSION_MAX,
+    VERSION_STEP_MAX,
+    OffsetVersions,
+)
 
 
 def reloaded(versions: OffsetVersions) -> OffsetVersions:
@@ -14,6 +19,23 @@ def test_versions_survive_a_restart() -> None:
     assert versions.get("G", "%RETRY%G", 3) == 7
     assert reloaded(versions).get("G", "%RETRY%G", 3) == 7
     assert reloaded(versions).get("G", "T", 3) == 0
+
+
+@pytest.mark.parametrize("kept", [0, 7, VERSION_MAX - 1, VERSION_MAX])
+def test_next_version_of_any_that_is_believed_can_be_read_again(kept: int) -> None:
+    versions = OffsetVersions()
+    versions.put("G", "T", 0, kept)
+    told = min(kept + VERSION_STEP_MAX, VERSION_MAX)
+    assert versions.is_believed("G", "T", 0, told)
+    assert versions.is_believed("G", "T", 0, 0)
+    assert not versions.is_believed("G", "T", 0, told + 1)
+    assert not versions.is_believed("G", "T", 0, -1)
+    following = versions.next("G", "T", 0, told)
+    assert following == min(told + 1, VERSION_MAX)
+    versions.put("G", "T", 0, following)
+    assert reloaded(versions).get("G", "T", 0) == following
+    versions.put("G", "T", 0, VERSION_MAX + 1)  # as older versions did
+    assert reloaded(versions).get("G", "T", 0) == VERSION_MAX
 
 
 def test_tokens_rise_across_restarts_even_when_the_clock_goes_back() -> None:

@@ -136,6 +136,27 @@ def test_flipped_digit_of_an_epoch_gives_way_to_the_other_generation(tmp_path: P
     run_in_virtual_time(main())
 
 
+def test_repaired_epoch_survives_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE_NAME
+
+    async def main() -> None:
+        async with store_at(path) as store:
+            await store.accept("c", "a", 1 << 62)
+        async with store_at(path) as store:
+            assert "ternmq broker repair-epoch a" in caplog.text
+            repairing = asyncio.ensure_future(store.repair("c", "a", 2))
+            await asyncio.sleep(0)
+            await store.accept("c", "a", 3)  # not before it is on disk, although 2^62 was
+            assert epoch_table_from_json(path.read_bytes()).get("c", "a") == 3
+            await repairing
+        async with store_at(path) as store:
+            assert store.highest("c", "a") == 3
+
+    run_in_virtual_time(main())
+
+
 def test_unreadable_file_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(b"{")

@@ -13,6 +13,20 @@ def test_epoch_only_rises() -> None:
     assert table.get("other", "a") == table.get("c", "b") == 0
 
 
+def test_repair_sets_an_epoch_in_either_direction() -> None:
+    table = EpochTable().raised("c", "a", 1 << 62).raised("c", "b", 7)
+    repaired = table.repaired("c", "a", 2)
+    assert list(repaired) == [(("c", "a"), 2), (("c", "b"), 7)]
+    assert repaired.repaired("c", "a", 5).get("c", "a") == 5
+
+
+def test_epoch_that_older_versions_took_can_be_read() -> None:
+    data = EpochTable({("c", "a"): (1 << 63) - 1}).to_json()
+    assert epoch_table_from_json(data).get("c", "a") == (1 << 63) - 1
+    with pytest.raises(ValueError, match="must be 1 to"):
+        epoch_table_from_json(EpochTable({("c", "a"): 1 << 63}).to_json())
+
+
 def test_name_without_an_epoch_is_not_kept() -> None:
     table = EpochTable()
     assert table.raised("c", "a", 0) is table

@@ -8,6 +8,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
+from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
 from ternmq_model.errors import (
     BrokerBusy,
     IllegalName,
@@ -19,7 +20,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
 from ternmq_nameserver.changes import Change
 from ternmq_nameserver.kept_bytes import member_bytes, topics_bytes
-from ternmq_nameserver.route_table import ENDPOINTS_MAX, Registration, RouteTable
+from ternmq_nameserver.registration import ENDPOINTS_MAX, Registration
+from ternmq_nameserver.route_table import RouteTable
 from tests.support.examples import examples
 
 
@@ -188,6 +190,38 @@ def test_master_of_an_epoch_below_a_living_slaves_is_refused() -> None:
         table.register(master(epoch=4), now_ms=1)
     table.register(master(epoch=5), now_ms=1)
     table.register(slave(epoch=4), now_ms=1)  # a slave that has not heard yet
+
+
+@pytest.mark.parametrize("registration", [master(), slave()])
+def test_epoch_far_above_the_highest_known_is_refused(registration: Registration) -> None:
+    table = table_with(master(epoch=3))
+    for known in (0, 10_000):
+        far = replace(registration, epoch=max(known, 3) + EPOCH_STEP_MAX + 1)
+        with pytest.raises(InvalidParameter, match=r"above .* that is known.*repair-epoch"):
+            table.register(far, now_ms=1, highest_epoch=known)
+    table.register(replace(registration, epoch=3 + EPOCH_STEP_MAX), now_ms=1)
+
+
+def test_refusal_by_an_epoch_that_is_made_up_names_the_repair() -> None:
+    with pytest.raises(RefusedError, match=r"epoch 3 is over, .* repair-epoch"):
+        RouteTable().register(master(epoch=3), now_ms=1, highest_epoch=1 << 62)
+
+
+@pytest.mark.parametrize(
+    ("before", "epoch", "reason"),
+    [
+        (1 << 62, 4, "member 1 is registered with epoch 5"),
+        (EPOCH_STEP_MAX + 5, 5, "may be real"),
+        (1 << 62, 0, "must be 1 to"),
+        (1 << 62, EPOCH_MAX + 1, "must be 1 to"),
+    ],
+)
+def test_epoch_that_may_be_real_is_not_repaired(before: int, epoch: int, reason: str) -> None:
+    table = table_with(slave(epoch=5))
+    with pytest.raises(RefusedError, match=reason):
+        table.check_repair("c", "a", before=before, epoch=epoch)
+    table.check_repair("c", "a", before=1 << 62, epoch=5)
+    table.check_repair("other", "a", before=1 << 62, epoch=1)
 
 
 def test_broker_name_belongs_to_a_single_cluster() -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from ternmq_broker.replication.epochs import Epoch, newest_reached
 from ternmq_broker.replication.lives.starting import Answer, MemberAnswer, NameServerAnswer
 from ternmq_model.address import Address
+from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import MASTER_ID, BrokerMember
@@ -52,7 +53,11 @@ class Asked:
     """Ids of slaves that did not, as far as they are not known as another member, too."""
 
     has_foreign_master: bool = False
-    """A master of another store serves under the name. Foreign members are not among `answers`."""
+    """A master of another store, or of an epoch that is not believed, serves under the name. Such
+    members are not among `answers`."""
+
+    ids: tuple[int | None, ...] = ()
+    """Of the members in `answered`; None for a NameServer."""
 
     @property
     def members(self) -> tuple[MemberAnswer, ...]:
@@ -63,6 +68,19 @@ class Asked:
     def highest(self) -> int:
         """The highest epoch that anybody told; 0 for none."""
         return max((each.highest or 0 for each in self.answers), default=0)
+
+    def confirmed(self, claimants: Collection[int]) -> tuple[int, str]:
+        """Return the highest epoch told by somebody other than who claims one, and by whom.
+
+        Args:
+            claimants: Ids of members. Two of them confirm each other.
+        """
+        told = (
+            (answer.highest or 0, who)
+            for answer, who, broker_id in zip(self.answers, self.answered, self.ids, strict=True)
+            if any(each != broker_id for each in claimants)
+        )
+        return max(told, default=(0, ""))
 
 
 class Asker:
@@ -76,6 +94,8 @@ class Asker:
         finder: Knows the members.
         store_id: Returns whose bytes the own log holds; "" when nobody's yet. What members of
             another store know of epochs does not count.
+        known: Returns the highest epoch that is known here. An answer that is too far above it is
+            none: it neither deposes nor confirms.
     """
 
     def __init__(
@@ -87,6 +107,7 @@ class Asker:
         nameservers: Sequence[Address],
         finder: FindsMembers,
         store_id: Callable[[], str] = str,
+        known: Callable[[], int] = int,
     ) -> None:
         self._env = env
         self._cluster = cluster
@@ -94,6 +115,7 @@ class Asker:
         self._nameservers = nameservers
         self._finder = finder
         self._store_id = store_id
+        self._known = known
 
     async def ask(self, *, own_id: int | None = None) -> Asked:
         """Ask everybody, and return what came within seconds. Cancelling is safe.
@@ -113,16 +135,33 @@ class Asker:
         ]
         foreign = [answer_of(reply) for _, reply in others if self._is_foreign(reply)]
         from_members = [
-            (who, answer_of(reply)) for who, reply in others if not self._is_foreign(reply)
+            (who, answer_of(reply), None if reply is None else reply.broker_id)
+            for who, reply in others
+            if not self._is_foreign(reply)
         ]
-        every = [*from_nameservers, *from_members]
+        every: list[tuple[str, Answer | None, int | None]] = [
+            *((who, answer, None) for who, answer in from_nameservers),
+            *from_members,
+        ]
+        told = [(who, answer, of) for who, answer, of in every if self._is_taken(who, answer)]
         return Asked(
-            tuple(answer for _, answer in every if answer is not None),
-            tuple(who for who, answer in every if answer is not None),
-            tuple(who for who, answer in every if answer is None),
+            tuple(answer for _, answer, _ in told if answer is not None),
+            tuple(who for who, _, _ in told),
+            tuple(each[0] for each in every if each not in told),
             missing_slaves(replies, own_id),
-            any(each is not None and each.is_master for each in foreign),
+            any(
+                each is not None and each.is_master
+                for each in (*foreign, *(each[1] for each in from_members if each not in told))
+            ),
+            tuple(of for _, _, of in told),
         )
+
+    def _is_taken(self, who: str, answer: Answer | None) -> bool:
+        """Tell whether somebody answered, and what can be; log it when it cannot."""
+        doubt = "" if answer is None else doubt_of(answer.highest or 0, self._known())
+        if doubt:
+            logger.error("answer not taken from=%s reason=%s", who, doubt)
+        return answer is not None and not doubt
 
     async def _ask_nameserver(self, address: Address) -> tuple[str, Answer | None]:
         async def ask(connection: Connection) -> Answer:

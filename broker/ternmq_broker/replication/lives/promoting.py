@@ -121,6 +121,7 @@ class PromotionService:
 
     async def _promote(self, following: SlaveSide, asked: Asked) -> admin.PromoteReply:
         member, state, store = self._member, self._member.state, self._store
+        number = number_of_promotion(max(asked.highest, state.highest_epoch), self._own_id)
         confirmed = store.confirm_offset
         await following.leave()
         await asyncio.sleep(0)  # what was under way has ended: nothing is appended any more
@@ -134,7 +135,7 @@ class PromotionService:
                 saved = file.saved()
                 if saved is not None:
                     await saved
-            number = number_of_promotion(max(asked.highest, state.highest_epoch), self._own_id)
+            number = max(number, number_of_promotion(state.highest_epoch, self._own_id))
             store_id = f"{self._env.random.getrandbits(64):016x}"
             await state.promote(number, store.max_physical, store_id=store_id)
         except BaseException:

@@ -10,9 +10,10 @@ from typing import Final
 
 from ternmq_broker.found_tables import FoundTable, config_folder, find_table, settle
 from ternmq_broker.loose_json import write_json
-from ternmq_broker.replication.epochs import Epochs, begin, cut_to
+from ternmq_broker.replication.epochs import Epochs, begin, cut_to, newest
 from ternmq_broker.replication.lives.kept import Kept, LogCut
 from ternmq_broker.table_formats import REPLICATION
+from ternmq_model.epochs import EPOCH_MAX, REPAIR_COMMAND, doubt_of
 from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import add_checksum
 from ternmq_model.offsets import PhysicalOffset
@@ -69,7 +70,8 @@ class ReplicationState:
 
         Raises:
             StoreError: There is a file, and neither it nor the generation before is right: what
-                was promised to other members is unknown.
+                was promised to other members is unknown. Or it holds an epoch that was made up,
+                above which none can begin.
         """
 
         def find() -> FoundTable[Kept]:
@@ -80,7 +82,19 @@ class ReplicationState:
 
         found = await blocking.run(find)
         is_current = found.is_current or found.is_absent
-        return cls(root, files, blocking, found.table or Kept(), is_current=is_current)
+        kept = found.table or Kept()
+        repair = f"{REPAIR_COMMAND} BROKER --data {root}"
+        if kept.highest_known > EPOCH_MAX:
+            raise StoreError(
+                f"{found.main.path} holds epoch {kept.highest_known}, which was made up: none can"
+                f" begin above it. Repair it: {repair}"
+            )
+        if kept.epochs and doubt_of(kept.highest_known, newest(kept.epochs)):
+            logger.error(
+                "highest epoch may be made up: highest=%s log=%s repair=%r",
+                *(kept.highest_known, newest(kept.epochs), repair),
+            )
+        return cls(root, files, blocking, kept, is_current=is_current)
 
     @property
     def kept(self) -> Kept:
@@ -112,10 +126,16 @@ class ReplicationState:
         """Every member of the name, as last known."""
         return self._kept.members
 
-    def heard_of(self, epoch: int) -> None:
-        """Take note that an epoch has begun somewhere; kept soon."""
-        if epoch > self._kept.highest_known:
+    def heard_of(self, epoch: int) -> str:
+        """Take note that an epoch has begun somewhere; kept soon.
+
+        Returns:
+            Why it is not believed, and so changes nothing; "" when it is.
+        """
+        doubt = doubt_of(epoch, self._kept.highest_known)
+        if epoch > self._kept.highest_known and not doubt:
             self._kept = replace(self._kept, highest_epoch=epoch)
+        return doubt
 
     def remember(self, members: Sequence[BrokerMember]) -> None:
         """Take note of who the members are; kept soon."""

@@ -18,10 +18,11 @@ from ternmq_broker.replication.epochs import (
     why_not,
 )
 from ternmq_broker.replication.master.reign import Reign
+from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import InvalidParameter, RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import EPOCH_MAX, MASTER_ID
+from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Identity, ServerStream
@@ -63,33 +64,40 @@ def check_hello(
         )
 
 
-def log_of(hello: replication.FollowHello) -> Log:
+def log_of(hello: replication.FollowHello, *, known: int) -> Log:
     """Return what a slave says of its log.
 
+    Args:
+        hello: What it says of itself.
+        known: The highest epoch that the master knows.
+
     Raises:
-        InvalidParameter: It cannot be so.
+        InvalidParameter: It cannot be so, or tells an epoch that is not believed.
     """
     numbers = [epoch.number for epoch in hello.epochs]
     starts = [epoch.start for epoch in hello.epochs]
     if (
         len(numbers) > EPOCHS_MAX
-        or any(not 0 < number <= EPOCH_MAX for number in numbers)
+        or any(number <= 0 for number in numbers)
         or numbers != sorted(set(numbers))
         or starts != sorted(starts)
         or not 0 <= hello.log_start <= hello.log_end
         or (starts and starts[0] < 0)
-        or not 0 <= hello.highest_epoch <= EPOCH_MAX
+        or hello.highest_epoch < 0
     ):
         raise InvalidParameter(
             ResponseCode.INVALID_PARAMETER, "what the slave says of its log cannot be"
         )
-    return Log(
+    log = Log(
         epochs=tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in hello.epochs),
         start=PhysicalOffset(hello.log_start),
         end=PhysicalOffset(hello.log_end),
         store_id=hello.store_id,
         highest=hello.highest_epoch,
     )
+    if doubt := doubt_of(log.highest_known, known):
+        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, doubt)
+    return log
 
 
 class Handshake:

@@ -95,6 +95,12 @@ def _merge(
     """Take one offset if it is newer than what is here, and its topic is known."""
     if told.offset is None or tables.topics.get(told.topic) is None:
         return False
+    if not tables.offsets.versions.is_believed(told.group, told.topic, told.queue_id, told.version):
+        logger.warning(
+            "offset not taken, its version is made up group=%s topic=%s queue=%s version=%s",
+            *(told.group, told.topic, told.queue_id, told.version),
+        )
+        return False
     end = end_of(told.topic, told.queue_id)
     try:
         tables.groups.use(told.group, now_ms=now_ms)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_model.address import Address, resolve_addresses
+from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import TernError, Unreachable
 from ternmq_model.route import MASTER_ID, BrokerMember
 from ternmq_protos.v1 import common_pb2 as common
@@ -39,6 +40,8 @@ class Finder:
         nameservers: Every one of them; their hosts stand for "*".
         remembered: Returns the members as they were last known.
         remember: Told of the members whenever they changed.
+        known: Returns the highest epoch that is known. Where a member is counts all the same when
+            the epoch that it has registered is not believed.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Finder:
         nameservers: Sequence[Address],
         remembered: Callable[[], Sequence[BrokerMember]],
         remember: Callable[[Sequence[BrokerMember]], None],
+        known: Callable[[], int] = int,
     ) -> None:
         self._env = env
         self._cluster = cluster
@@ -57,6 +61,7 @@ class Finder:
         self._nameservers = tuple(nameservers)
         self._remembered = remembered
         self._remember = remember
+        self._known = known
 
     async def members(self) -> Sequence[BrokerMember]:
         """Return every member that a NameServer tells or that is remembered, by id.
@@ -84,10 +89,7 @@ class Finder:
             own_id: Of the member that was told.
         """
         hosts = [nameserver.host, *(each.host for each in self._nameservers)]
-        told = {
-            each.broker_id: each
-            for each in members_of(brokers, cluster=self._cluster, name=self._name, hosts=hosts)
-        }
+        told = {each.broker_id: each for each in self._members_of(brokers, hosts)}
         known = {each.broker_id: each for each in self._remembered()}
         if not known and not told.keys() - {own_id}:
             return
@@ -116,7 +118,8 @@ class Finder:
         }
         found = dict.fromkeys(each for member in members for each in member.endpoints)
         candidates = [each for each in found if each not in own]
-        highest = max([epoch_min, *(member.epoch for member in members)])
+        believed = (each.epoch for each in members if not doubt_of(each.epoch, epoch_min))
+        highest = max([epoch_min, *believed])
         if not candidates:
             raise Unreachable(f"no NameServer tells a member of broker {self._name}")
         expect = Identity(self._cluster, self._name, MASTER_ID, highest)
@@ -137,7 +140,16 @@ class Finder:
             logger.debug("nameserver tells no members nameserver=%s error=%s", address, error)
             return ()
         hosts = [address.host, *(each.host for each in self._nameservers)]
-        return members_of(reply.brokers, cluster=self._cluster, name=self._name, hosts=hosts)
+        return self._members_of(reply.brokers, hosts)
+
+    def _members_of(
+        self, brokers: Iterable[common.BrokerData], hosts: Iterable[str]
+    ) -> list[BrokerMember]:
+        known = self._known()
+        return [
+            replace(each, epoch=0) if doubt_of(each.epoch, known) else each
+            for each in members_of(brokers, cluster=self._cluster, name=self._name, hosts=hosts)
+        ]
 
 
 def members_of(

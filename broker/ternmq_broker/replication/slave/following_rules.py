@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ternmq_broker.replication.epochs import Epoch, Epochs
+from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import ConnectionLost
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -148,12 +149,15 @@ def check_master(epochs: Epochs, *, highest_epoch: int) -> int:
         highest_epoch: The highest that was ever heard of, from whomever.
 
     Raises:
-        ProtocolBroken: There is none, or a newer master than this one is known.
+        ProtocolBroken: There is none, a newer master than this one is known, or its epoch is not
+            believed.
     """
     if not epochs:
         raise ProtocolBroken("it tells no epoch")
     if epochs[-1].number < highest_epoch:
         raise ProtocolBroken(f"its epoch {epochs[-1].number} is over: {highest_epoch} has begun")
+    if doubt := doubt_of(epochs[-1].number, highest_epoch):
+        raise ProtocolBroken(doubt)
     return epochs[-1].number
 
 

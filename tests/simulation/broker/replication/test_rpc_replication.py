@@ -4,10 +4,13 @@ from typing import Any
 import pytest
 
 from ternmq_broker.replication.epochs import Epoch
+from ternmq_broker.replication.lives.asking import Asked
+from ternmq_broker.replication.lives.starting import MemberAnswer, NameServerAnswer
+from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode as Code
-from tests.support.followed import EPOCHS, OWN_ID, probed, reigning, soon
+from tests.support.followed import EPOCHS, NOBODY, OWN_ID, probed, reigning, soon
 from tests.support.replicas import log_of
 from tests.support.stores import SMALL
 from tests.support.virtual_time import run_in_virtual_time
@@ -57,9 +60,9 @@ def test_new_slave_gets_the_whole_log_and_then_every_append() -> None:
         ({"epochs": (Epoch(1, PhysicalOffset(5)), Epoch(2, PhysicalOffset(0)))}, "cannot be"),
         ({"log_start": 5, "log_end": 4, "store_id": "store"}, "cannot be"),
         ({"store_id": "foreign", "log_end": 100, "highest_epoch": 99}, "of store foreign"),
-        ({"highest_epoch": (1 << 63) - 1}, "cannot be"),
+        ({"highest_epoch": (1 << 63) - 1}, "not taken"),
         ({"highest_epoch": -1}, "cannot be"),
-        ({"epochs": (Epoch((1 << 62) + 1, PhysicalOffset(0)),)}, "cannot be"),
+        ({"epochs": (Epoch((1 << 62) + 1, PhysicalOffset(0)),)}, "not taken"),
     ],
 )
 def test_foreign_or_malformed_slaves_are_refused(fields: dict[str, Any], why: str) -> None:
@@ -150,31 +153,106 @@ def test_slave_with_different_bytes_starts_over() -> None:
     run_in_virtual_time(main())
 
 
+def told(epoch: int, *, by: int | None) -> Asked:
+    """Return the answer of a member, or of a NameServer, which knows of an epoch."""
+    answer = NameServerAnswer(epoch)
+    member = MemberAnswer(epoch, epoch, PhysicalOffset(0))
+    return Asked((answer if by is None else member,), ("other:1",), (), ids=(by,))
+
+
+@pytest.mark.parametrize(
+    "others",
+    [NOBODY, told(2, by=None), told(2, by=2), told(1000, by=1)],
+    ids=["nobody", "a NameServer", "another member", "the slave itself"],
+)
+def test_hellos_alone_depose_no_master_and_cost_little(
+    others: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with reigning(in_sync_replicas=1) as master:
+            master.others = others
+            for number in range(200):
+                slave = await master.slave(1, host=f"s{number}", highest_epoch=3 + number)
+                assert (await slave.accepted()).status.code == Code.SERVICE_NOT_AVAILABLE
+                await slave.leave()
+                await asyncio.sleep(0.1)
+            assert not master.deposed
+            assert not (await master.status()).is_fenced
+            assert 4 <= master.asked <= 5
+            await master.confirmations.wait(master.append(bytes(100)))
+
+    run_in_virtual_time(main())
+    claims = [each for each in caplog.messages if "claimed and not confirmed" in each]
+    assert 3 <= len(claims) <= 5
+
+
+def test_two_slaves_that_claim_a_higher_epoch_confirm_each_other() -> None:
+    async def main() -> None:
+        async with reigning() as master:
+            master.others = told(3, by=1)
+            for broker_id in (1, 2):
+                slave = await master.slave(broker_id, highest_epoch=3)
+                await slave.accepted()
+                await slave.leave()
+            await asyncio.sleep(1.1)
+            assert master.deposed == [(3, "other:1")]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"highest_epoch": 1 << 62},
+        {"highest_epoch": 2 + EPOCH_STEP_MAX + 1},
+        {"log_end": 100, "epochs": (*EPOCHS, Epoch(1 << 61, PhysicalOffset(50)))},
+    ],
+)
+def test_made_up_epoch_of_slave_is_refused_and_logged_and_nobody_is_asked(
+    fields: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with reigning() as master:
+            slave = await master.slave(store_id="store", **fields)
+            status = (await slave.accepted()).status
+            assert status.code == Code.INVALID_PARAMETER
+            assert "ternmq broker repair-epoch" in status.remark
+            await asyncio.sleep(6)
+            assert (master.asked, master.deposed) == (0, [])
+            await slave.leave()
+
+    run_in_virtual_time(main())
+    assert "slave refused" in caplog.text
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"highest_epoch": 3}, {"log_end": 100, "epochs": (*EPOCHS, Epoch(1000, PhysicalOffset(50)))}],
 )
-def test_slave_that_knows_a_higher_epoch_deposes_the_master(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize("teller", [None, 2])
+def test_slave_and_another_that_know_a_higher_epoch_depose_the_master(
+    fields: dict[str, Any], teller: int | None
+) -> None:
     async def main() -> None:
         async with reigning() as master:
+            master.others = told(1000, by=teller)
             slave = await master.slave(store_id="store", **fields)
             other = await master.slave(2)
             await other.accepted()
             waiting = master.confirmations.wait(PhysicalOffset(1 << 40))
             accepted = await slave.accepted()
             assert accepted.status.code == Code.SERVICE_NOT_AVAILABLE
-            highest = fields.get("highest_epoch", 1000)
-            assert f"epoch {highest}" in accepted.status.remark
-            (deposed,) = master.deposed
-            assert deposed[0] == highest
-            assert "slave 1" in deposed[1]
+            claimed = fields.get("highest_epoch", 1000)
+            assert f"epoch {claimed} may have begun" in accepted.status.remark
+            await asyncio.sleep(1.1)
+            assert master.deposed == [(1000, "other:1")]
             with pytest.raises(RefusedError, match="there is another one"):
                 await waiting
             before = master.store.confirm_offset
             master.append(bytes(100))
             await asyncio.sleep(1)
             assert master.store.confirm_offset == before
-            master.replicas.fence(highest, "again")
+            master.replicas.fence(1000, "again")
             assert len(master.deposed) == 1
             assert (await master.status()).is_fenced
             again = await master.slave(3)

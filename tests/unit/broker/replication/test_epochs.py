@@ -2,6 +2,8 @@ import zlib
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ternmq_broker.replication.epochs import (
     PROBE_BYTES,
@@ -26,6 +28,8 @@ from ternmq_broker.replication.epochs import (
     verdict,
     why_not,
 )
+from ternmq_model.epochs import EPOCH_MAX, EPOCH_STORED_MAX, doubt_of
+from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import PhysicalOffset
 
 
@@ -263,6 +267,34 @@ def test_promotion_beats_every_restart_of_the_replaced_master() -> None:
     assert promoted == 1_001_000 > restarts
     assert number_of_promotion(number_after_restart(promoted), 0) == 2_000_000
     assert number_of_promotion(2_000_000, 2) == 3_002_000
+
+
+@given(
+    known=st.integers(0, EPOCH_STORED_MAX),
+    broker_id=st.integers(0, (1 << 63) - 1),
+)
+def test_given_numbers_rise_fit_and_are_believed_or_are_refused(known: int, broker_id: int) -> None:
+    def promote(highest: int) -> int:
+        return number_of_promotion(highest, broker_id)
+
+    for give in (number_after_restart, promote):
+        if known <= EPOCH_MAX - 2_000_000:
+            number = give(known)
+            assert known < number <= EPOCH_MAX
+            assert not doubt_of(number, known)
+        elif known >= EPOCH_MAX:
+            with pytest.raises(RefusedError, match="repair-epoch"):
+                give(known)
+
+
+@given(st.lists(st.integers(0, 999), max_size=900), st.integers(0, EPOCH_MAX - 10**10))
+def test_promotions_in_a_row_are_believed_by_whoever_missed_them(
+    ids: list[int], known: int
+) -> None:
+    number = known
+    for broker_id in ids:
+        number = number_after_restart(number_of_promotion(number, broker_id))
+    assert not doubt_of(number, known)
 
 
 def test_two_concurrent_promotions_get_distinct_epochs() -> None:

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from ternmq_broker.offset_versions import VERSION_STEP_MAX
 from ternmq_broker.replication.metadata import take_over_offsets
 from ternmq_broker.replication.slave.finding import Finder
 from ternmq_model.address import Address
@@ -49,6 +50,7 @@ def test_returning_master_adopts_newer_tables_of_its_slaves() -> None:
         slave.commit(4, group="NEWER")
         slave.commit(2, 1, group="RESET")
         slave.commit(50, group="BEYOND")
+        slave.commit(7, VERSION_STEP_MAX + 1, group="MADE-UP")
         slave.commit(1, topic="GONE")
         slave.commit(1, group="DELETED-THERE")
         slave.tables.offsets.remove_group("DELETED-THERE")
@@ -62,6 +64,7 @@ def test_returning_master_adopts_newer_tables_of_its_slaves() -> None:
         assert master.offset("NEWER") == (9, 0)
         assert master.offset("RESET") == (2, 1)
         assert master.offset("BEYOND") == (20, 1), "what comes there is new to the group"
+        assert master.offset("MADE-UP") == (None, 0)
         assert master.offset("DELETED-THERE") == (3, 0)
         assert master.offset(topic="GONE") == (None, 0)
         assert master.tables.groups.get("RESET") is not None

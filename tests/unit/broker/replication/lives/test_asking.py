@@ -150,6 +150,60 @@ def test_members_of_another_store_do_not_count(own_store: str, told: str, is_cou
     run_in_virtual_time(main())
 
 
+def test_made_up_epochs_are_no_answers(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async def get_epoch(
+            request: nameserver.GetEpochRequest, call: Call
+        ) -> nameserver.GetEpochReply:
+            return nameserver.GetEpochReply(is_known=True, highest_epoch=1 << 62)
+
+        async def tell(
+            request: replication.ReplicationStatusRequest, call: Call
+        ) -> replication.ReplicationStatusReply:
+            return status(0, highest_epoch=1 << 61)
+
+        async def tell_soberly(
+            request: replication.ReplicationStatusRequest, call: Call
+        ) -> replication.ReplicationStatusReply:
+            return status(2)
+
+        async with (
+            MemoryNetwork(Random(1)) as network,
+            network.host("ns").serve([unary(GET_EPOCH, get_epoch)], SOMEWHERE),
+            network.host("m").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE),
+            network.host("s").serve([unary(REPLICATION_STATUS, tell_soberly)], SOMEWHERE),
+        ):
+            env = Environment(
+                clock=VirtualClock(),
+                network=network.host("x"),
+                random=Random(1),
+                blocking=InlineBlocking(),
+            )
+            asker = Asker(
+                env,
+                cluster="c",
+                name="a",
+                nameservers=[Address("ns", 1)],
+                finder=Finds(member(0, "m"), member(2, "s")),
+                known=lambda: 3,
+            )
+            asked = await asker.ask(own_id=1)
+            assert (asked.highest, asked.ids) == (3, (2,))
+            assert asked.unreachable == ("ns:1", "m:1")
+            assert asked.has_foreign_master  # a promotion beside it would be a second one
+
+    run_in_virtual_time(main())
+    assert caplog.text.count("repair-epoch") == 2
+
+
+def test_epoch_is_confirmed_by_others_than_who_claims_it() -> None:
+    member_answer = MemberAnswer(9, 9, PhysicalOffset(0))
+    asked = Asked((NameServerAnswer(7), member_answer), ("ns:1", "s:1"), (), ids=(None, 1))
+    assert asked.confirmed({1}) == (7, "ns:1")
+    assert asked.confirmed({2}) == asked.confirmed({1, 2}) == (9, "s:1")
+    assert Asked((), (), ()).confirmed({1}) == (0, "")
+
+
 def test_member_reports_whether_it_is_the_master() -> None:
     reply = status(0)
     assert answer_of(reply) == MemberAnswer(3, 2, PhysicalOffset(100), is_master=True)

@@ -153,8 +153,9 @@ def test_heard_epochs_count_at_once_and_are_saved_soon() -> None:
         state = await load(files)
         keeping = asyncio.ensure_future(state.note_replicated())
         await asyncio.sleep(0.5)
-        state.heard_of(5)
-        state.heard_of(3)
+        assert not state.heard_of(5)
+        assert not state.heard_of(3)
+        assert "repair-epoch" in state.heard_of(1 << 62)
         state.remember(MEMBERS)
         await keeping
         assert (state.highest_epoch, state.members) == (5, MEMBERS)
@@ -226,6 +227,20 @@ def test_slave_forced_to_be_master_stays_it() -> None:
         assert state.kept.is_master is True
 
     run_in_virtual_time(main())
+
+
+def test_epoch_far_above_that_of_the_log_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        files.make_folder(FOLDER)
+        state = await load(files)
+        await state.begin_reign(1, PhysicalOffset(0), store_id="5f")
+        await state.become_slave(10**12, confirmed=PhysicalOffset(0))
+        assert "repair-epoch" not in caplog.text
+        assert (await load(files)).highest_epoch == 10**12
+
+    run_in_virtual_time(main())
+    assert "ternmq broker repair-epoch BROKER --data /broker" in caplog.text
 
 
 def test_unreadable_state_is_an_error_and_not_a_new_member() -> None:

@@ -149,6 +149,24 @@ def test_master_of_a_lower_epoch_than_known_is_ignored() -> None:
     run_in_virtual_time(main())
 
 
+def test_made_up_epoch_of_a_member_hides_no_master_and_is_not_remembered() -> None:
+    async def main() -> None:
+        memory = Memory(member(1, B, epoch=1 << 62))
+        told = Told(data(member(0, A), member(2, B, epoch=1 << 61)))
+        async with MemoryNetwork(Random(1)) as network:
+            serves = [unary(GET_CLUSTER, told.get_cluster)]
+            async with (
+                network.host("ns1").serve(serves, Address("0.0.0.0", 9876)),
+                network.host("a").serve([], Address("0.0.0.0", 10911), identity=identity(0)),
+            ):
+                connection = await finder(network, memory).master(epoch_min=1, own_id=1)
+                assert connection.address == A
+                await connection.close()
+        assert [each.epoch for each in memory.members] == [1, 0]
+
+    run_in_virtual_time(main())
+
+
 def test_missing_members_are_reported_without_dialling() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:

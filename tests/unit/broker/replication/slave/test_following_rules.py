@@ -119,6 +119,8 @@ def test_master_of_past_leadership_is_not_followed() -> None:
         check_master(epochs((1, 0), (5, 3)), highest_epoch=6)
     with pytest.raises(ProtocolBroken, match="no epoch"):
         check_master((), highest_epoch=0)
+    with pytest.raises(ProtocolBroken, match="repair-epoch"):
+        check_master(epochs((1, 0), (1 << 62, 3)), highest_epoch=5)
 
 
 @pytest.mark.parametrize(

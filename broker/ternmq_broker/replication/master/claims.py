@@ -1,0 +1,80 @@
+"""What slaves claim of a higher epoch counts once somebody else knows of one."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ternmq_broker.replication.lives.asking import Asked, named
+from ternmq_broker.replication.master.replicas import Replicas
+from ternmq_model.clock import Clock
+from ternmq_runtime.service import Job
+
+logger = logging.getLogger(__name__)
+
+CONFIRM_JOB: Final = "confirm-epoch"
+ASK_PAUSE_MS: Final = 5_000
+"""Least time between two questions, however many slaves say hello."""
+
+
+class EpochClaims:
+    """Slaves that claim a higher epoch than the master's. Owned by the broker's loop.
+
+    A slave alone deposes nobody: NameServers and the other members are asked, once at a time, and
+    the number that they tell is the one that counts. Until then the master goes on. That is safe,
+    as it is when the slave cannot reach the master at all: one that knows of a higher epoch
+    acknowledges nothing of this master's.
+
+    Args:
+        replicas: Fenced by what is confirmed.
+        ask: Asks NameServers and members.
+        clock: For the pause between two questions.
+        wake: Runs a job now.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        ask: Callable[[], Awaitable[Asked]],
+        clock: Clock,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._replicas = replicas
+        self._ask = ask
+        self._clock = clock
+        self._wake = wake
+        self._claimants: set[int] = set()
+        self._asked_at_ms: int | None = None
+
+    def job(self) -> Job:
+        """Return the job that asks."""
+        return Job(name=CONFIRM_JOB, interval_s=ASK_PAUSE_MS / 1000, step=self.step)
+
+    def told(self, broker_id: int) -> None:
+        """Take note that slave `broker_id` claims a higher epoch, and have others asked soon."""
+        if len(self._claimants) < 2:  # two confirm each other: more make no difference
+            self._claimants.add(broker_id)
+        if not self._is_pausing():
+            self._wake(CONFIRM_JOB)
+
+    async def step(self) -> bool:
+        """Ask whether there is a higher epoch, if one is claimed: a step of a job."""
+        if not self._claimants or self._is_pausing():
+            return False
+        self._asked_at_ms = self._clock.monotonic_ms()
+        asked = await self._ask()
+        claimants, self._claimants = self._claimants, set()
+        own = self._replicas.reign.number
+        highest, whence = asked.confirmed(claimants)
+        if highest > own:
+            self._replicas.fence(highest, whence)
+        else:
+            logger.warning(
+                "higher epoch is claimed and not confirmed epoch=%s claimed_by=%s asked=%s"
+                " unreachable=%s",
+                *(own, sorted(claimants), named(asked.answered), named(asked.unreachable)),
+            )
+        return False
+
+    def _is_pausing(self) -> bool:
+        asked_at_ms = self._asked_at_ms
+        return asked_at_ms is not None and self._clock.monotonic_ms() < asked_at_ms + ASK_PAUSE_MS

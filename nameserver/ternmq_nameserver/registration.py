@@ -1,0 +1,80 @@
+"""What one broker tells of itself, and what it may tell. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_model.address import Address
+from ternmq_model.data_version import DataVersion
+from ternmq_model.epochs import EPOCH_STORED_MAX
+from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import TopicConfig, check_broker_name, check_cluster, check_topic_config
+
+EXPIRY_MS: Final = 120_000
+"""Silence after which a broker is dropped when it does not say itself."""
+
+EXPIRY_MS_MIN: Final = 1_000
+EXPIRY_MS_MAX: Final = 600_000
+"""A broker that is gone is in routes for no longer."""
+
+ENDPOINTS_MAX: Final = 16
+INCARNATION_CHARACTERS_MAX: Final = 128
+TOPICS_MAX: Final = 65_536
+"""Most topics of one broker."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registration:
+    """What one broker tells of itself."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    endpoints: tuple[Address, ...]
+    incarnation: str
+    """Random per process."""
+
+    epoch: int = 0
+    """Counts the lives of a master."""
+
+    data_version: DataVersion
+    topics: tuple[TopicConfig, ...] = ()
+    """Every topic of the broker."""
+
+    expiry_ms: int = EXPIRY_MS
+
+
+def check_registration(registration: Registration) -> None:
+    """Refuse what cannot be, before anything of it is kept.
+
+    Raises:
+        IllegalName: A name of it is illegal.
+        InvalidParameter: Another value lies outside its bounds.
+    """
+    check_cluster(registration.cluster)
+    check_broker_name(registration.broker_name)
+    for value, least, most, what in (
+        (registration.broker_id, 0, (1 << 63) - 1, "broker id"),
+        (registration.epoch, 0, EPOCH_STORED_MAX, "epoch"),
+        (registration.expiry_ms, EXPIRY_MS_MIN, EXPIRY_MS_MAX, "expiry_ms"),
+        (len(registration.endpoints), 1, ENDPOINTS_MAX, "number of endpoints"),
+        (len(registration.topics), 0, TOPICS_MAX, "number of topics"),
+        (len(registration.incarnation), 1, INCARNATION_CHARACTERS_MAX, "length of incarnation"),
+    ):
+        if not least <= value <= most:
+            raise invalid(registration, f"{what} {value}: must be {least} to {most}")
+    for endpoint in registration.endpoints:
+        if not endpoint.is_legal_endpoint:
+            raise invalid(registration, f"endpoint {str(endpoint)[:300]!r}: is no host and port")
+    topics: set[str] = set()
+    for config in registration.topics:
+        check_topic_config(config)
+        topics.add(config.topic)
+    if len(topics) < len(registration.topics):
+        raise invalid(registration, "it names a topic twice")
+
+
+def invalid(registration: Registration, remark: str) -> RefusedError:
+    """Return the refusal of a value outside its bounds, which names the broker."""
+    name = f"broker {registration.broker_name}"
+    return refusal(ResponseCode.INVALID_PARAMETER, f"{name}: {remark}")

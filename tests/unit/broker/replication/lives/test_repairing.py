@@ -1,0 +1,128 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_broker.replication.epochs import (
+    Epoch,
+    Epochs,
+    newest,
+    number_after_restart,
+    number_of_promotion,
+)
+from ternmq_broker.replication.lives.kept import Kept
+from ternmq_broker.replication.lives.repairing import (
+    is_made_up,
+    load_kept,
+    real_epochs,
+    repaired,
+    save_kept,
+)
+from ternmq_broker.replication.lives.state import ReplicationState
+from ternmq_model.address import Address
+from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
+from ternmq_model.errors import StoreError, StoreNotFound
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.route import BrokerMember
+from tests.support.files import MemoryFileSystem
+from tests.support.virtual_time import InlineBlocking
+
+ROOT = Path("/broker")
+MADE_UP = 1 << 62
+PROMOTED = MADE_UP // 1_000_000 * 1_000_000 + 1_001_000  # of id 1, by one that knows it
+
+
+def epochs(*entries: tuple[int, int]) -> Epochs:
+    return tuple(Epoch(number, PhysicalOffset(start)) for number, start in entries)
+
+
+@pytest.mark.parametrize(
+    ("found", "real"),
+    [
+        (epochs((1, 0), (2, 60)), epochs((1, 0), (2, 60))),
+        (epochs((1, 0), (MADE_UP + 1, 60)), epochs((1, 0), (2, 60))),
+        (
+            epochs((1, 0), (MADE_UP + 1, 60), (MADE_UP + 2, 90)),
+            epochs((1, 0), (2, 60), (3, 90)),
+        ),
+        (
+            epochs((1, 0), (PROMOTED, 60), (PROMOTED + 1, 90)),
+            epochs((1, 0), (1_001_000, 60), (1_001_001, 90)),
+        ),
+        (epochs((MADE_UP + 1, 0)), epochs((1, 0))),
+        (epochs((7, 0), (10**12, 9)), epochs((7, 0), (1_000_000, 9))),
+        (epochs((1, 0), (1_000_000_001_000, 9)), epochs((1, 0), (1_001_000, 9))),
+    ],
+)
+def test_made_up_epoch_becomes_what_its_master_would_have_begun(
+    found: Epochs, real: Epochs
+) -> None:
+    assert real_epochs(found) == real
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(0, 999), st.integers(EPOCH_STEP_MAX))
+def test_repair_changes_no_history_of_restarts_and_promotions(
+    are_promotions: list[bool], broker_id: int, told: int
+) -> None:
+    entries: list[Epoch] = []
+    for place, is_promotion in enumerate(are_promotions):
+        highest = newest(tuple(entries))
+        if is_promotion:
+            # It had heard of one that is believed.
+            number = number_of_promotion(highest + told % EPOCH_STEP_MAX, broker_id)
+        else:
+            number = number_after_restart(highest)
+        entries.append(Epoch(number, PhysicalOffset(place)))
+    assert real_epochs(tuple(entries)) == tuple(entries)
+
+
+@given(st.lists(st.integers(1, (1 << 63) - 1), unique=True, max_size=9).map(sorted))
+def test_repaired_epochs_ascend_keep_their_starts_and_are_real(numbers: list[int]) -> None:
+    found = epochs(*((number, place) for place, number in enumerate(numbers)))
+    real = real_epochs(found)
+    assert [each.start for each in real] == [each.start for each in found]
+    before = 0
+    for each in real:
+        assert before < each.number <= EPOCH_MAX
+        assert not is_made_up(each.number, before)
+        before = each.number
+    assert real_epochs(real) == real
+
+
+def test_highest_epoch_becomes_that_of_the_logs() -> None:
+    kept = Kept(epochs=epochs((1, 0), (2, 60)), highest_epoch=MADE_UP)
+    assert repaired(kept).highest_epoch == 2
+    assert repaired(kept, real=1_001_000).highest_epoch == 1_001_000
+    heard = Kept(epochs=epochs((1, 0)), highest_epoch=1_001_000)
+    assert repaired(heard, real=1) == heard
+
+
+def test_member_that_knows_nothing_is_told_the_epoch_of_the_others() -> None:
+    far = 2 * EPOCH_STEP_MAX
+    assert repaired(Kept(), real=far).highest_epoch == far
+    assert repaired(Kept(), real=5) == Kept()
+
+
+def test_made_up_epochs_of_other_members_are_forgotten() -> None:
+    places = (Address("a", 1),)
+    members = (BrokerMember(0, places, 2), BrokerMember(1, places, MADE_UP))
+    kept = repaired(Kept(epochs=epochs((2, 0)), members=members))
+    assert kept.members == (members[0], BrokerMember(1, places, 0))
+
+
+def test_repaired_state_is_what_the_next_start_finds() -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        files.make_folder(ROOT / "config")
+        with pytest.raises(StoreNotFound, match="is not there"):
+            load_kept(files, ROOT)
+        save_kept(files, ROOT, Kept(epochs=epochs((MADE_UP + 1, 0)), store_id="5f"))
+        with pytest.raises(StoreError, match="repair-epoch BROKER --data /broker"):
+            await ReplicationState.load(ROOT, files, InlineBlocking())
+        save_kept(files, ROOT, repaired(load_kept(files, ROOT)))
+        state = await ReplicationState.load(ROOT, files, InlineBlocking())
+        assert (state.epochs, state.highest_epoch, state.store_id) == (epochs((1, 0)), 1, "5f")
+
+    asyncio.run(main())
