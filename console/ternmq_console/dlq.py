@@ -4,7 +4,7 @@ import click
 
 from ternmq_client.redriving import DeadLetter
 from ternmq_console.admin import ask, time_text
-from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import print_record, print_rows
 
 
@@ -94,7 +94,7 @@ def redrive(
 @click.argument("group")
 @click.option("--through", default="", metavar="ID", help="Up to this letter, on its broker alone.")
 @click.option("--delete", is_flag=True, help="Delete them with their files, the handled ones too.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @nameserver_option
 @output_option
 def drop(group: str, through: str, delete: bool, yes: bool, nameserver: str, output: str) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -65,6 +65,24 @@ def nameserver_option(function: F) -> F:
         metavar="HOST:PORT",
         help=f"NameServer to ask; several separated by commas. ${NAMESERVER_VARIABLE} too says it.",
     )(function)
+
+
+def yes_option(function: F) -> F:
+    """Add `--yes`, which becomes the argument `yes`."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def confirm_losses(lines: Sequence[str]) -> None:
+    """Say what would go, and ask; where nothing would, do not.
+
+    Raises:
+        Abort: The answer is no, or there is nobody to ask.
+    """
+    if not lines:
+        return
+    for line in lines:
+        click.echo(line, err=True)
+    click.confirm("Go on?", abort=True, err=True)
 
 
 def output_option(function: F) -> F:

@@ -1,6 +1,6 @@
 """`ternmq topic …`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,15 +8,19 @@ import click
 
 from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask, time_text
+from ternmq_console.losses import retention_losses
 from ternmq_console.options import (
     INT32,
+    confirm_losses,
     duration_ms,
     duration_text,
     nameserver_option,
     output_option,
     time_ms,
+    yes_option,
 )
 from ternmq_console.output import print_record, print_rows
+from ternmq_model.errors import TopicNotFound
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig
 
@@ -53,6 +57,7 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
 )
 @click.option("--cluster", default="", help="Only on brokers of this cluster.")
 @click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@yes_option
 @nameserver_option
 @output_option
 def create(
@@ -64,10 +69,14 @@ def create(
     retention: int,
     cluster: str,
     brokers: tuple[str, ...],
+    *,
+    yes: bool,
     nameserver: str,
     output: str,
 ) -> None:
     """Create TOPIC, or give it these settings, on every broker."""
+    if retention and not yes:
+        confirm_losses(ask(nameserver, lambda admin: _losses(admin, topic, retention, brokers)))
     config = TopicConfig(
         topic,
         queues if read_queues is None else read_queues,
@@ -91,6 +100,7 @@ def create(
     metavar="DURATION",
     help="How long messages can be read, such as 24h or 7d. 0 = as each broker has it.",
 )
+@yes_option
 @nameserver_option
 @output_option
 def alter(
@@ -98,6 +108,8 @@ def alter(
     queues: int | None,
     permissions: str | None,
     retention: int | None,
+    *,
+    yes: bool,
     nameserver: str,
     output: str,
 ) -> None:
@@ -111,8 +123,31 @@ def alter(
         changes["retention_ms"] = retention
     if not changes:
         raise click.UsageError("name a setting to change: --queues, --permissions or --retention")
+    if retention and not yes:
+        confirm_losses(ask(nameserver, lambda admin: _losses(admin, topic, retention)))
     names = ask(nameserver, lambda admin: _alter(admin, topic, changes))
     print_record({"topic": topic, "brokers": names}, output)
+
+
+async def _losses(
+    admin: AdminClient, topic: str, retention_ms: int, brokers: Sequence[str] = ()
+) -> list[str]:
+    """Return what a retention would cost a topic that is there."""
+    try:
+        found = await admin.describe_topic(topic)
+    except TopicNotFound:
+        return []
+    kept_ms: dict[str, int] = {}
+    for broker, config in found.configs:
+        if not brokers or broker in brokers:
+            kept_ms[broker] = config.retention_ms or await _reserved_ms(admin, broker)
+    return retention_losses(topic, kept_ms, retention_ms)
+
+
+async def _reserved_ms(admin: AdminClient, broker: str) -> int:
+    """Return for how long a broker keeps messages of topics that say nothing."""
+    told = {each.name: each.value for each in await admin.settings(broker)}
+    return duration_ms(told["store.file_reserved_hours"] + "h")
 
 
 async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> list[str]:

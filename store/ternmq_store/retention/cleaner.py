@@ -51,6 +51,7 @@ from ternmq_store.retention.retention import (
     Reason,
     disk_level,
     files_to_delete,
+    forced_retention_ms,
     reason_to_delete,
     retention_ms,
 )
@@ -67,6 +68,7 @@ _QUEUES_A_STEP: Final = 50
 """Queues that are brought into agreement with the log before the loop serves others again."""
 
 _SECOND_MS: Final = 1000
+_HOUR_MS: Final = 3_600_000
 
 
 class Cleaner:
@@ -227,6 +229,7 @@ class Cleaner:
                 reason,
                 now_ms=now_ms,
                 kept_ms=kept_ms,
+                forced_kept_ms=forced_retention_ms(self.config),
                 files_max=1,
             )
             if not count:
@@ -240,7 +243,8 @@ class Cleaner:
                     )
                 break
             self._short_seen = self._log.shortage
-            self._drop(old[0], reason)
+            has_expired = self._old_file(old[0], now_ms).has_aged(kept_ms, now_ms)
+            self._drop(old[0], reason, now_ms, has_expired=has_expired)
             yield from self._remove(self.config.delete_pause_ms)
             if reason is not Reason.HOUR:
                 # Each file may be the one that makes room enough.
@@ -315,11 +319,19 @@ class Cleaner:
         file = self._log.files.at(offset)
         return Place(file.file.path, offset - file.base, offset)
 
-    def _drop(self, oldest: MappedFile, reason: Reason) -> None:
+    def _drop(
+        self, oldest: MappedFile, reason: Reason, now_ms: int | None, *, has_expired: bool
+    ) -> None:
         """Let the log begin behind its oldest file: from now on nobody finds what was before."""
-        logger.info(
-            "commit log file deleted file=%s reason=%r newest_at_ms=%s",
-            *(file_name(oldest.base), reason.value, self._newest_at_ms(oldest, None)),
+        newest_at_ms = self._newest_at_ms(oldest, now_ms)
+        age = "unknown"
+        if newest_at_ms is not None and now_ms is not None:
+            age = f"{(now_ms - newest_at_ms) / _HOUR_MS:.1f}h"
+        logger.log(
+            logging.INFO if has_expired else logging.WARNING,
+            "commit log file deleted file=%s bytes=%d reason=%r expired=%s newest_message_age=%s",
+            *(file_name(oldest.base), oldest.file_bytes, reason.value),
+            *("yes" if has_expired else "no", age),
         )
         self._leave(self._log.files.folder, self._log.files.drop_before(oldest.end))
         self._ages = {base: at_ms for base, at_ms in self._ages.items() if base > oldest.end}
