@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ternmq_model.errors import StoreLocked
+from ternmq_runtime.durable_file import open_private
 
 FILE_NAME: Final = "lock"
 
@@ -26,7 +27,7 @@ class DirectoryLock:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._file = (directory / FILE_NAME).open("ab")
+        self._file = open_private(directory / FILE_NAME, "ab")
         try:
             # Of the open file, not of the process: two owners in one process see each other.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -173,6 +173,7 @@ class MemoryFileSystem:
         rests: How often it was left to others.
         read_error: Raised by every read but those through a map, when set.
         hints: How often it was told what will be read.
+        unreadable: Raised when a file of that name is opened.
     """
 
     def __init__(self) -> None:
@@ -186,6 +187,7 @@ class MemoryFileSystem:
         self.rests = 0
         self.hints = 0
         self.read_error: OSError | None = None
+        self.unreadable: dict[Path, OSError] = {}
 
     def happen(self) -> None:
         """Something is about to change: a place for a subclass to cut in."""
@@ -216,6 +218,8 @@ class MemoryFileSystem:
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> MemoryFile:
         """Open a file."""
         assert not (create and read_only)
+        if path in self.unreadable:
+            raise self.unreadable[path]
         if path not in self.nodes:
             if not create or path.parent not in self.made_folders:
                 raise FileNotFoundError(path)

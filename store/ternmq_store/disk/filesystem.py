@@ -134,7 +134,11 @@ class FileSystem(Protocol):
         ...
 
     def exists(self, path: Path) -> bool:
-        """Tell whether a file or folder is there."""
+        """Tell whether a file or folder is there.
+
+        Raises:
+            OSError: The system does not tell.
+        """
         ...
 
     def files(self, folder: Path) -> list[str]:
@@ -390,7 +394,11 @@ class RealFileSystem:
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or folder is there."""
-        return path.exists()
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            return False
+        return True
 
     def files(self, folder: Path) -> list[str]:
         """Return the names of the plain files in `folder`, sorted."""
