@@ -137,6 +137,10 @@ class MemoryFile:
         """Count the hints."""
         self._files.hints += 1
 
+    def is_in_place(self) -> bool:
+        """Tell whether the name still leads to this file."""
+        return self._files.nodes.get(self.path) is self._node
+
     def park(self) -> None:
         """Give the descriptor back: there is none."""
 
@@ -156,6 +160,10 @@ class MemoryLock:
 
     def __init__(self, files: "MemoryFileSystem", path: Path) -> None:
         self._files, self._path = files, path
+
+    def is_in_place(self) -> bool:
+        """Tell that it is: it has no file."""
+        return True
 
     def release(self) -> None:
         """Let another one have it."""

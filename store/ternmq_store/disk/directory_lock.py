@@ -22,6 +22,27 @@ _NO_FOLDER_LOCKS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS
 _READ_ONLY: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
+Node = tuple[int, int]
+"""Which file of which file system: what a name leads to."""
+
+
+def node_of(stats: os.stat_result) -> Node:
+    """Return the file that `stats` are of."""
+    return stats.st_dev, stats.st_ino
+
+
+def leads_to(path: Path, node: Node) -> bool:
+    """Tell whether `path` is the name of a file. As long as that is open, no other is `node`.
+
+    Raises:
+        OSError: The system does not tell.
+    """
+    try:
+        return node_of(path.lstat()) == node
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 class RealLock:
     """A lock of the file's first byte, as RocketMQ takes it, and one of the folder it lies in.
 
@@ -35,6 +56,7 @@ class RealLock:
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._folder = os.open(path.parent, _FOLDER)
+        self._path, self._node = path, node_of(os.fstat(self._descriptor))
         try:
             _take_lock(self._descriptor)
             _take_folder(self._folder)
@@ -46,6 +68,10 @@ class RealLock:
         if os.pread(self._descriptor, len(_LOCK_TEXT) + 1, 0) != _LOCK_TEXT:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, _LOCK_TEXT, 0)
+
+    def is_in_place(self) -> bool:
+        """Tell whether the name of the lock's file still leads to it."""
+        return leads_to(self._path, self._node)
 
     def release(self) -> None:
         """Let another process have the directory."""

@@ -30,12 +30,10 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.shortage import is_full
-from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.clock_moves import Moves, moved_ms
-from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.retention.clean_tasks import (
     Breath,
     CleanTask,
@@ -92,24 +90,21 @@ class Cleaner:
         files: FileSystem,
         root: Path,
         config: StoreConfig,
-        log: CommitLog,
-        queues: ConsumeQueues,
-        index: IndexFiles | None,
+        opened: OpenedFiles,
         *,
         safe_end: Callable[[], PhysicalOffset],
-        moves: Callable[[], Moves],
         now_ms: int,
     ) -> None:
         self._files = files
         self._folders = (commit_log_folder(root), consume_queue_folder(root))
         self._queue_folders = (consume_queue_folder(root), consume_queue_ext_folder(root))
         self.config = config
-        self._log = log
-        self._queues = queues
-        self._index = index
+        self._log = opened.log
+        self._queues = opened.queues
+        self._index = opened.index
         self._safe_end = safe_end
-        self._moves = moves
-        self._moves_seen = moves()
+        self._session = opened.session
+        self._moves_seen = self._moves()
         self._first_pass_at_ms = now_ms + config.clean_delay_ms
         self._of_topics: Mapping[str, int] = {}
         self._first_at_ms: dict[ConsumeQueue, tuple[QueueOffset, int]] = {}
@@ -124,6 +119,10 @@ class Cleaner:
         self.level = DiskLevel.NORMAL
         self.used_share = 0.0
         self.removed_files = 0
+
+    def _moves(self) -> Moves:
+        """Return the steps of the clock that are noted."""
+        return self._session.clock.moves
 
     def check_room(self) -> None:
         """Refuse what would be appended to a full disk.
