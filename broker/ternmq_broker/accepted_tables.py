@@ -28,9 +28,15 @@ class Acceptance:
 
 
 def plan_acceptance(found: Iterable[FoundTable[Any]]) -> Sequence[Acceptance]:
-    """Return what is to be done about tables that refuse a start, and no others. Pure."""
+    """Return what is to be done about tables that refuse a start, and no others. Pure.
+
+    Raises:
+        StateUnreadable: One is there and cannot be read: nobody knows what would be given up.
+    """
     plan: list[Acceptance] = []
     for each in found:
+        if each.unreadable is not None:
+            raise each.unreadable
         if not each.refusal:
             continue
         candidates = (each.main, *filter(None, [each.previous]))

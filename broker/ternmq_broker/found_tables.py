@@ -8,9 +8,12 @@ wrote it. The store's notes tell which tables there were. Every function here bl
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from ternmq_model.errors import StateUnreadable
+from ternmq_model.generations import read_state
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import previous_path, read_whole
 from ternmq_store.recovery.choices import (
@@ -70,6 +73,9 @@ class Generation(Generic[T]):
     table: T | None = None
     """None: it is no table. With a wrong checksum it may be one all the same."""
 
+    unreadable: StateUnreadable | None = None
+    """It is there, and the system does not let it be read."""
+
     @property
     def is_there(self) -> bool:
         """There is a file."""
@@ -91,6 +97,8 @@ class FoundTable(Generic[T]):
     @property
     def taken(self) -> Generation[T] | None:
         """The generation that a start takes."""
+        if self.unreadable is not None:
+            return None
         return next((each for each in (self.main, self.previous) if each and not each.fault), None)
 
     @property
@@ -102,6 +110,12 @@ class FoundTable(Generic[T]):
     def is_current(self) -> bool:
         """The main file is taken and has a checksum."""
         return not self.main.fault and self.main.has_checksum
+
+    @property
+    def unreadable(self) -> StateUnreadable | None:
+        """Why nobody knows the table that was written last; None when somebody may."""
+        before = None if self.previous is None else self.previous.unreadable
+        return self.main.unreadable or before
 
     @property
     def is_absent(self) -> bool:
@@ -138,13 +152,15 @@ def find_table(
 def _generation(
     files: FileSystem, path: Path, wanted: TableFormat[T], now_ms: int
 ) -> Generation[T]:
-    if not files.exists(path):
-        return Generation(path, _MISSING)
     try:
-        data = read_whole(files, path)
+        data = read_state(partial(read_whole, files), path)
+        if data is None:
+            return Generation(path, _MISSING)
         table = wanted.parse(data, now_ms)
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        return Generation(path, f"cannot be read: {type(error).__name__}: {error}")
+    except StateUnreadable as error:
+        return Generation(path, str(error.reason), unreadable=error)
+    except (ValueError, LookupError, TypeError) as error:
+        return Generation(path, f"is damaged: {type(error).__name__}: {error}")
     try:
         return Generation(path, "", wanted.verify(data), table)
     except ValueError as error:
@@ -154,6 +170,8 @@ def _generation(
 def lost_tables(root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bool) -> Choice | None:
     """Return the decision about tables without a right generation; None where a start needs none.
 
+    Nothing can be decided about one that is there and cannot be read.
+
     Args:
         root: The data directory.
         found: All tables that were looked for.
@@ -162,7 +180,7 @@ def lost_tables(root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bool)
     lost = [
         each.refusal
         for each in found
-        if each.refusal and not (is_slave and each.format.is_replicated)
+        if each.refusal and each.unreadable is None and not (is_slave and each.format.is_replicated)
     ]
     if not lost:
         return None
@@ -184,8 +202,11 @@ def check_refusals(root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bo
         is_slave: A master tells its tables.
 
     Raises:
+        StateUnreadable: One is there and cannot be read.
         UndecidedStore: Of some no generation is right; names them all.
     """
+    for error in filter(None, (each.unreadable for each in found)):
+        raise error
     choice = lost_tables(root, found, is_slave=is_slave)
     if choice is not None:
         raise UndecidedStore(choice)

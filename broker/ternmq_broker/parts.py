@@ -9,6 +9,7 @@ from typing import Final
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.duplicates.stored_before import StoredBefore
+from ternmq_broker.found_tables import config_folder
 from ternmq_broker.group_parts import GroupParts, Service
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
@@ -191,6 +192,7 @@ class Parts:
             on_arrivals=self._arrived,
             on_moved=None if self.replicas is None else self.replicas.appended,
         )
+        self._store.presence.folders = (config_folder(self._config.data),)
         if self.replicas is not None:
             self.replicas.tell(store_loop.confirmed)
         return store_loop

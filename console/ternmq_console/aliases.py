@@ -346,7 +346,7 @@ _LONG_ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
 }
 """Where mqadmin gives one long name to two letters."""
 
-_OURS: Final = ("--json",)
+_OURS: Final = ("--json", "--yes")
 
 
 def translate(name: str, arguments: Words) -> list[str]:

@@ -6,8 +6,9 @@ import click
 
 from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask
-from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.losses import settings_losses
+from ternmq_console.options import nameserver_option, output_option, yes_option
+from ternmq_console.output import confirm_losses, print_record, print_rows
 
 _COLUMNS = ("name", "value", "least", "most", "description")
 
@@ -21,14 +22,25 @@ _COLUMNS = ("name", "value", "least", "most", "description")
     metavar="SECTION.NAME=VALUE",
     help="Change a setting until BROKER stops; may be repeated.",
 )
+@yes_option
 @nameserver_option
 @output_option
-def settings(broker: str, changes: Sequence[str], nameserver: str, output: str) -> None:
+def settings(
+    broker: str, changes: Sequence[str], *, yes: bool, nameserver: str, output: str
+) -> None:
     """Show the settings of BROKER that may change while it runs, and change some with --set.
 
-    Numbers and switches alone, within the bounds shown. All are changed, or none.
+    Numbers and switches alone, within the bounds shown. All are changed, or none. A change that
+    lets messages go earlier is asked for once more.
     """
     values = dict(map(_pair, changes))
+    if values and not yes:
+
+        async def losses(admin: AdminClient) -> list[str]:
+            name = (await admin.master_of(broker)).broker_name
+            return settings_losses({s.name: s.value for s in await admin.settings(name)}, values)
+
+        confirm_losses(ask(nameserver, losses))
 
     async def question(admin: AdminClient) -> list[dict[str, object]]:
         name = (await admin.master_of(broker)).broker_name

@@ -5,8 +5,8 @@ import click
 from ternmq_client.admin import AdminClient
 from ternmq_client.administration.replication import MemberView
 from ternmq_console.admin import ask, time_text
-from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.options import nameserver_option, output_option, yes_option
+from ternmq_console.output import confirm_losses, print_record, print_rows
 from ternmq_console.replicas import last_epoch
 from ternmq_console.status import RATE_SPAN_S
 from ternmq_protos.v1 import admin_pb2 as admin_messages
@@ -49,15 +49,18 @@ def wipe_write_permission(broker: str, nameserver: str, output: str) -> None:
 
 @click.command()
 @click.argument("broker")
+@yes_option
 @nameserver_option
 @output_option
-def clean(broker: str, nameserver: str, output: str) -> None:
+def clean(broker: str, *, yes: bool, nameserver: str, output: str) -> None:
     """Let BROKER delete what has expired now, without waiting for the hour.
 
     Expired is what is older than `store.file_reserved_hours` and than every topic's retention.
     What no checkpoint vouches for stays: just after a start of BROKER that is everything. So
     0 files deleted may mean that it is too early; ask again `store.checkpoint_interval_ms` later.
     """
+    if not yes:
+        confirm_losses(ask(nameserver, lambda admin: _expired(admin, broker)))
     reply = ask(nameserver, lambda admin: admin.clean_store(broker))
     print_record(
         {
@@ -67,6 +70,16 @@ def clean(broker: str, nameserver: str, output: str) -> None:
         },
         output,
     )
+
+
+async def _expired(admin: AdminClient, broker: str) -> list[str]:
+    """Return a line that tells what of a broker's messages a request to delete would take."""
+    told = {each.name: each.value for each in await admin.settings(broker)}
+    hours = told["store.file_reserved_hours"]
+    return [
+        f"{broker}: files of its log go whose newest message is older than {hours} h"
+        " (store.file_reserved_hours) and than every topic's retention"
+    ]
 
 
 def _row(view: MemberView) -> dict[str, object]:

@@ -5,7 +5,7 @@ import click
 from ternmq_client.redriving import DeadLetter
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
-from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm, print_record, print_rows
 
 
@@ -98,7 +98,7 @@ def redrive(
 @click.argument("group")
 @click.option("--through", default="", metavar="ID", help="Up to this letter, on its broker alone.")
 @click.option("--delete", is_flag=True, help="Delete them with their files, the handled ones too.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @nameserver_option
 @output_option
 def drop(group: str, through: str, delete: bool, yes: bool, nameserver: str, output: str) -> None:

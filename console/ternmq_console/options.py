@@ -67,6 +67,11 @@ def nameserver_option(function: F) -> F:
     )(function)
 
 
+def yes_option(function: F) -> F:
+    """Add `--yes`, which becomes the argument `yes`."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+
+
 def output_option(function: F) -> F:
     """Add `-o` and `--json`, which become the argument `output`."""
     function = click.option(

@@ -92,6 +92,18 @@ def confirm(question: str) -> None:
     click.confirm(visible(question), abort=True, err=True)
 
 
+def confirm_losses(lines: Sequence[str]) -> None:
+    """Say what would go, and ask; where nothing would, do not.
+
+    Raises:
+        Abort: The answer is no, or there is nobody to ask.
+    """
+    for line in lines:
+        print_line(line, to_stderr=True)
+    if lines:
+        confirm("Go on?")
+
+
 def print_raw(data: bytes) -> None:
     """Print bytes as they are.
 

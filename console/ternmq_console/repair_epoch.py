@@ -21,7 +21,7 @@ from ternmq_client.administration.replication import MemberView, NameServerEpoch
 from ternmq_console.admin import ask
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_rows
+from ternmq_console.output import confirm, print_line, print_rows
 from ternmq_console.replicas import last_epoch
 from ternmq_model.address import Address, parse_address
 from ternmq_model.epochs import EPOCH_MAX, doubt_of
@@ -119,12 +119,12 @@ def repair_epoch(
         print_rows(rows_of(found, plan, data, kept), _COLUMNS, output)
         if plan.nameservers or plan.kept is not None:
             if not yes:
-                click.confirm("Change what `becomes` tells?", abort=True, err=True)
+                confirm("Change what `becomes` tells?")
             if data is not None and plan.kept is not None:
                 save_kept(files, data, plan.kept)
             ask(nameserver, lambda admin: carry_out(admin, broker, found.cluster, plan))
         elif output != "json":
-            click.echo("nothing to repair")
+            print_line("nothing to repair")
         silent = [str(each.address) for each in found.nameservers if each.problem]
         if silent and data is None:
             raise Unreachable(f"NameServer {', '.join(silent)} did not answer: repeat this for it")

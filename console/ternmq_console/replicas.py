@@ -8,7 +8,7 @@ import click
 from ternmq_client.admin import AdminClient
 from ternmq_client.administration.replication import MemberView
 from ternmq_console.admin import ask, time_text
-from ternmq_console.options import INT64, nameserver_option, output_option
+from ternmq_console.options import INT64, nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm, print_line, print_record, print_rows
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -55,7 +55,7 @@ def ha(broker: str, nameserver: str, output: str) -> None:
     is_flag=True,
     help="Also while the master is alive, or nobody can be asked for the highest epoch.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @nameserver_option
 @output_option
 def promote(

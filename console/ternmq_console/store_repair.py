@@ -12,6 +12,7 @@ import click
 from ternmq_broker import accepted_tables
 from ternmq_broker.table_formats import FoundTables
 from ternmq_console.exits import errors_as_exits
+from ternmq_console.options import yes_option
 from ternmq_console.output import print_line, print_lines
 from ternmq_console.store_decisions import choice_lines, choices
 from ternmq_console.store_decisions import leftovers as find_leftovers
@@ -50,7 +51,7 @@ from ternmq_store.log.log_notes import load_notes
 @click.option("--fill-gaps", is_flag=True, help="Go on without missing files of the log.")
 @click.option("--leftovers", is_flag=True, help="Remove what was set aside and cut.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def repair(
     folder: Path,
     *,

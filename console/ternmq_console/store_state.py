@@ -56,6 +56,8 @@ def check_tables(files: FileSystem, root: Path, found: FoundTables) -> Generator
 
 def _rest(found: FoundTable[Any]) -> str:
     previous = found.previous
+    if found.unreadable is not None:
+        return "the broker does not start before it can be"
     if previous is None or not previous.is_there:
         return "there is no generation before it"
     if previous.fault:
@@ -77,6 +79,7 @@ def table_words(root: Path, found: FoundTables) -> Sequence[str]:
     said = [
         f"The slave takes a table from its master: {each.refusal}."
         for each in found
-        if each.refusal and each.format.is_replicated and slave
+        if each.refusal and each.unreadable is None and each.format.is_replicated and slave
     ]
+    said += [f"The broker does not start: {each.unreadable}." for each in found if each.unreadable]
     return said if fatal is None else [*said, f"The broker does not start: {fatal.text}."]

@@ -1,6 +1,6 @@
 """`ternmq topic …`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TextIO
 
@@ -10,6 +10,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import require_all
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import exit_code, leave_if_partial
+from ternmq_console.losses import retention_losses
 from ternmq_console.options import (
     INT32,
     duration_ms,
@@ -17,8 +18,9 @@ from ternmq_console.options import (
     nameserver_option,
     output_option,
     time_ms,
+    yes_option,
 )
-from ternmq_console.output import print_line, print_names, print_record, print_rows
+from ternmq_console.output import confirm_losses, print_line, print_names, print_record, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig
 
@@ -58,6 +60,7 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
 )
 @click.option("--cluster", default="", help="Only on brokers of this cluster.")
 @click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@yes_option
 @nameserver_option
 @output_option
 def create(
@@ -70,6 +73,8 @@ def create(
     retention: int,
     cluster: str,
     brokers: tuple[str, ...],
+    *,
+    yes: bool,
     nameserver: str,
     output: str,
 ) -> None:
@@ -78,6 +83,8 @@ def create(
     wanted = list(dict.fromkeys([*topics, *filter(None, lines)]))
     if not wanted:
         raise click.UsageError("name a topic, or a --file of topics")
+    if retention and not yes:
+        confirm_losses(ask(nameserver, lambda admin: _losses(admin, wanted, retention, brokers)))
     config = TopicConfig(
         wanted[0],
         queues if read_queues is None else read_queues,
@@ -117,6 +124,7 @@ def create(
     metavar="DURATION",
     help="How long messages can be read, such as 24h or 7d. 0 = as each broker has it.",
 )
+@yes_option
 @nameserver_option
 @output_option
 def alter(
@@ -124,6 +132,8 @@ def alter(
     queues: int | None,
     permissions: str | None,
     retention: int | None,
+    *,
+    yes: bool,
     nameserver: str,
     output: str,
 ) -> None:
@@ -137,8 +147,35 @@ def alter(
         changes["retention_ms"] = retention
     if not changes:
         raise click.UsageError("name a setting to change: --queues, --permissions or --retention")
+    if retention and not yes:
+        confirm_losses(ask(nameserver, lambda admin: _losses(admin, [topic], retention)))
     names = ask(nameserver, lambda admin: _alter(admin, topic, changes))
     print_record({"topic": topic, "brokers": names}, output)
+
+
+async def _losses(
+    admin: AdminClient, topics: Sequence[str], retention_ms: int, brokers: Sequence[str] = ()
+) -> list[str]:
+    """Return what a retention would cost those of the topics that are there."""
+    lines: list[str] = []
+    reserved_ms: dict[str, int] = {}
+    known = set(await admin.topics())
+    for topic in filter(known.__contains__, topics):
+        kept_ms: dict[str, int] = {}
+        for broker, config in (await admin.describe_topic(topic)).configs:
+            if brokers and broker not in brokers:
+                continue
+            if not config.retention_ms and broker not in reserved_ms:
+                reserved_ms[broker] = await _reserved_ms(admin, broker)
+            kept_ms[broker] = config.retention_ms or reserved_ms[broker]
+        lines += retention_losses(topic, kept_ms, retention_ms)
+    return lines
+
+
+async def _reserved_ms(admin: AdminClient, broker: str) -> int:
+    """Return for how long a broker keeps messages of topics that say nothing."""
+    told = {each.name: each.value for each in await admin.settings(broker)}
+    return duration_ms(told["store.file_reserved_hours"] + "h")
 
 
 async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> list[str]:

@@ -30,6 +30,7 @@ happened anyway (`may_have_happened`).
 
 from collections.abc import Sequence
 from enum import Enum
+from pathlib import Path
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import CALLERS_CODES, RETRYABLE_CODES, ResponseCode
@@ -324,6 +325,24 @@ class StretchGone(StoreError):
         self.queue_id = queue_id
         self.wanted_offset = wanted_offset
         self.first_offset = first_offset
+
+
+class StateDamaged(StoreError):
+    """A state file is there in some generations, and the bytes of all of them are wrong."""
+
+
+class StateUnreadable(StoreError):
+    """A state file is there, and the system does not let it be read: what it holds is unknown."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        self.reason = f"is there and cannot be read: {reason}"
+        super().__init__(
+            f"{path} {self.reason}. Neither an older file nor an empty one"
+            " stands for it: let this user read it (its owner and mode, and those of its folder),"
+            " or see to the disk, and start again"
+        )
+        self.path = path
 
 
 class StoreFull(StoreError):

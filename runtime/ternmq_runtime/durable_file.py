@@ -12,13 +12,17 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, Final, TypeVar, cast
 
-from ternmq_model.errors import StoreError
+from ternmq_model.generations import newest_generation
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+
+_PRIVATE_FILE: Final = 0o600
+_PRIVATE_FOLDER: Final = 0o700
 
 
 def replace_durably(path: Path, data: bytes, *, in_both: bool = False) -> None:
@@ -42,7 +46,7 @@ def replace_durably(path: Path, data: bytes, *, in_both: bool = False) -> None:
 def _replace(path: Path, data: bytes) -> None:
     new = _beside(path, ".tmp")
     try:
-        with new.open("wb") as file:
+        with open_private(new, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -57,8 +61,25 @@ def _replace(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+def open_private(path: Path, mode: str) -> IO[bytes]:
+    """Open a file to write; a new one is for this user alone.
+
+    Args:
+        path: The file, which is no link.
+        mode: As of `open`, in bytes.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW, _PRIVATE_FILE)
+
+    return cast("IO[bytes]", open(path, mode, opener=opener))
+
+
 def make_directory_durably(path: Path) -> None:
-    """Make the directory `path`, and those above it that are missing.
+    """Make the directory `path`, and those above it that are missing, for this user alone.
 
     When this returns, those it made are there even after a loss of power. Those that were there
     are left as they are.
@@ -68,7 +89,7 @@ def make_directory_durably(path: Path) -> None:
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         sync_directory(folder.parent)  # that is where its name stands
 
 
@@ -86,7 +107,7 @@ def sync_directory(path: Path) -> None:
 
 
 def read_newest(path: Path, parse: Callable[[bytes], T]) -> T | None:
-    """Return what the newest readable generation of the file at `path` parses to.
+    """Return what the newest right generation of the file at `path` parses to.
 
     Args:
         path: As given to `replace_durably`.
@@ -96,24 +117,15 @@ def read_newest(path: Path, parse: Callable[[bytes], T]) -> T | None:
         None when neither the file nor its previous generation is there.
 
     Raises:
-        StoreError: What is there cannot be read, neither the file nor the generation before.
+        StateUnreadable: One that is needed is there and cannot be read.
+        StateDamaged: What is there is damaged, both the file and the generation before.
     """
-    reasons: list[str] = []
-    for candidate in (path, _beside(path, ".bak")):
-        try:
-            value = parse(candidate.read_bytes())
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            reasons.append(f"{candidate}: {type(error).__name__}: {error}")
-            continue
-        if candidate != path:
-            reason = reasons[0] if reasons else f"{path}: not there"
-            logger.error("previous generation taken file=%s reason=%s", candidate, reason)
-        return value
-    if reasons:
-        raise StoreError("unreadable state file: " + "; ".join(reasons))
-    return None
+    generations = (path, _beside(path, ".bak"))
+    return newest_generation(Path.read_bytes, generations, parse, on_older=_tell_older)
+
+
+def _tell_older(path: Path, reason: str) -> None:
+    logger.error("previous generation taken file=%s reason=%s", path, reason)
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -13,8 +13,15 @@ _FILE_ALIGNMENT_BYTES = 4096
 _MAP_BYTES_MAX: Final = (1 << 31) - 1
 """RocketMQ cannot map a longer file."""
 _DAY_HOURS: Final = 24
-_RESERVED_HOURS_MAX: Final = 876_000
+RESERVED_HOURS_MAX: Final = 876_000
 """A hundred years."""
+
+DISK_PERCENTS: Final = {
+    "disk_clean_percent": (50, 85),
+    "disk_force_percent": (70, 85),
+    "disk_full_percent": (85, 90),
+}
+"""Least and most of each. At 85 % the log gets no further file, whatever they are."""
 
 
 class FlushMode(enum.Enum):
@@ -112,14 +119,23 @@ class StoreConfig:
     clean_forcibly: bool = True
     """A disk at `disk_force_percent` costs the oldest files, expired or not."""
 
+    forced_reserved_hours: int = 4
+    """How long after its newest message a file of the log is kept although the disk is at
+    `disk_force_percent`. A younger one goes only when the disk is at `disk_full_percent`, or when
+    the log finds no room for its next file. While the broker runs it cannot be changed, and
+    `file_reserved_hours` not be made less than it."""
+
     disk_clean_percent: int = 75
-    """Use of the disk from which expired files are deleted at once, whatever the hour; 10 to 95."""
+    """Use of the disk from which expired files are deleted at once, whatever the hour; 50 to 85,
+    and no more than `disk_force_percent`."""
 
     disk_force_percent: int = 85
-    """Use of the disk from which the oldest files are deleted, whatever their age; 30 to 85."""
+    """Use of the disk from which the oldest files are deleted, expired or not, once they are
+    `forced_reserved_hours` old; 70 to 85."""
 
     disk_full_percent: int = 90
-    """Use of the disk from which messages are refused until it is lower; 35 to 90."""
+    """Use of the disk from which messages are refused until it is lower, and the oldest files
+    are deleted, whatever their age; 85 to 90."""
 
     read_memory_bytes_max: int = 262_144
     """How many bytes one read returns at most of what is in memory; a longer message goes alone. A
@@ -211,21 +227,20 @@ class StoreConfig:
 
     def _check_retention(self) -> None:
         for name, low, high in (
-            ("file_reserved_hours", 0, _RESERVED_HOURS_MAX),
+            ("file_reserved_hours", 0, RESERVED_HOURS_MAX),
+            ("forced_reserved_hours", 0, RESERVED_HOURS_MAX),
             ("clean_interval_ms", 100, 3_600_000),
             ("clean_delay_ms", 0, 86_400_000),
             ("delete_files_max", 1, 1_000),
             ("delete_pause_ms", 0, 60_000),
-            ("disk_clean_percent", 10, 95),
-            ("disk_force_percent", 30, 85),
-            ("disk_full_percent", 35, 90),
+            *((name, *bounds) for name, bounds in DISK_PERCENTS.items()),
         ):
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ConfigError(f"store.{name}", value, f"must be {low} to {high}")
-        if self.disk_full_percent < self.disk_force_percent:
-            rule = f"must be >= disk_force_percent, {self.disk_force_percent}"
-            raise ConfigError("store.disk_full_percent", self.disk_full_percent, rule)
+        if self.disk_clean_percent > self.disk_force_percent:
+            rule = f"must be <= disk_force_percent, {self.disk_force_percent}"
+            raise ConfigError("store.disk_clean_percent", self.disk_clean_percent, rule)
         hours = self.delete_when.split(";")
         if not all(hour.isascii() and hour.isdigit() and int(hour) < _DAY_HOURS for hour in hours):
             rule = "must be hours, 00 to 23, with ; between them"

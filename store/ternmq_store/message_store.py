@@ -35,6 +35,7 @@ from ternmq_store.log.commits import Commits
 from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
 from ternmq_store.log.probes import Probes
+from ternmq_store.presence import Presence
 from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reader import ReadResult
 from ternmq_store.reading.reads import Reads
@@ -120,12 +121,11 @@ class MessageStore:
         """What tries the disk where answers do not wait for it; its outcome is `failure`."""
         now_ms = clock.monotonic_ms()
         self._disk = Durability(files, root, config, flush_mode, opened, now_ms=now_ms)
+        self.presence = Presence(files, root, opened, lock)
+        """What notices that somebody else removed or replaced a file."""
         self._copy = LogCopy(opened.log, opened.session, lambda: self._disk.is_checkpointing)
         self.cleaner = Cleaner(
-            *(files, root, config, opened.log, opened.queues, opened.index),
-            safe_end=lambda: self._disk.checkpointed,
-            moves=lambda: opened.session.clock.moves,
-            now_ms=now_ms,
+            *(files, root, config, opened), safe_end=lambda: self._disk.checkpointed, now_ms=now_ms
         )
         """What goes when, and how full the disk is."""
 

@@ -165,7 +165,13 @@ def test_topic_is_created_shown_changed_and_deleted(console: Console) -> None:
 def test_topic_retention_is_set_and_expired_messages_are_deleted(console: Console) -> None:
     console.text("topic", "create", "prices", "--queues", "3", "--retention", "24h")
     assert console.json("topic", "describe", "prices")["brokers"][0]["retention"] == "1d"
-    console.text("topic", "alter", "prices", "--retention", "90m")
+    console.text("topic", "create", "prices", "--queues", "3", "--retention", "25h")
+    console.text("topic", "alter", "prices", "--retention", "24h", stdin="y\n")
+    refused = console.run("topic", "alter", "prices", "--retention", "90m", stdin=b"")
+    assert refused.returncode == 1
+    assert b"messages of prices that are 90m old can no longer be read, 1d before" in refused.stderr
+    assert console.json("topic", "describe", "prices")["brokers"][0]["retention"] == "1d"
+    console.text("topic", "alter", "prices", "--retention", "90m", "--yes")
     (altered,) = console.json("topic", "describe", "prices")["brokers"]
     assert (altered["retention"], altered["read_queues"]) == ("90m", 3)
     for arguments, says in (((), b"--retention"), (("--retention", "24 hours"), b"'24 hours'")):
@@ -174,7 +180,10 @@ def test_topic_retention_is_set_and_expired_messages_are_deleted(console: Consol
         assert says in refused.stderr
     (listed,) = console.json("cluster", "list")
     assert listed["disk_level"] in ("normal", "clean", "force")
-    done = console.json("cluster", "clean", listed["broker"])
+    refused = console.run("cluster", "clean", listed["broker"], stdin=b"n\n")
+    assert refused.returncode == 1
+    assert b"older than 72 h" in refused.stderr
+    done = console.json("cluster", "clean", listed["broker"], "--yes")
     assert (done["files_deleted"], done["log_min_offset"]) == (0, 0)
 
 

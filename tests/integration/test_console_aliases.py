@@ -84,8 +84,8 @@ def test_broker_aliases_match_our_commands(both: Both) -> None:
 
 def test_setting_aliases_match_our_commands(both: Both) -> None:
     (changed,) = both.same(
-        f"updateBrokerConfig -b {both.broker} -k fileReservedTime -v 48",
-        f"broker settings {both.name} --set store.file_reserved_hours=48",
+        f"updateBrokerConfig -b {both.broker} -k fileReservedTime -v 48 --yes",
+        f"broker settings {both.name} --set store.file_reserved_hours=48 --yes",
     )
     assert changed["value"] == "48"
     assert len(both.json(f"broker settings {both.name}")) > 20

@@ -1,15 +1,20 @@
 """A broker whose tables are gone or damaged: what its processes say, and what goes on."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.support.console import invoke
-from tests.support.processes import ENDS_WITHIN_S, ServiceProcess, running_broker
+from tests.support.processes import ENDS_WITHIN_S, TERNMQ, ServiceProcess, running_broker
 from tests.support.rocketmq import contents
 
 LOST = ("consumerOffset.json", "topics.json")
+
+
+NO_OVERRIDE = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+"""Lets root, too, read only what modes allow."""
 
 
 def broker_in(folder: Path) -> ServiceProcess:
@@ -70,8 +75,29 @@ def test_repair_names_the_tables_that_an_operator_must_decide(tmp_path: Path) ->
     for path in (broker.data / "config").glob("topics.json.bak"):
         path.unlink()
     shown = invoke("store", "repair", str(broker.data), "--dry-run")
-    assert "topics.json cannot be read" in shown.stdout
+    assert "topics.json is damaged" in shown.stdout
     assert "--accept-tables" in shown.stdout
     assert "delayOffset.json" not in shown.stdout
     combined = invoke("store", "repair", str(broker.data), "--accept-tables", "--index")
     assert combined.exit_code == 2
+
+
+def test_unreadable_table_refuses_the_start_and_no_older_one_is_taken(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker:
+        pass
+    config = broker.data / "config"
+    table = config / "topics.json"
+    (config / "topics.json.bak").write_bytes(table.read_bytes())
+    table.chmod(0)
+    names = sorted(config.iterdir())
+    launcher = (*(NO_OVERRIDE if os.geteuid() == 0 else ()), *TERNMQ)
+    again = running_broker(tmp_path / "a", "", launcher=launcher)
+    assert again.process.wait(ENDS_WITHIN_S) == 1
+    again.kill()
+    line = again.log.read_text(encoding="utf-8").splitlines()[-1]
+    assert f"{table} is there and cannot be read: Permission denied" in line
+    assert "let this user read it" in line
+    assert sorted(config.iterdir()) == names
+    table.chmod(0o600)
+    with broker_in(tmp_path):
+        pass

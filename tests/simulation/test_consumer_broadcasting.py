@@ -182,7 +182,7 @@ def test_unreadable_offsets_file_is_an_error_and_not_a_beginning(tmp_path: Path)
         path = offsets_path(scene.folder, "a@DEFAULT", "g")
         path.parent.mkdir(parents=True)
         path.write_bytes(b"{torn")
-        with pytest.raises(StoreError, match="unreadable state file"):
+        with pytest.raises(StoreError, match="damaged state file"):
             async with scene.member("a", print):
                 raise AssertionError("was entered")
 

@@ -137,6 +137,10 @@ class MemoryFile:
         """Count the hints."""
         self._files.hints += 1
 
+    def is_in_place(self) -> bool:
+        """Tell whether the name still leads to this file."""
+        return self._files.nodes.get(self.path) is self._node
+
     def park(self) -> None:
         """Give the descriptor back: there is none."""
 
@@ -157,6 +161,10 @@ class MemoryLock:
     def __init__(self, files: "MemoryFileSystem", path: Path) -> None:
         self._files, self._path = files, path
 
+    def is_in_place(self) -> bool:
+        """Tell that it is: it has no file."""
+        return True
+
     def release(self) -> None:
         """Let another one have it."""
         self._files.locks.discard(self._path)
@@ -173,6 +181,7 @@ class MemoryFileSystem:
         rests: How often it was left to others.
         read_error: Raised by every read but those through a map, when set.
         hints: How often it was told what will be read.
+        unreadable: Raised when a file of that name is opened.
     """
 
     def __init__(self) -> None:
@@ -186,6 +195,7 @@ class MemoryFileSystem:
         self.rests = 0
         self.hints = 0
         self.read_error: OSError | None = None
+        self.unreadable: dict[Path, OSError] = {}
 
     def happen(self) -> None:
         """Something is about to change: a place for a subclass to cut in."""
@@ -216,6 +226,8 @@ class MemoryFileSystem:
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> MemoryFile:
         """Open a file."""
         assert not (create and read_only)
+        if path in self.unreadable:
+            raise self.unreadable[path]
         if path not in self.nodes:
             if not create or path.parent not in self.made_folders:
                 raise FileNotFoundError(path)

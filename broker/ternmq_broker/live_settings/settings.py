@@ -17,7 +17,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import QUEUES_MAX
 from ternmq_runtime.setting_values import parse_value
 from ternmq_runtime.settings_reference import describe
-from ternmq_store.config import StoreConfig
+from ternmq_store.config import DISK_PERCENTS, RESERVED_HOURS_MAX, StoreConfig
 
 _MIB: Final = 1 << 20
 
@@ -45,11 +45,11 @@ ALLOWED: Final[Mapping[str, Bounds | None]] = {
     "store.clean_forcibly": None,
     "store.delete_files_max": Bounds(1, 1_000),
     "store.delete_pause_ms": Bounds(0, 60_000),
-    "store.disk_clean_percent": Bounds(10, 95),
+    "store.disk_clean_percent": Bounds(*DISK_PERCENTS["disk_clean_percent"]),
     "store.disk_fall_recorded": None,
-    "store.disk_force_percent": Bounds(30, 85),
-    "store.disk_full_percent": Bounds(35, 90),
-    "store.file_reserved_hours": Bounds(1, 876_000),
+    "store.disk_force_percent": Bounds(*DISK_PERCENTS["disk_force_percent"]),
+    "store.disk_full_percent": Bounds(*DISK_PERCENTS["disk_full_percent"]),
+    "store.file_reserved_hours": Bounds(1, RESERVED_HOURS_MAX),
     "store.flush_interval_ms": Bounds(1, 60_000),
     "store.flush_least_pages": Bounds(0, 1 << 20),
     "store.flush_thorough_interval_ms": Bounds(1, 600_000),
@@ -101,9 +101,21 @@ class LiveSettings:
             one.name: one.doc for one in describe({"broker": BrokerConfig, "store": StoreConfig})
         }
         return [
-            LiveSetting(name=name, value=_text(self._value(name)), bounds=bounds, doc=docs[name])
-            for name, bounds in ALLOWED.items()
+            LiveSetting(
+                name=name,
+                value=_text(self._value(name)),
+                bounds=self._bounds(name),
+                doc=docs[name],
+            )
+            for name in ALLOWED
         ]
+
+    def _bounds(self, name: str) -> Bounds | None:
+        """Return the bounds of a setting; what is kept at least is for who starts the broker."""
+        bounds = ALLOWED[name]
+        if bounds is None or name != "store.file_reserved_hours":
+            return bounds
+        return bounds._replace(least=max(bounds.least, self.store.forced_reserved_hours))
 
     def update(self, values: Mapping[str, str]) -> dict[str, str]:
         """Change settings: all of them, or none.
@@ -136,7 +148,7 @@ class LiveSettings:
         return {name: _text(self._value(name)) for name in changed}
 
     def _parsed(self, name: str, text: str) -> int:
-        bounds = ALLOWED[name]
+        bounds = self._bounds(name)
         rule = "must be true or false"
         if bounds is not None:
             rule = f"must be {bounds.least} to {bounds.most}"

@@ -16,25 +16,52 @@ from ternmq_model.errors import StoreLocked
 _LOCK_TEXT: Final = b"lock"
 _HOLDER_NAME: Final = "abort"
 _LOCK: Final = struct.Struct("hhqqi4x")
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_FOLDER_LOCKS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
+"""NFS locks only what is open to write, which a folder never is."""
 _READ_ONLY: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-class RealLock:
-    """A lock of the file's first byte, as RocketMQ takes it, and of the file as a whole.
+Node = tuple[int, int]
+"""Which file of which file system: what a name leads to."""
 
-    The first belongs to the open file, not to the process, where the system knows such locks: so
-    it counts inside one process too. Where it does not, `flock` alone is taken. Either ends with
-    the process.
+
+def node_of(stats: os.stat_result) -> Node:
+    """Return the file that `stats` are of."""
+    return stats.st_dev, stats.st_ino
+
+
+def leads_to(path: Path, node: Node) -> bool:
+    """Tell whether `path` is the name of a file. As long as that is open, no other is `node`.
+
+    Raises:
+        OSError: The system does not tell.
+    """
+    try:
+        return node_of(path.lstat()) == node
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+class RealLock:
+    """A lock of the file's first byte, as RocketMQ takes it, and one of the folder it lies in.
+
+    Both belong to the open file, not to the process: so they count inside one process too, and end
+    with it. Where the system knows no such lock of a byte, `flock` takes the file. The folder's
+    holds when the file is removed, against all but RocketMQ.
 
     Source: RocketMQ `DefaultMessageStore.start`.
     """
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._folder = os.open(path.parent, _FOLDER)
+        self._path, self._node = path, node_of(os.fstat(self._descriptor))
         try:
             _take_lock(self._descriptor)
+            _take_folder(self._folder)
         except OSError as error:
-            os.close(self._descriptor)
+            self.release()
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise
             raise StoreLocked(f"{path.parent} is in use by {_holder(path)}") from error
@@ -42,9 +69,14 @@ class RealLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, _LOCK_TEXT, 0)
 
+    def is_in_place(self) -> bool:
+        """Tell whether the name of the lock's file still leads to it."""
+        return leads_to(self._path, self._node)
+
     def release(self) -> None:
         """Let another process have the directory."""
         os.close(self._descriptor)
+        os.close(self._folder)
 
 
 def is_locked(path: Path) -> bool:
@@ -55,7 +87,7 @@ def is_locked(path: Path) -> bool:
     try:
         descriptor = os.open(path, _READ_ONLY)
     except FileNotFoundError:
-        return False
+        return _is_folder_taken(path.parent)
     try:
         answer = fcntl.fcntl(descriptor, command, _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
         kind: int = _LOCK.unpack(answer)[0]
@@ -75,6 +107,34 @@ def _take_lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     fcntl.fcntl(descriptor, command, _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+
+
+def _take_folder(descriptor: int) -> None:
+    """Lock a folder for as long as it is open, where its file system knows locks of folders.
+
+    Raises:
+        OSError: EAGAIN when somebody has it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_LOCKS:
+            raise
+
+
+def _is_folder_taken(folder: Path) -> bool:
+    """Tell whether somebody holds a folder whose lock file was removed."""
+    try:
+        descriptor = os.open(folder, _FOLDER)
+    except OSError:
+        return False
+    try:
+        _take_folder(descriptor)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _holder(path: Path) -> str:

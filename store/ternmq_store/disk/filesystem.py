@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_store.disk.directory_lock import RealLock, is_locked
+from ternmq_store.disk.directory_lock import RealLock, is_locked, leads_to, node_of
 
 _PIECE_BYTES: Final = 1 << 20
 _SPARE_DESCRIPTORS: Final = 512
@@ -102,6 +102,10 @@ class File(Protocol):
         """Say that a range will be read soon; nothing waits for it, and it may do nothing."""
         ...
 
+    def is_in_place(self) -> bool:
+        """Tell whether the file's name still leads to it. Any thread may ask."""
+        ...
+
     def park(self) -> None:
         """Give the descriptor back; a map of it stays.
 
@@ -116,6 +120,10 @@ class File(Protocol):
 
 class Lock(Protocol):
     """A held lock of a directory."""
+
+    def is_in_place(self) -> bool:
+        """Tell whether the name of the lock's file still leads to it. Any thread may ask."""
+        ...
 
     def release(self) -> None:
         """Let another process have the directory."""
@@ -134,7 +142,11 @@ class FileSystem(Protocol):
         ...
 
     def exists(self, path: Path) -> bool:
-        """Tell whether a file or folder is there."""
+        """Tell whether a file or folder is there.
+
+        Raises:
+            OSError: The system does not tell.
+        """
         ...
 
     def files(self, folder: Path) -> list[str]:
@@ -275,6 +287,7 @@ class RealFile:
         self._flags = _READ_ONLY if read_only else _READ_WRITE
         flags = self._flags | (os.O_CREAT if create else 0)
         self._descriptor: int | None = os.open(path, flags, 0o600)
+        self._node = node_of(os.fstat(self._descriptor))
 
     @property
     def path(self) -> Path:
@@ -358,6 +371,10 @@ class RealFile:
             with contextlib.suppress(OSError), self._open() as descriptor:
                 os.posix_fadvise(descriptor, position, length, os.POSIX_FADV_WILLNEED)
 
+    def is_in_place(self) -> bool:
+        """Tell whether the file's name still leads to it."""
+        return leads_to(self._path, self._node)
+
     def park(self) -> None:
         """Give the descriptor back; a map of it stays."""
         self.close()
@@ -390,7 +407,11 @@ class RealFileSystem:
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or folder is there."""
-        return path.exists()
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            return False
+        return True
 
     def files(self, folder: Path) -> list[str]:
         """Return the names of the plain files in `folder`, sorted."""

@@ -9,10 +9,11 @@ Source: RocketMQ `MixAll.string2File`, `ConfigManager.load`, which do not sync.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ternmq_model.errors import StoreError
+from ternmq_model.generations import newest_generation
 from ternmq_store.disk.filesystem import FileSystem
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ def _replace(files: FileSystem, path: Path, data: bytes, *, keep_previous: bool)
 
 
 def read_generations(files: FileSystem, path: Path, parse: Callable[[bytes], T]) -> T | None:
-    """Return what the newest readable generation of `path` parses to; None when there is none.
+    """Return what the newest right generation of `path` parses to; None when there is none.
 
     Args:
         files: Where `path` lies.
@@ -73,25 +74,16 @@ def read_generations(files: FileSystem, path: Path, parse: Callable[[bytes], T])
         parse: Raises ValueError, LookupError or TypeError for what is no such file.
 
     Raises:
-        StoreError: There is one, and neither it nor its `.bak` can be read: what it held is
+        StateUnreadable: One that is needed is there and cannot be read.
+        StateDamaged: There is one, and both it and its `.bak` are damaged: what it held is
             unknown, which is not the same as empty.
     """
-    reasons: list[str] = []
-    for candidate in (path, previous_path(path)):
-        if not files.exists(candidate):
-            continue
-        try:
-            value = parse(read_whole(files, candidate))
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            reasons.append(f"{candidate}: {type(error).__name__}: {error}")
-            continue
-        if candidate != path:
-            reason = reasons[0] if reasons else f"{path} is not there"
-            logger.warning("previous generation taken file=%s reason=%s", candidate, reason)
-        return value
-    if reasons:
-        raise StoreError("unreadable state file: " + "; ".join(reasons))
-    return None
+    read = partial(read_whole, files)
+    return newest_generation(read, (path, previous_path(path)), parse, on_older=_tell_older)
+
+
+def _tell_older(path: Path, reason: str) -> None:
+    logger.warning("previous generation taken file=%s reason=%s", path, reason)
 
 
 def read_whole(files: FileSystem, path: Path, *, bytes_max: int = STATE_FILE_BYTES_MAX) -> bytes:

@@ -175,6 +175,10 @@ class WatchedFile:
         """Say that a range will be read soon."""
         self._file.will_need(position, length)
 
+    def is_in_place(self) -> bool:
+        """Tell whether the file's name still leads to it."""
+        return self._file.is_in_place()
+
     def park(self) -> None:
         """Give the descriptor back; a map of it stays."""
         self._file.park()

@@ -142,6 +142,10 @@ class OverlayFile:
     def will_need(self, position: int, length: int) -> None:
         """Do nothing."""
 
+    def is_in_place(self) -> bool:
+        """Tell that it is: nobody else sees it."""
+        return True
+
     def park(self) -> None:
         """Do nothing: there is no descriptor."""
 
@@ -151,6 +155,10 @@ class OverlayFile:
 
 class OverlayLock:
     """The lock of a directory of which nobody else sees a change."""
+
+    def is_in_place(self) -> bool:
+        """Tell that it is: it has no file."""
+        return True
 
     def release(self) -> None:
         """Do nothing."""

@@ -10,10 +10,12 @@ import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ternmq_model.errors import IllegalName, StoreError
+from ternmq_model.errors import IllegalName, StateDamaged
+from ternmq_model.generations import read_state
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.filesystem import FileSystem
@@ -247,7 +249,7 @@ def _queue(text: str) -> QueueNote:
 
 
 def load_notes(files: FileSystem, root: Path, tell: Callable[[str], None]) -> LogNotes:
-    """Return what was noted; empty notes when there are none that can be read.
+    """Return what was noted; empty notes when there are none, or all are damaged.
 
     Without them a store is like one of RocketMQ: its timestamps decide, and no checksum is
     demanded.
@@ -256,10 +258,13 @@ def load_notes(files: FileSystem, root: Path, tell: Callable[[str], None]) -> Lo
         files: The file system.
         root: The store's directory.
         tell: Gets the reason why notes that are there do not count.
+
+    Raises:
+        StateUnreadable: There are some, and they cannot be read.
     """
     try:
         return read_generations(files, notes_path(root), decode_notes) or LogNotes()
-    except StoreError as error:
+    except StateDamaged as error:
         tell(str(error))
         return LogNotes()
 
@@ -287,14 +292,16 @@ def decode_abort(data: bytes) -> Abort:
 
 
 def load_abort(files: FileSystem, root: Path) -> Abort | None:
-    """Return what `abort` says; None when there is none: the last use ended cleanly."""
-    path = abort_path(root)
-    if not files.exists(path):
-        return None
+    """Return what `abort` says; None when there is none: the last use ended cleanly.
+
+    Raises:
+        StateUnreadable: There is one, and it cannot be read.
+    """
     try:
-        return decode_abort(read_whole(files, path, bytes_max=_ABORT_BYTES_MAX))
+        data = read_state(partial(read_whole, files, bytes_max=_ABORT_BYTES_MAX), abort_path(root))
     except ValueError:
         return Abort(None, "")
+    return None if data is None else decode_abort(data)
 
 
 def save_abort(files: FileSystem, root: Path, abort: Abort) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.errors import IllegalName, StoreError
+from ternmq_model.errors import IllegalName, StateDamaged
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
@@ -35,10 +35,13 @@ def load_deletions(
         files: The file system.
         path: The file.
         tell: Gets the reason why a file that is there does not count.
+
+    Raises:
+        StateUnreadable: There is one, and it cannot be read.
     """
     try:
         return read_generations(files, path, decode_deletions) or {}
-    except StoreError as error:
+    except StateDamaged as error:
         tell(str(error))
         return {}
 

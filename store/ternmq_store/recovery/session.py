@@ -7,13 +7,16 @@ it before `abort` does.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ternmq_model.generations import read_state
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record_scan import Verify
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import checkpoint_path
+from ternmq_store.disk.state_file import read_whole
 from ternmq_store.dispatcher import Check
 from ternmq_store.log.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from ternmq_store.log.checksum_ranges import Ranges, closed, is_inside, kept, next_border, opened
@@ -392,11 +395,5 @@ def _notes_of(queues: Iterable[ConsumeQueue]) -> Sequence[QueueNote]:
 
 
 def _load_checkpoint(files: FileSystem, root: Path) -> Checkpoint:
-    path = checkpoint_path(root)
-    if not files.exists(path):
-        return Checkpoint()
-    file = files.open(path, read_only=True)
-    try:
-        return decode_checkpoint(file.read(0, file.size()))
-    finally:
-        file.close()
+    data = read_state(partial(read_whole, files), checkpoint_path(root))
+    return Checkpoint() if data is None else decode_checkpoint(data)

@@ -30,12 +30,10 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.shortage import is_full
-from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.clock_moves import Moves, moved_ms
-from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.retention.clean_tasks import (
     Breath,
     CleanTask,
@@ -51,6 +49,7 @@ from ternmq_store.retention.retention import (
     Reason,
     disk_level,
     files_to_delete,
+    forced_retention_ms,
     reason_to_delete,
     retention_ms,
 )
@@ -67,6 +66,7 @@ _QUEUES_A_STEP: Final = 50
 """Queues that are brought into agreement with the log before the loop serves others again."""
 
 _SECOND_MS: Final = 1000
+_HOUR_MS: Final = 3_600_000
 
 
 class Cleaner:
@@ -90,24 +90,21 @@ class Cleaner:
         files: FileSystem,
         root: Path,
         config: StoreConfig,
-        log: CommitLog,
-        queues: ConsumeQueues,
-        index: IndexFiles | None,
+        opened: OpenedFiles,
         *,
         safe_end: Callable[[], PhysicalOffset],
-        moves: Callable[[], Moves],
         now_ms: int,
     ) -> None:
         self._files = files
         self._folders = (commit_log_folder(root), consume_queue_folder(root))
         self._queue_folders = (consume_queue_folder(root), consume_queue_ext_folder(root))
         self.config = config
-        self._log = log
-        self._queues = queues
-        self._index = index
+        self._log = opened.log
+        self._queues = opened.queues
+        self._index = opened.index
         self._safe_end = safe_end
-        self._moves = moves
-        self._moves_seen = moves()
+        self._session = opened.session
+        self._moves_seen = self._moves()
         self._first_pass_at_ms = now_ms + config.clean_delay_ms
         self._of_topics: Mapping[str, int] = {}
         self._first_at_ms: dict[ConsumeQueue, tuple[QueueOffset, int]] = {}
@@ -122,6 +119,10 @@ class Cleaner:
         self.level = DiskLevel.NORMAL
         self.used_share = 0.0
         self.removed_files = 0
+
+    def _moves(self) -> Moves:
+        """Return the steps of the clock that are noted."""
+        return self._session.clock.moves
 
     def check_room(self) -> None:
         """Refuse what would be appended to a full disk.
@@ -227,6 +228,7 @@ class Cleaner:
                 reason,
                 now_ms=now_ms,
                 kept_ms=kept_ms,
+                forced_kept_ms=forced_retention_ms(self.config),
                 files_max=1,
             )
             if not count:
@@ -240,7 +242,8 @@ class Cleaner:
                     )
                 break
             self._short_seen = self._log.shortage
-            self._drop(old[0], reason)
+            has_expired = self._old_file(old[0], now_ms).has_aged(kept_ms, now_ms)
+            self._drop(old[0], reason, now_ms, has_expired=has_expired)
             yield from self._remove(self.config.delete_pause_ms)
             if reason is not Reason.HOUR:
                 # Each file may be the one that makes room enough.
@@ -315,11 +318,19 @@ class Cleaner:
         file = self._log.files.at(offset)
         return Place(file.file.path, offset - file.base, offset)
 
-    def _drop(self, oldest: MappedFile, reason: Reason) -> None:
+    def _drop(
+        self, oldest: MappedFile, reason: Reason, now_ms: int | None, *, has_expired: bool
+    ) -> None:
         """Let the log begin behind its oldest file: from now on nobody finds what was before."""
-        logger.info(
-            "commit log file deleted file=%s reason=%r newest_at_ms=%s",
-            *(file_name(oldest.base), reason.value, self._newest_at_ms(oldest, None)),
+        newest_at_ms = self._newest_at_ms(oldest, now_ms)
+        age = "unknown"
+        if newest_at_ms is not None and now_ms is not None:
+            age = f"{(now_ms - newest_at_ms) / _HOUR_MS:.1f}h"
+        logger.log(
+            logging.INFO if has_expired else logging.WARNING,
+            "commit log file deleted file=%s bytes=%d reason=%r expired=%s newest_message_age=%s",
+            *(file_name(oldest.base), oldest.file_bytes, reason.value),
+            *("yes" if has_expired else "no", age),
         )
         self._leave(self._log.files.folder, self._log.files.drop_before(oldest.end))
         self._ages = {base: at_ms for base, at_ms in self._ages.items() if base > oldest.end}

@@ -24,10 +24,10 @@ class DiskLevel(enum.IntEnum):
     """What has expired goes now, whatever the hour."""
 
     FORCE = 2
-    """The oldest goes, expired or not."""
+    """The oldest goes although it has not expired, unless it is too young even for that."""
 
     FULL = 3
-    """Nothing is appended."""
+    """Nothing is appended, and the oldest goes, whatever its age."""
 
 
 def disk_level(used_share: float, config: StoreConfig) -> DiskLevel:
@@ -49,7 +49,8 @@ class Reason(enum.Enum):
     HOUR = "hour"
     REQUEST = "request"
     DISK = "disk"
-    DISK_FORCED = "disk, whatever their age"
+    DISK_FORCED = "disk, before its time"
+    DISK_FULL = "disk full, whatever its age"
 
 
 def reason_to_delete(
@@ -64,7 +65,9 @@ def reason_to_delete(
         is_requested: An operator asks for it.
         config: Hours, and whether a full disk may cost files that have not expired.
     """
-    if (level >= DiskLevel.FORCE or not has_room) and config.clean_forcibly:
+    if config.clean_forcibly and (level is DiskLevel.FULL or not has_room):
+        return Reason.DISK_FULL
+    if config.clean_forcibly and level is DiskLevel.FORCE:
         return Reason.DISK_FORCED
     if level >= DiskLevel.CLEAN:
         return Reason.DISK
@@ -83,6 +86,11 @@ def retention_ms(config: StoreConfig, of_topics: Mapping[str, int]) -> int:
     return max(config.file_reserved_hours * _HOUR_MS, *of_topics.values(), 0)
 
 
+def forced_retention_ms(config: StoreConfig) -> int:
+    """Return for how long a file of the log is kept on a disk that costs unexpired files."""
+    return config.forced_reserved_hours * _HOUR_MS
+
+
 @dataclass(frozen=True, slots=True)
 class OldFile:
     """A file of the log that is full, on the disk and dispatched."""
@@ -96,6 +104,16 @@ class OldFile:
     is_held: bool
     """Somebody reads it."""
 
+    def has_aged(self, kept_ms: int, now_ms: int | None) -> bool:
+        """Tell whether every record is `kept_ms` old; False while its age or the time is unknown.
+
+        Args:
+            kept_ms: How long after its newest record a file is kept.
+            now_ms: Wall clock; None = it is in doubt.
+        """
+        newest_at_ms = self.newest_at_ms
+        return newest_at_ms is not None and now_ms is not None and now_ms - newest_at_ms >= kept_ms
+
 
 def files_to_delete(
     files: Sequence[OldFile],
@@ -103,26 +121,29 @@ def files_to_delete(
     *,
     now_ms: int | None,
     kept_ms: int,
+    forced_kept_ms: int,
     files_max: int,
 ) -> int:
     """Return how many files go, from the oldest on.
 
-    It ends before the first one that somebody reads, or that has not expired: the log has no gaps.
+    It ends before the first one that somebody reads, or that has to stay: the log has no gaps.
 
     Args:
         files: Oldest first, without the newest one, which never goes.
         reason: Why they are looked at.
         now_ms: Wall clock; None = it is in doubt, so that nothing has expired.
         kept_ms: How long after its newest record a file is kept.
+        forced_kept_ms: The same for `DISK_FORCED`.
         files_max: How many go at most.
     """
     count = 0
     for file in files[:files_max]:
-        newest_at_ms = file.newest_at_ms
-        expired = (
-            now_ms is not None and newest_at_ms is not None and now_ms - newest_at_ms >= kept_ms
+        may_go = (
+            reason is Reason.DISK_FULL
+            or file.has_aged(kept_ms, now_ms)
+            or (reason is Reason.DISK_FORCED and file.has_aged(forced_kept_ms, now_ms))
         )
-        if file.is_held or not (expired or reason is Reason.DISK_FORCED):
+        if file.is_held or not may_go:
             break
         count += 1
     return count

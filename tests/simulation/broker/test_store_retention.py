@@ -1,6 +1,7 @@
 """Retention and a full disk, as clients and operators meet them."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -111,10 +112,40 @@ def test_disk_full_at_the_start_is_known_before_the_first_message() -> None:
     run_in_virtual_time(main())
 
 
-def test_filling_disk_costs_the_oldest_files_within_seconds() -> None:
+def test_live_settings_never_delete_what_is_younger_than_four_hours() -> None:
     async def main() -> None:
         async with world() as around:
             around.store_config = replace(SMALL_STORE, clean_delay_ms=0)
+            around.files.used = 0.8
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                for _ in range(20):
+                    await client.send("A", bytes(1 << 20))
+                await asyncio.sleep(15)
+                for name, values in {
+                    "disk_clean_percent": (10, 50),
+                    "disk_force_percent": (30, 70),
+                    "disk_full_percent": (35, 85),
+                    "file_reserved_hours": (1, 4),
+                }.items():
+                    for value in values:
+                        values_of = {f"store.{name}": str(value)}
+                        update = admin.UpdateSettingsRequest(values=values_of)
+                        with contextlib.suppress(RefusedError):
+                            await client.call(contracts.UPDATE_SETTINGS, update)
+                await asyncio.sleep(15)
+                reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+                assert (reply.files_deleted, reply.log_min_offset) == (0, 0)
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_filling_disk_costs_the_oldest_files_within_seconds() -> None:
+    async def main() -> None:
+        async with world() as around:
+            around.store_config = replace(SMALL_STORE, clean_delay_ms=0, forced_reserved_hours=0)
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 await client.put_topic("A", 1)

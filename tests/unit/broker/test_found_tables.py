@@ -1,3 +1,4 @@
+import errno
 import json
 import logging
 import random
@@ -17,7 +18,7 @@ from ternmq_broker.found_tables import (
 from ternmq_broker.loose_json import write_json
 from ternmq_broker.table_formats import OFFSETS, TIMER, TRANSACTIONS, VERSIONS
 from ternmq_broker.transactions.progress import ScanOffset
-from ternmq_model.errors import StoreError
+from ternmq_model.errors import StateUnreadable, StoreError
 from ternmq_model.json_checksum import add_checksum
 from ternmq_store.disk.state_file import previous_path, replace_file
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
@@ -113,6 +114,21 @@ def test_refused_tables_are_named_at_once_with_the_command() -> None:
         check_refusals(ROOT, found)
     for word in (OFFSETS.name, VERSIONS.name, "ternmq store repair /broker --accept-tables"):
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize("is_slave", [False, True])
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EIO, errno.EISDIR, errno.ELOOP])
+def test_unreadable_table_refuses_the_start_and_is_left_alone(
+    error: int, *, is_slave: bool
+) -> None:
+    files = files_with(table(555), table(222))
+    files.unreadable[PATH] = OSError(error, "refused")
+    before = dict(files.nodes)
+    found = find(files)
+    assert found.taken is None
+    with pytest.raises(StateUnreadable, match=r"transactions\.json is there and cannot be read"):
+        settle(files, ROOT, [found], is_slave=is_slave)
+    assert files.nodes == before
 
 
 def test_slave_awaits_tables_that_its_master_tells(caplog: pytest.LogCaptureFixture) -> None:

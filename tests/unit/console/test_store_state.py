@@ -1,11 +1,14 @@
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
+from ternmq_broker.accepted_tables import plan_acceptance
 from ternmq_broker.replication.lives.kept import Kept
 from ternmq_broker.table_formats import FoundTables
 from ternmq_console.store_state import check_tables, known_topics, look_at_tables, table_words
+from ternmq_model.errors import StateUnreadable
 from ternmq_model.json_checksum import add_checksum
 from tests.support.files import MemoryFileSystem
 
@@ -69,7 +72,7 @@ def test_broken_table_is_told_with_what_the_next_start_takes(
     files = files_with(topics=BROKEN, **before)
     ((path, text),) = faults(files)
     assert path == CONFIG / "topics.json"
-    assert text.startswith("cannot be read: ")
+    assert text.startswith("is damaged: ")
     assert text.endswith(rest)
     said = table_words(ROOT, found_in(files))
     if before.get("topics_bak") == TOPICS:
@@ -77,6 +80,20 @@ def test_broken_table_is_told_with_what_the_next_start_takes(
     else:
         (sentence,) = said
         assert "does not start: no start without these tables: /broker/config/topics" in sentence
+
+
+def test_unreadable_table_is_told_with_the_refusal_of_a_start() -> None:
+    files = files_with(topics=TOPICS, topics_bak=TOPICS)
+    files.unreadable[CONFIG / "topics.json"] = PermissionError(errno.EACCES, "Permission denied")
+    ((path, text),) = faults(files)
+    assert path == CONFIG / "topics.json"
+    assert text == (
+        "is there and cannot be read: Permission denied; the broker does not start before it can be"
+    )
+    (sentence,) = table_words(ROOT, found_in(files))
+    assert sentence.startswith("The broker does not start: /broker/config/topics.json is there and")
+    with pytest.raises(StateUnreadable):
+        plan_acceptance(found_in(files))
 
 
 def test_table_of_which_only_the_generation_before_is_left_is_told() -> None:

@@ -1,11 +1,12 @@
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from ternmq_model.errors import StoreError, StoreFailed, StoreLocked
+from ternmq_model.errors import StateUnreadable, StoreError, StoreFailed, StoreLocked
 from ternmq_nameserver.kv_store import FILE_NAME, KvStore
 from ternmq_runtime.service import Job, JobRunner
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
@@ -32,6 +33,37 @@ def test_acknowledged_setting_survives_a_restart(tmp_path: Path) -> None:
             await store.delete("n", "absent")
         async with store_at(path) as store:
             assert store.table.values("n") == {"b": "2"}
+
+    run_in_virtual_time(main())
+
+
+def test_files_are_for_their_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "deep" / FILE_NAME
+
+    async def main() -> None:
+        async with store_at(path) as store:
+            await store.put("n", "secret", "1")
+
+    before = os.umask(0)
+    try:
+        run_in_virtual_time(main())
+    finally:
+        os.umask(before)
+    for folder in (path.parent, path.parent.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert modes == dict.fromkeys((FILE_NAME, f"{FILE_NAME}.bak", "lock"), 0o600)
+
+
+def test_unreadable_file_refuses_the_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with store_at(tmp_path / FILE_NAME) as store:
+            await store.put("n", "a", "1")
+        (tmp_path / FILE_NAME).unlink()
+        (tmp_path / FILE_NAME).mkdir()
+        with pytest.raises(StateUnreadable, match=r"kvConfig\.json is there and cannot be read"):
+            async with store_at(tmp_path / FILE_NAME):
+                pass
 
     run_in_virtual_time(main())
 

@@ -27,6 +27,15 @@ def test_directory_has_one_holder_at_a_time(tmp_path: Path) -> None:
     DirectoryLock(tmp_path).release()
 
 
+def test_directory_stays_held_when_its_lock_file_is_removed(tmp_path: Path) -> None:
+    lock = DirectoryLock(tmp_path)
+    (tmp_path / "lock").unlink()
+    with pytest.raises(StoreLocked, match=str(tmp_path)):
+        DirectoryLock(tmp_path)
+    lock.release()
+    DirectoryLock(tmp_path).release()
+
+
 def test_killed_process_holds_no_lock(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -291,7 +291,9 @@ def test_damaged_half_message_is_given_up_and_the_others_go_on(
 def test_half_message_blocking_a_files_deletion_is_moved_uncounted() -> None:
     async def main() -> None:
         async with world() as around:
-            around.store_config = replace(SMALL_STORE, commit_log_file_bytes=64 << 10)
+            around.store_config = replace(
+                SMALL_STORE, commit_log_file_bytes=64 << 10, forced_reserved_hours=0
+            )
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 await client.put_topic("flights", 1)

@@ -86,14 +86,16 @@ def test_update_changes_nothing_but_what_was_requested(values: dict[str, str]) -
 
 @pytest.mark.parametrize("name", sorted(ALLOWED))
 def test_every_live_setting_can_be_changed_within_its_bounds(name: str) -> None:
-    bounds = ALLOWED[name]
+    bounds = next(one.bounds for one in live().listed() if one.name == name)
     section, _, field = name.partition(".")
     for wanted in ("off", "on") if bounds is None else map(str, bounds):
         settings = live()
         # Limits that must stay in the order they are in.
         if name == "broker.stream_unanswered_max_bytes":
             settings.update({"broker.unanswered_max_bytes": str(1 << 36)})
-        beside = {"store.disk_force_percent": "30"} if name == "store.disk_full_percent" else {}
+        beside: dict[str, str] = {}
+        if name == "store.disk_force_percent":
+            beside = {"store.disk_clean_percent": "50"}
         if name == "broker.unanswered_max_bytes":
             beside = {"broker.stream_unanswered_max_bytes": str(1 << 20)}
         settings.update({name: wanted, **beside})
@@ -116,8 +118,26 @@ def test_update_changes_all_settings_or_none() -> None:
 def test_inconsistent_values_are_refused() -> None:
     with pytest.raises(RefusedError, match="stream_unanswered_max_bytes"):
         live().update({"broker.stream_unanswered_max_bytes": "128MiB"})
-    with pytest.raises(RefusedError, match="disk_force_percent"):
-        live().update({"store.disk_full_percent": "50"})
+    with pytest.raises(RefusedError, match=r"disk_clean_percent.* <= disk_force_percent, 80"):
+        live().update({"store.disk_clean_percent": "81", "store.disk_force_percent": "80"})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"store.disk_clean_percent": "10"},
+        {"store.disk_force_percent": "30"},
+        {"store.disk_full_percent": "35"},
+        {"store.file_reserved_hours": "4"},
+        {"store.forced_reserved_hours": "5"},
+    ],
+)
+def test_settings_that_would_delete_young_files_are_refused(values: dict[str, str]) -> None:
+    settings = LiveSettings(BrokerConfig(), StoreConfig(forced_reserved_hours=5))
+    with pytest.raises(RefusedError, match=next(iter(values))):
+        settings.update(values)
+    assert settings.store == StoreConfig(forced_reserved_hours=5)
+    assert settings.update({"store.file_reserved_hours": "5"})
 
 
 def test_change_listeners_are_called_after_each_update() -> None:

@@ -182,3 +182,31 @@ def test_held_lock_is_seen_without_taking_it(tmp_path: Path) -> None:
         assert files.is_locked(path)
         java.communicate("")
     assert not files.is_locked(path)
+
+
+def test_store_stays_held_when_its_lock_file_is_removed(tmp_path: Path) -> None:
+    files = RealFileSystem()
+    store = open_store(files, root=tmp_path)
+    (tmp_path / "lock").unlink()
+    assert files.is_locked(tmp_path / "lock")
+    with pytest.raises(StoreLocked, match=f"process {os.getpid()}"):
+        open_store(RealFileSystem(), root=tmp_path)
+    store.close()
+    (tmp_path / "lock").unlink()
+    assert not files.is_locked(tmp_path / "lock")
+    open_store(files, root=tmp_path).close()
+
+
+@pytest.mark.parametrize("target", ["itself", "nowhere"])
+def test_link_that_leads_nowhere_is_not_missing(tmp_path: Path, target: str) -> None:
+    path = tmp_path / "itself"
+    path.symlink_to(target)
+    files = RealFileSystem()
+    assert files.exists(path)
+    assert not files.exists(tmp_path / "nowhere")
+    with pytest.raises(OSError, match="itself") as error:
+        files.open(path, read_only=True)
+    assert error.value.errno == errno.ELOOP
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        files.exists(tmp_path / "file" / "below")

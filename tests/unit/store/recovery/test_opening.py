@@ -1,9 +1,15 @@
+import errno
+from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from ternmq_model.errors import StateUnreadable
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
+from ternmq_store.disk.layout import abort_path, checkpoint_path, deletions_path, notes_path
+from ternmq_store.disk.state_file import previous_path
 from ternmq_store.message_store import MessageStore
 from tests.support.damage import CONFIG, check_index, copied, readable
 from tests.support.files import MemoryFileSystem
@@ -160,3 +166,18 @@ def test_replica_reads_no_more_of_its_log_than_needed(is_clean: bool) -> None:
     store = opened(before.files, before.ends[25])
     assert store.report.scanned_from >= before.ends[25 if is_clean else 15]
     assert store.report.records_scanned <= 14
+
+
+@pytest.mark.parametrize("path_of", [abort_path, checkpoint_path, notes_path, deletions_path])
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EIO, errno.EISDIR, errno.ELOOP])
+def test_unreadable_state_file_refuses_the_start_by_name(
+    path_of: Callable[[Path], Path], error: int
+) -> None:
+    files = used(is_clean=False).files
+    path = path_of(ROOT)
+    files.open(path, create=True)
+    files.open(previous_path(path), create=True)
+    files.unreadable[path] = OSError(error, "refused")
+    with pytest.raises(StateUnreadable, match=f"{path} is there and cannot be read: refused"):
+        opened(files)
+    assert not files.locks

@@ -277,6 +277,7 @@ def test_disk_at_75_percent_deletes_expired_files_at_any_hour() -> None:
 def test_disk_at_85_percent_loses_only_as_many_old_files_as_needed() -> None:
     kept = Kept()
     kept.put(35)
+    kept.clock.now_ms += 4 * HOUR_MS
     kept.files.used = 0.86
     note_used(kept.store, 0.86)
     for task in kept.store.clean(kept.clock.wall_ms(), hour=12):

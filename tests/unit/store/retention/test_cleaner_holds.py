@@ -1,6 +1,8 @@
-"""Files that retention leaves: to who has to deliver from them, and when the clock was set."""
+"""Files that retention leaves: young ones, those with undelivered messages, and when the clock was
+set."""
 
 import errno
+import logging
 
 import pytest
 
@@ -74,10 +76,39 @@ def test_file_with_undelivered_messages_stays_until_they_are_delivered() -> None
     assert kept.store.cleaner.held_end == 0
 
 
+def test_disk_at_85_percent_keeps_what_is_younger_than_four_hours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Kept()
+    files = kept.names()
+    kept.clock.now_ms += 4 * HOUR_MS
+    kept.put(14)
+    with caplog.at_level(logging.INFO):
+        kept.clean(0.86)
+    # The next file has been begun by then.
+    assert kept.names()[0] == files[-1]
+    lines = [one for one in caplog.records if "file deleted" in one.getMessage()]
+    assert [one.levelname for one in lines] == ["WARNING"] * 4
+    assert lines[0].getMessage() == (
+        "commit log file deleted file=00000000000000000000 bytes=8192 "
+        "reason='disk, before its time' expired=no newest_message_age=4.0h"
+    )
+
+
+def test_disk_at_90_percent_loses_files_of_any_age() -> None:
+    kept = Kept()
+    files = kept.names()
+    kept.clean(0.89)
+    assert kept.names() == files
+    kept.clean(0.9)
+    assert kept.names() == files[-1:]
+
+
 def test_undelivered_messages_are_deleted_only_by_a_full_disk() -> None:
     kept = Kept()
     files = kept.names()
     kept.store.cleaner.holders.append(lambda: PhysicalOffset(0))
+    kept.clock.now_ms += 4 * HOUR_MS
     kept.clean(0.86)
     assert kept.names() == files
     assert kept.store.cleaner.held_end == files[1]

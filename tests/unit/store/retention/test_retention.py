@@ -12,6 +12,7 @@ from ternmq_store.retention.retention import (
     Reason,
     disk_level,
     files_to_delete,
+    forced_retention_ms,
     reason_to_delete,
     retention_ms,
 )
@@ -30,7 +31,14 @@ def file(index: int, *, age_h: float | None = 100, is_held: bool = False) -> Old
 def count(*files: OldFile, reason: Reason = Reason.HOUR, files_max: int = 10) -> int:
     """Decide with the defaults."""
     kept_ms = retention_ms(DEFAULT, {})
-    return files_to_delete(files, reason, now_ms=NOW_MS, kept_ms=kept_ms, files_max=files_max)
+    return files_to_delete(
+        files,
+        reason,
+        now_ms=NOW_MS,
+        kept_ms=kept_ms,
+        forced_kept_ms=forced_retention_ms(DEFAULT),
+        files_max=files_max,
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,7 @@ def test_disk_levels_equal_rocketmqs(used_share: float, level: DiskLevel) -> Non
 
 
 def test_full_disk_that_may_be_cleaned_late_is_still_full() -> None:
-    config = StoreConfig(disk_clean_percent=95)
+    config = StoreConfig(disk_clean_percent=85)
     assert disk_level(0.86, config) is DiskLevel.FORCE
     assert disk_level(0.9, config) is DiskLevel.FULL
 
@@ -75,7 +83,8 @@ def test_files_are_examined_only_at_the_hour() -> None:
         (DiskLevel.NORMAL, True, True, Reason.REQUEST),
         (DiskLevel.CLEAN, False, True, Reason.DISK),
         (DiskLevel.FORCE, False, True, Reason.DISK_FORCED),
-        (DiskLevel.FULL, True, True, Reason.DISK_FORCED),
+        (DiskLevel.FULL, True, True, Reason.DISK_FULL),
+        (DiskLevel.FULL, False, False, Reason.DISK),
         (DiskLevel.FORCE, False, False, Reason.DISK),
     ],
 )
@@ -89,7 +98,7 @@ def test_reasons_to_delete_outside_the_hour(
     assert found is reason
 
 
-@pytest.mark.parametrize(("forcibly", "reason"), [(True, Reason.DISK_FORCED), (False, None)])
+@pytest.mark.parametrize(("forcibly", "reason"), [(True, Reason.DISK_FULL), (False, None)])
 def test_log_that_cannot_grow_loses_oldest_files_as_a_full_disk_does(
     *, forcibly: bool, reason: Reason | None
 ) -> None:
@@ -112,22 +121,24 @@ def test_deletion_ends_before_the_first_unexpired_file() -> None:
 def test_deletion_ends_before_the_first_held_file_however_full_the_disk() -> None:
     files = (file(0), file(1, is_held=True), file(2))
     assert count(*files) == 1
-    assert count(*files, reason=Reason.DISK_FORCED) == 1
+    assert count(*files, reason=Reason.DISK_FULL) == 1
 
 
-def test_file_of_unknown_age_is_deleted_only_by_force() -> None:
+def test_file_of_unknown_age_is_deleted_only_by_a_full_disk() -> None:
     assert count(file(0, age_h=None)) == 0
-    assert count(file(0, age_h=None), reason=Reason.DISK_FORCED) == 1
+    assert count(file(0, age_h=None), reason=Reason.DISK_FORCED) == 0
+    assert count(file(0, age_h=None), reason=Reason.DISK_FULL) == 1
 
 
 def test_cleaning_step_deletes_ten_files_at_most() -> None:
     assert count(*map(file, range(30))) == 10
 
 
-def test_force_deletes_the_oldest_of_any_age() -> None:
-    young = [file(index, age_h=0) for index in range(3)]
-    assert count(*young, reason=Reason.DISK) == 0
-    assert count(*young, reason=Reason.DISK_FORCED) == 3
+def test_unexpired_files_go_by_force_from_four_hours_on_and_any_on_a_full_disk() -> None:
+    files = [file(index, age_h=age_h) for index, age_h in enumerate((9, 4, 3.9, 0))]
+    assert count(*files, reason=Reason.DISK) == 0
+    assert count(*files, reason=Reason.DISK_FORCED) == 2
+    assert count(*files, reason=Reason.DISK_FULL) == 4
 
 
 def test_longest_retention_of_any_topic_decides() -> None:
@@ -143,10 +154,14 @@ def test_longest_retention_of_any_topic_decides() -> None:
         {"delete_when": ""},
         {"delete_when": "4,5"},
         {"file_reserved_hours": -1},
-        {"disk_clean_percent": 96},
+        {"disk_clean_percent": 86},
+        {"disk_clean_percent": 49},
+        {"disk_clean_percent": 76, "disk_force_percent": 75},
         {"disk_force_percent": 86},
+        {"disk_force_percent": 69},
         {"disk_full_percent": 91},
-        {"disk_full_percent": 80},
+        {"disk_full_percent": 84},
+        {"forced_reserved_hours": -1},
         {"delete_files_max": 0},
     ],
 )

@@ -1,0 +1,55 @@
+"""What changes of settings cost: messages that go earlier than they would have. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ternmq_console.options import duration_text
+from ternmq_runtime.setting_values import parse_value
+
+_LOWERED: Final = {
+    "store.disk_clean_percent": "expired files go at once on a disk so full, in percent",
+    "store.disk_force_percent": "files that have not expired go on a disk so full, in percent",
+    "store.disk_full_percent": "files go whatever their age on a disk so full, in percent",
+    "store.file_reserved_hours": "files go whose newest message is so many hours old",
+}
+"""Each lets files go earlier when it becomes less."""
+
+_FORCIBLY: Final = "store.clean_forcibly"
+
+
+def settings_losses(now: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """Return a line for each change of a broker's settings that lets messages go earlier.
+
+    Args:
+        now: The settings as the broker tells them, by name.
+        wanted: Those to change. What the broker would refuse costs nothing.
+    """
+    lines: list[str] = []
+    for name, text in sorted(wanted.items()):
+        if name not in now or name not in (*_LOWERED, _FORCIBLY):
+            continue
+        try:
+            value = parse_value(text, bool if name == _FORCIBLY else int, name)
+        except ValueError:
+            continue
+        if name == _FORCIBLY and value is True and now[name] != "true":
+            lines.append(f"{name}=true: a disk that fills up costs files that have not expired")
+        elif name in _LOWERED and isinstance(value, int) and value < int(now[name]):
+            lines.append(f"{name}={value}, {now[name]} before: {_LOWERED[name]}")
+    return lines
+
+
+def retention_losses(topic: str, kept_ms: Mapping[str, int], retention_ms: int) -> list[str]:
+    """Return a line for each broker that is to serve messages of a topic for a shorter time.
+
+    Args:
+        topic: Its name.
+        kept_ms: For how long each broker serves them now.
+        retention_ms: For how long it is to.
+    """
+    return [
+        f"{broker}: messages of {topic} that are {duration_text(retention_ms)} old can no longer"
+        f" be read, {duration_text(before_ms)} before"
+        for broker, before_ms in kept_ms.items()
+        if retention_ms < before_ms
+    ]

@@ -1,0 +1,159 @@
+"""Files that somebody else removes from an open store, or replaces."""
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import StoreFailed
+from ternmq_store.config import StoreConfig
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.disk.layout import checkpoint_path, commit_log_folder, index_folder, queue_folder
+from ternmq_store.message_store import MessageStore
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, HandClock, append, checkpoint, drain, open_store, settle
+
+CONFIG = StoreConfig(
+    commit_log_file_bytes=8192,
+    consume_queue_file_units=10,
+    index_slots=20,
+    index_entries=40,
+    clean_delay_ms=0,
+    delete_pause_ms=0,
+    file_reserved_hours=0,
+)
+PLACES: dict[str, Callable[[Path], Path]] = {
+    "newest of the log": lambda root: _files(commit_log_folder(root))[-1],
+    "oldest of the log": lambda root: _files(commit_log_folder(root))[0],
+    "queue": lambda root: _files(queue_folder(root, "A", 0))[0],
+    "index": lambda root: _files(index_folder(root))[-1],
+    "checkpoint": checkpoint_path,
+    "lock": lambda root: root / "lock",
+    "table": lambda root: root / "config" / "topics.json",
+}
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def look(store: MessageStore) -> None:
+    """Look once."""
+    task = store.presence.look()
+    task.run()
+    store.presence.done(task)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MessageStore:
+    store = open_store(RealFileSystem(), root=tmp_path, config=CONFIG)
+    for number in range(30):
+        append(store, batch_of(record("A", 0, bytes(1000), {"KEYS": f"k{number}"})))
+    settle(store)
+    assert checkpoint(store)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_bytes(b"{}")
+    store.presence.folders = (tmp_path / "config",)
+    for _ in range(3):
+        look(store)
+    assert store.failure is None
+    return store
+
+
+@pytest.mark.parametrize(
+    ("place", "way"),
+    [
+        *((place, way) for place in PLACES for way in ("removed", "moved")),
+        *((place, "replaced") for place in ("newest of the log", "oldest of the log", "queue")),
+        ("lock", "replaced"),
+    ],
+)
+def test_missing_file_is_noticed_and_appends_are_refused(
+    store: MessageStore, tmp_path: Path, place: str, way: str
+) -> None:
+    path = PLACES[place](tmp_path)
+    aside = tmp_path / "elsewhere"
+    if way == "removed":
+        path.unlink()
+    else:
+        path.rename(aside)
+    if way == "replaced":
+        path.write_bytes(aside.read_bytes())
+    look(store)
+    assert store.failure is not None
+    assert (store.failure.errno, store.failure.filename) == (errno.ENOENT, str(path))
+    with pytest.raises(StoreFailed, match="somebody removed or replaced it"):
+        append(store, batch_of(record("A")))
+    if "log" not in place:
+        assert len(drain(store, "A", 0)) == 30
+    store.close()
+
+
+def test_data_directory_that_is_moved_is_noticed(store: MessageStore, tmp_path: Path) -> None:
+    tmp_path.rename(tmp_path.with_name("moved"))
+    look(store)
+    assert store.failure is not None
+    store.close()
+
+
+def test_old_files_take_turns() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=replace(CONFIG, index_enabled=False))
+    for number in range(200):
+        append(store, batch_of(record("A", number, bytes(10))))
+    settle(store)
+    files.nodes[queue_folder(ROOT, "A", 199) / ("0" * 20)] = files.nodes[
+        queue_folder(ROOT, "A", 0) / ("0" * 20)
+    ]
+    looks = 0
+    while store.failure is None:
+        look(store)
+        looks += 1
+    assert 2 < looks <= 4
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_files_that_the_store_removes_are_not_missed(seed: int) -> None:
+    """By retention, with a deleted topic, and at any moment of a look."""
+    chance = random.Random(seed)
+    clock = HandClock()
+    store = open_store(MemoryFileSystem(), config=CONFIG, clock=clock)
+    for round_ in range(6):
+        for number in range(12):
+            append(store, batch_of(record("A", number % 2, bytes(1000))))
+            append(store, batch_of(record("B", 0, bytes(300), {"KEYS": str(number)})))
+        settle(store)
+        assert checkpoint(store, (1 << 60) + round_ * 10_000)
+        clock.now_ms += 1000
+        moments = chance.sample(range(12), 2)
+        task = store.presence.look()
+        for moment, each in enumerate(store.clean(clock.wall_ms(), hour=4)):
+            if moment == moments[0]:
+                task.run()
+            each.run()
+            if moment == moments[1]:
+                store.presence.done(task)
+                task = store.presence.look()
+        store.delete_topic("B")
+        task.run()
+        store.presence.done(task)
+        assert store.failure is None
+    store.close()
+
+
+def test_look_costs_little(store: MessageStore) -> None:
+    """A bound in system calls, which no busy machine changes."""
+    task = store.presence.look()
+    assert len(task.places) <= 64 + 3
+
+
+def test_disk_that_tells_nothing_is_no_missing_file(store: MessageStore) -> None:
+    task = store.presence.look()
+    store.presence.done(task, OSError(errno.EIO, os.strerror(errno.EIO)))
+    assert store.failure is None
+    store.close()
