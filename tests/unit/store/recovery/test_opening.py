@@ -1,15 +1,28 @@
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
+from ternmq_store.disk.layout import checkpoint_path, commit_log_folder, file_name
+from ternmq_store.log.checkpoint import decode_checkpoint, encode_checkpoint
+from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.message_store import MessageStore
 from tests.support.damage import CONFIG, check_index, copied, readable
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of
-from tests.support.stores import ROOT, HandClock, append, checkpoint, flush, queue_files, settle
+from tests.support.stores import (
+    ROOT,
+    HandClock,
+    append,
+    checkpoint,
+    flush,
+    queue_files,
+    settle,
+    units_in,
+)
 
 CLEAN = pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
 
@@ -160,3 +173,21 @@ def test_replica_reads_no_more_of_its_log_than_needed(is_clean: bool) -> None:
     store = opened(before.files, before.ends[25])
     assert store.report.scanned_from >= before.ends[25 if is_clean else 15]
     assert store.report.records_scanned <= 14
+
+
+@pytest.mark.parametrize("row", [20, 28, 29])
+def test_unit_of_a_record_damaged_before_a_crash_stays_as_it_was(row: int) -> None:
+    files, ends, _ = used(is_clean=False)
+    saved = files.nodes[checkpoint_path(ROOT)].data.tobytes()
+    dispatched = replace(decode_checkpoint(saved), dispatched_offset=ends[14])
+    write_checkpoint(files, checkpoint_path(ROOT), encode_checkpoint(dispatched))
+    before = queue_files(files)
+    unit = units_in(before[f"{'AB'[row % 2]}/0/{file_name(row // 20 * 200)}"])[row // 2 % 10]
+    base = unit[0] // CONFIG.commit_log_file_bytes * CONFIG.commit_log_file_bytes
+    log = files.nodes[commit_log_folder(ROOT) / file_name(base)].data
+    log[unit[0] - base + 100] ^= 1
+    store = opened(files)
+    assert queue_files(files) == before
+    assert readable(store).keys() == {
+        (topic, 0, number) for topic in "AB" for number in range(15)
+    } - {("AB"[row % 2], 0, row // 2)}
