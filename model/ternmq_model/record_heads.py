@@ -16,6 +16,15 @@ Heads = NDArray[np.void]
 """Structures with the fields of `RecordHeader`, big-endian, as they lie in a record."""
 
 
+def layout_bytes(items: "NDArray[Any]", layout: "np.dtype[Any]") -> Bytes:
+    """Return the bytes of items as `layout` has them in a file, one item after the other.
+
+    The byte order of an array is a property of how it came about: numpy's `concatenate` and `where`
+    return numbers in the machine's own. So it is given here, where an array becomes bytes.
+    """
+    return np.ascontiguousarray(items, dtype=layout).view(np.uint8)
+
+
 def _head_type(born_host_bytes: int, store_host_bytes: int) -> "np.dtype[np.void]":
     fields: list[Any] = [
         ("total_bytes", ">i4"),
@@ -57,8 +66,9 @@ def take_heads(
 
 def put_heads(target: bytearray | memoryview | Bytes, starts: Ints, heads: Heads) -> None:
     """Write `heads` at `starts` of the writable `target`."""
-    kind = heads.dtype
-    _window(target, kind)[starts] = heads.view(np.dtype((np.void, kind.itemsize)))
+    kind = head_type(heads.dtype["born_host"].itemsize, heads.dtype["store_host"].itemsize)
+    whole = layout_bytes(heads, kind).view(np.dtype((np.void, kind.itemsize)))
+    _window(target, kind)[starts] = whole
 
 
 def _window(

@@ -106,6 +106,12 @@ def test_timed_messages_of_a_rocketmq_queue_are_delivered_on_time(is_killed: boo
             data = np.frombuffer(kept.encode(), dtype=np.uint8).copy()
             path = DATA / "config" / "timercheck"
             around.files.nodes[path] = Node(data, data.copy(), len(data))
+            wheel = {
+                DATA / name: Node(data, data.copy(), len(data))
+                for name in ("timerwheel", f"timerlog/{0:020d}", "config/timermetrics")
+            }
+            around.files.nodes |= wheel
+            around.files.made_folders.add(DATA / "timerlog")
             if is_killed:
                 abort = np.zeros(0, dtype=np.uint8)
                 around.files.nodes[DATA / "abort"] = Node(abort, abort.copy(), 0)
@@ -115,6 +121,12 @@ def test_timed_messages_of_a_rocketmq_queue_are_delivered_on_time(is_killed: boo
                 bodies = {body for _, _, body in await read(client, "Later", 1)}
                 # The first two were due by the time that RocketMQ had read.
                 assert bodies == {b"2", b"3", b"4", b"5"}
+                assert not wheel.keys() & around.files.nodes.keys()
+                moved = {DATA / "timer.retired" / each.relative_to(DATA) for each in wheel}
+                assert moved <= around.files.nodes.keys()
+                # Where RocketMQ would begin.
+                left = TimerCheckpoint.decode(around.files.nodes[path].data.tobytes())
+                assert (left.timer_log_position, left.first_offset, left.next_offset) == (0, 6, 20)
                 await asyncio.sleep(80)
                 found = await read(client, "Later", 1)
                 assert {body for _, _, body in found} == {b"%d" % n for n in range(2, 20)}

@@ -24,6 +24,12 @@ LOOSE_TASKS: Final = frozenset({"asyncio.create_task", "asyncio.ensure_future"})
 CHANCE_HOME: Final = ("remoting/ternmq_remoting/system.py", "runtime/ternmq_runtime/")
 """Where randomness enters; everything else gets a `random.Random` from its environment."""
 
+BYTES_HOMES: Final = (
+    "store/ternmq_store/columns/",
+    "store/ternmq_store/inspection/overlay.py",
+)
+"""What they slice are bytes."""
+
 NEVER: Final = frozenset(
     {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "tempfile.mktemp"}
 )
@@ -106,6 +112,26 @@ def maps_are_not_flushed(source: Source) -> Iterator[Violation]:
             yield source.at(node, "a map is never flushed: it would hold the interpreter")
 
 
+def arrays_become_bytes_by_a_layout(source: Source) -> Iterator[Violation]:
+    """Find arrays of the store whose bytes are taken in whatever order they have.
+
+    What is read from files is bytes already, and columns are no files.
+    """
+    if source.role != "store" or source.file.startswith(BYTES_HOMES):
+        return
+    for call in source.nodes(ast.Call):
+        function = call.func
+        if not isinstance(function, ast.Attribute):
+            continue
+        is_view = function.attr == "view" and [ast.unparse(each) for each in call.args] in (
+            ["np.uint8"],
+            ["'u1'"],
+            ["'uint8'"],
+        )
+        if is_view or function.attr in ("tobytes", "tofile"):
+            yield source.at(call, f"{function.attr}: layout_bytes gives an array's byte order")
+
+
 def loops_do_not_swallow_errors(source: Source) -> Iterator[Violation]:
     """Find loops that catch everything and go on: broken for ever, and nobody knows."""
     if not source.is_shipped:
@@ -149,6 +175,7 @@ RULES: Final = (
     chance_has_a_seed,
     nothing_unsafe_is_called,
     maps_are_not_flushed,
+    arrays_become_bytes_by_a_layout,
     loops_do_not_swallow_errors,
     only_the_store_has_fallbacks,
     only_the_output_module_prints,

@@ -56,6 +56,19 @@ from tests.tidy.source import lines_broken
             [3],
         ),
         (
+            "arrays_become_bytes_by_a_layout",
+            "store/ternmq_store/x.py",
+            "file.write(0, units.tobytes())\nmapped[:20] = units.view(np.uint8)\n"
+            "layout_bytes(units, UNIT).data\ndata.view(UNIT)\nunits.tofile(file)\n",
+            [1, 2, 5],
+        ),
+        (
+            "arrays_become_bytes_by_a_layout",
+            "store/ternmq_store/columns/x.py",
+            "data.tobytes()\n",
+            [],
+        ),
+        (
             "only_the_store_has_fallbacks",
             "broker/ternmq_broker/x.py",
             "import os, select\nos.fdatasync(1)\nselect.epoll()\nos.fsync(1)\n",

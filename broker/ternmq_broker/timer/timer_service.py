@@ -68,6 +68,7 @@ class TimerService:
         kept: How far a previous use came.
         save: Keeps how far this one is, durably; raises StoreError.
         clock: For what is due.
+        retire_wheel: Puts a wheel that RocketMQ left out of its way; raises StoreError.
         wake: Runs the job of that name now.
         pending_max: More are not taken.
     """
@@ -81,6 +82,7 @@ class TimerService:
         save: Callable[[TimerCheckpoint], Awaitable[None]],
         clock: Clock,
         *,
+        retire_wheel: Callable[[], Awaitable[None]],
         wake: Callable[[str], None],
         pending_max: int,
     ) -> None:
@@ -92,6 +94,8 @@ class TimerService:
         self._kept = kept
         self._save = save
         self._clock = clock
+        self._retire_wheel = retire_wheel
+        self._is_taken_over = False
         self._pending_max = pending_max
         self._wake = wake
         self._alarm = Alarm(lambda: wake(TIMER_JOB))
@@ -171,6 +175,7 @@ class TimerService:
             # All that lies there first: a message may cancel another one.
             has_more = await self._take_in()
             if not has_more and self._mover.end is None:
+                await self._take_over()
                 has_more = await self._deliver() or await self._roll()
             await self._keep()
         except TernError as error:
@@ -273,6 +278,22 @@ class TimerService:
         )
         self._next = QueueOffset(self._known.begins_at)
         self._is_dirty |= len(self._copies.offsets) > 0
+
+    async def _take_over(self) -> None:
+        """Let RocketMQ find no wheel but where to begin, before anything is delivered here.
+
+        The other way round a crash in between would leave it neither.
+
+        Raises:
+            StoreError: The disk refused; it is tried again.
+        """
+        if self._is_taken_over:
+            return
+        if self._kept.timer_log_position and (candidate := self._progress()) is not None:
+            await self._save(candidate.checkpoint)
+            self._kept = candidate.checkpoint
+        await self._retire_wheel()
+        self._is_taken_over = True
 
     async def _deliver(self) -> bool:
         """Deliver what is due, a batch at most; tell whether there may be more.

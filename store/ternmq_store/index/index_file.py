@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from ternmq_model.index_keys import Hashes
-from ternmq_model.record_heads import Ints
+from ternmq_model.record_heads import Ints, layout_bytes
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import step_end
 from ternmq_store.disk.mapped_file import MappedFile
@@ -127,7 +127,7 @@ class IndexFile:
         chained = chain(hashes, sizes.slots, first, lambda wanted: slots[wanted].astype(np.int64))
         entries = make_entries(hashes, offsets, stored_at_ms, chained.previous, begin_ms)
         begin, end = sizes.entry_at(first), sizes.entry_at(first + len(hashes))
-        self._mapped.bytes[begin:end] = entries.view(np.uint8)
+        self._mapped.bytes[begin:end] = layout_bytes(entries, ENTRY)
         slots[chained.slots] = chained.newest
         return chained.slots_taken
 
@@ -188,9 +188,9 @@ def _begins_well(file: File, sizes: IndexSizes, header: IndexHeader) -> bool:
         return False
     entries = read_entries(file, sizes, 0, 2)
     if header.next_number == 1:
-        return not any(entries.tobytes())
+        return not layout_bytes(entries, ENTRY).any()
     return (
-        not any(entries[:1].tobytes())
+        not layout_bytes(entries[:1], ENTRY).any()
         and int(entries["offset"][1]) == header.begin_offset
         and int(entries["previous"][1]) == 0
         and int(entries["hash"][1]) >= 0
@@ -266,7 +266,7 @@ def repair(files: FileSystem, info: IndexInfo, limit: int) -> IndexInfo:
                 slots_used=int(np.count_nonzero(slots)),
                 next_number=count,
             )
-        _write_changed(file, HEADER_BYTES, slots.tobytes())
+        _write_changed(file, HEADER_BYTES, layout_bytes(slots, SLOT).data)
         for position in range(info.sizes.entry_at(count), info.sizes.file_bytes, _PIECE_BYTES):
             length = min(_PIECE_BYTES, info.sizes.file_bytes - position)
             _write_changed(file, position, bytes(length))
@@ -303,7 +303,7 @@ def _walk(
     return count, last
 
 
-def _write_changed(file: File, position: int, data: bytes) -> None:
+def _write_changed(file: File, position: int, data: bytes | memoryview) -> None:
     """Write `data`, but for pieces that are as they should be: those take no space either."""
     for begin in range(0, len(data), _SLOT_PIECE_BYTES):
         piece = data[begin : begin + _SLOT_PIECE_BYTES]

@@ -10,6 +10,7 @@ from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties, tag_code
 from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK
+from ternmq_model.record_heads import Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.inspection.findings import Finding, note, problem
 from ternmq_store.inspection.log_inspection import FoundRecord
@@ -21,7 +22,7 @@ from ternmq_store.inspection.queue_inspection import (
     last_unit_end,
     misfits,
 )
-from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.queues.units import PADDING_SIZE, find_turned
 
 _EXT_ADDRESS_MAX: Final = -(1 << 31) - 1
 """A tag code no larger than this tells where in the ext files the tag code is."""
@@ -152,21 +153,32 @@ class QueueAudit:
     ) -> Generator[Finding]:
         """Tell of units whose records did not come, except those whose records are gone."""
         units = found.units
+        turned, _ = find_turned(units)
+        yield from self._problem(
+            queue, found, turned, "have their bytes in the wrong order: the verification mends them"
+        )
         is_real = (units["size"] != 0) & (units["size"] != PADDING_SIZE)
         is_stray = is_real & (units["offset"] >= self._log_start)
+        is_stray[turned] = False
         for start, stop in self._bad if is_stray.any() else ():
             is_stray &= (units["offset"] < start) | (units["offset"] >= stop)
         rows = is_stray.nonzero()[0]
         self.units += int((units["size"] != 0).sum())
+        what = "tell of a record that is not there"
+        if end is not None and len(rows) and int(units["offset"][rows[0]]) >= end:
+            what = "tell of a record behind the log's end"
+        yield from self._problem(queue, found, rows, what)
+
+    def _problem(
+        self, queue: QueueFiles, found: FoundUnits, rows: Ints, what: str
+    ) -> Generator[Finding]:
+        """Tell of the units in some rows, if there are any."""
         if not len(rows):
             return
-        first = int(rows[0])
-        offset = int(units["offset"][first])
-        what = "of a record that is not there"
-        if end is not None and offset >= end:
-            what = "of a record behind the log's end"
-        text = f"{len(rows)} units tell {what}, the first is {found.first + first}, of {offset}"
-        at = (found.first + first) * UNIT_BYTES - found.file.base
+        first = found.first + int(rows[0])
+        offset = int(found.units["offset"][rows[0]])
+        text = f"{len(rows)} units {what}, the first is {first}, of {offset}"
+        at = first * UNIT_BYTES - found.file.base
         yield problem("queue", found.file.path, at, f"{queue.topic} {queue.queue_id}: {text}")
 
     def check_files(self, *, was_clean: bool) -> Generator[Finding]:

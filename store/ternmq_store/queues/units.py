@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
-from ternmq_model.record import OVERHEAD_BYTES
-from ternmq_model.record_heads import Bytes, Ints
+from ternmq_model.record import OVERHEAD_BYTES, RECORD_BYTES_MAX
+from ternmq_model.record_heads import Bytes, Ints, layout_bytes
 from ternmq_store.disk.mapped_file import MappedFile
 
 Units = NDArray[np.void]
@@ -22,6 +22,10 @@ assert UNIT.itemsize == UNIT_BYTES
 
 PADDING_SIZE: Final = 0x7FFFFFFF
 """Size in a unit that stands for no message: before a queue's first one, or in a gap."""
+
+
+_FAR: Final = 1 << 48
+"""No log is so long."""
 
 
 class Unit(NamedTuple):
@@ -93,8 +97,30 @@ def read_units(file: MappedFile, first: int, count: int) -> tuple[Ints, Ints]:
 
 
 def unit_bytes(units: Units) -> Bytes:
-    """Return the bytes of units, one after the other."""
-    return units.view(np.uint8)
+    """Return the bytes of units as they lie in a file, one after the other."""
+    return layout_bytes(units, UNIT)
+
+
+def find_turned(units: Units) -> tuple[Ints, Units]:
+    """Return which units older versions wrote in the other byte order, and what they must be.
+
+    That is told by what they say: it can be no record, and in the other order it can.
+    """
+    turned = units.view(UNIT.newbyteorder())
+    rows = np.flatnonzero(~_may_tell(units) & _may_tell(turned))
+    return rows, turned[rows].astype(UNIT)
+
+
+def is_turned(unit: Unit) -> bool:
+    """Tell whether a unit is in the other byte order."""
+    return len(find_turned(as_units(unit))[0]) > 0
+
+
+def _may_tell(units: Units) -> NDArray[np.bool_]:
+    offsets, sizes = units["offset"], units["size"]
+    has_place = (offsets >= 0) & (offsets < _FAR)
+    may: NDArray[np.bool_] = has_place & (sizes >= OVERHEAD_BYTES) & (sizes <= RECORD_BYTES_MAX)
+    return may
 
 
 def can_be(offset: QueueOffset, unit: Units) -> bool:

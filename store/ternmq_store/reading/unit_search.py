@@ -27,7 +27,16 @@ from ternmq_store.hints import stored_units
 from ternmq_store.queues.consume_queue import ConsumeQueue, are_same_codes, are_same_places
 from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes, plain_tag_codes
 from ternmq_store.queues.unit_files import UnitFiles
-from ternmq_store.queues.units import PADDING_SIZE, UNIT, Mend, Unit, Units, unit_of
+from ternmq_store.queues.units import (
+    PADDING_SIZE,
+    UNIT,
+    Mend,
+    Unit,
+    Units,
+    find_turned,
+    is_turned,
+    unit_of,
+)
 from ternmq_store.reading.log_piece import LogPiece
 from ternmq_store.reading.reader import are_in_order
 from ternmq_store.reading.source import Source
@@ -198,6 +207,33 @@ class UnitSearch:
                 own = slice(row, row + count)
                 found += self.mends(numbers[own], there[numbers[own] - first], right[own])
             row += count
+        return found
+
+    def turn(self, numbers: Ints) -> list[Mend]:
+        """Return which units among and beside those of messages are in the other byte order.
+
+        Those of damaged records may be, which no record tells of any more.
+
+        Args:
+            numbers: The messages', ascending.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        files, found = self._queue.files, list[Mend]()
+        if not len(numbers):
+            return found
+        first, end = QueueOffset(int(numbers[0])), QueueOffset(int(numbers[-1]) + 1)
+        while first > files.min_offset and is_turned(files.unit(QueueOffset(first - 1))):
+            first = QueueOffset(first - 1)
+        while end < files.end and is_turned(files.unit(end)):
+            end = QueueOffset(end + 1)
+        while len(there := files.units(first, end - first)):
+            rows, right = find_turned(there)
+            for at, row in enumerate(rows.tolist()):
+                number = QueueOffset(first + row)
+                found.append(Mend(number, unit_of(there, row), unit_of(right, at)))
+            first = QueueOffset(first + len(there))
         return found
 
     def is_over(self, number: int) -> bool:

@@ -294,6 +294,7 @@ class _Opening:
             left_at, known_end = None, self._evidence.known_end
         # What is known to be damaged was on the disk, and so was all before it.
         flushed = max([session.flushed, *(one.end for one in session.quarantine.ranges)])
+        self._noted_to = flushed
         return ScanRules(min(flushed, end), is_ours, left_at, safe_at_ms, known_end)
 
     def _load_queues(self) -> bool:
@@ -471,9 +472,7 @@ class _Opening:
             self._tell(Finding(What.REPORTED, path, queue.end * UNIT_BYTES, 0, reason))
             pad_to(queue, note.end)
         is_crash = self._session.last_use is LastUse.CRASHED
-        # What never was on the disk does not count. What no file has was there: each is made
-        # durably, and of its full length, before anything goes into it.
-        given = self._evidence.lost if is_crash else self._evidence.ends
+        given = self._evidence.given(max(self._log.end, self._noted_to), is_crash=is_crash)
         for (topic, queue_id), end in numbers_given(self._queues, given):
             if topic in self._dispatcher.dropped:
                 continue

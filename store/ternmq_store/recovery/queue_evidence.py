@@ -37,6 +37,25 @@ class Evidence(NamedTuple):
     lost: Mapping[QueueKey, QueueOffset]
     """Those of them whose last record lay in bytes that no file of the log has any more."""
 
+    places: Mapping[QueueKey, PhysicalOffset]
+    """Where the last record of each of them lies."""
+
+    def given(self, limit: PhysicalOffset, *, is_crash: bool) -> Mapping[QueueKey, QueueOffset]:
+        """Return behind which number each queue goes on at least.
+
+        RocketMQ cuts a queue where it cuts the log, and so do we behind what we have noted. Padding
+        in front of later messages would hide those from it: it takes padding for removed messages,
+        and passes over what follows in the same answer.
+
+        Args:
+            limit: The log ends here, or was noted to have been on the disk up to here.
+            is_crash: Of this store: what never was on the disk does not count.
+        """
+        before = {key: end for key, end in self.ends.items() if self.places[key] < limit}
+        # What no file has was on the disk: each is made durably, and of its full length, before
+        # anything goes into it. It may be put back.
+        return self.lost if is_crash else {**before, **self.lost}
+
 
 def look_at_queues(
     log: CommitLog, queues: Iterable[ConsumeQueue], is_missing: Callable[[int], bool]
@@ -52,16 +71,17 @@ def look_at_queues(
     known_end = PhysicalOffset(0)
     ends: dict[QueueKey, QueueOffset] = {}
     lost: dict[QueueKey, QueueOffset] = {}
+    places: dict[QueueKey, PhysicalOffset] = {}
     for queue in queues:
         last, key = unit_before(queue, _ANYWHERE), (queue.topic, queue.queue_id)
         if last is not None and OVERHEAD_BYTES <= last.size <= RECORD_BYTES_MAX:
-            ends[key] = count_before(queue, _ANYWHERE)
+            ends[key], places[key] = count_before(queue, _ANYWHERE), last.offset
             if is_missing(last.offset + last.size - 1):
                 lost[key] = ends[key]
         inside = unit_before(queue, limit)
         if inside is not None and OVERHEAD_BYTES <= inside.size <= RECORD_BYTES_MAX:
             known_end = max(known_end, min(limit, PhysicalOffset(inside.offset + inside.size)))
-    return Evidence(known_end, ends, lost)
+    return Evidence(known_end, ends, lost, places)
 
 
 def find_repairs(

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from ternmq_model.index_keys import Hashes, find_keys
 from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_heads import Ints
+from ternmq_model.record_heads import Ints, layout_bytes
 from ternmq_store.disk.filesystem import File
 from ternmq_store.index.index_file import IndexInfo, read_entries
 from ternmq_store.index.index_format import (
+    ENTRY,
     SLOT,
     Entries,
     chain,
@@ -199,7 +200,7 @@ class IndexCheck:
                 continue
             file = self.source.files.open(info.path)
             try:
-                data = right[own.start : own.stop].tobytes()
+                data = layout_bytes(right[own.start : own.stop], ENTRY).data
                 file.write(info.sizes.entry_at(first + own.start), data)
                 file.sync()
             finally:
@@ -270,7 +271,7 @@ class IndexWalk:
             ):
                 entry = entries[row : row + 1].copy()
                 entry["previous"] = chained.previous[row]
-                file.write(sizes.entry_at(first + row), entry.tobytes())
+                file.write(sizes.entry_at(first + row), layout_bytes(entry, ENTRY).data)
                 self.mended += 1
         self.slots[chained.slots] = chained.newest
         self.number += count
@@ -290,5 +291,6 @@ class IndexWalk:
             none = (there <= 0) & (right == 0)
             for row in np.flatnonzero((there != right) & ~none).tolist():
                 if self._may_link(file, int(right[row])):
-                    file.write(slot_at(first + row), right[row : row + 1].tobytes())
+                    slot = layout_bytes(right[row : row + 1], SLOT).data
+                    file.write(slot_at(first + row), slot)
                     self.mended += 1

@@ -47,7 +47,8 @@ class UnitsCheck:
         for queue, units, rows in self.queues:
             numbers, right = counted(self.batch, units.topic, rows, units.floor)
             try:
-                mends = UnitSearch(self.source, units).compare(numbers, right)
+                search = UnitSearch(self.source, units)
+                mends = [*search.turn(numbers), *search.compare(numbers, right)]
             finally:
                 units.files.close()
             if mends:

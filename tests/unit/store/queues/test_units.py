@@ -1,7 +1,19 @@
+from typing import Literal
+
 import numpy as np
+import pytest
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_store.queues.units import good_units
+from ternmq_model.record_heads import head_type, layout_bytes, put_heads
+from ternmq_store.index.index_format import SLOT
+from ternmq_store.queues.units import (
+    UNIT,
+    find_turned,
+    good_units,
+    make_padding,
+    make_units,
+    unit_bytes,
+)
 
 
 def test_units_count_until_the_first_unwritten_or_late_one() -> None:
@@ -10,3 +22,33 @@ def test_units_count_until_the_first_unwritten_or_late_one() -> None:
     assert good_units(offsets, sizes, PhysicalOffset(1000)) == 3
     assert good_units(offsets, sizes, PhysicalOffset(90)) == 2
     assert good_units(offsets[:2], sizes[:2], PhysicalOffset(90)) == 2
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_bytes_of_items_are_those_of_the_layout_in_any_order(order: Literal["<", ">"]) -> None:
+    units = make_units(np.array([1_191]), np.array([282]), np.array([2_598_919]))
+    layout = "00000000000004a70000011a000000000027a807"
+    assert unit_bytes(units.astype(UNIT.newbyteorder(order))).tobytes().hex() == layout
+    slots = np.array([7, 1 << 20]).astype(f"{order}i4")
+    assert layout_bytes(slots, SLOT).tobytes().hex() == "0000000700100000"
+    pieces = np.concatenate([units, make_padding(1)])
+    assert unit_bytes(pieces).tobytes().hex() == layout + "00" * 8 + "7fffffff" + "00" * 8
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_heads_of_records_lie_big_endian_in_any_order(order: Literal["<", ">"]) -> None:
+    kind = head_type(8, 8)
+    heads = np.ones(3, dtype=kind)
+    target = bytearray(300)
+    put_heads(target, np.array([0, 100, 200]), heads.astype(kind.newbyteorder(order)))
+    assert target[100:188] == heads[:1].tobytes()
+
+
+def test_unit_in_the_other_byte_order_is_told_from_others() -> None:
+    units = make_units(np.array([1_191, 0, 70_000]), np.array([282, 400, 256]), np.arange(3))
+    units = np.concatenate([units.astype(UNIT), make_padding(1), np.zeros(1, dtype=UNIT)])
+    lying = layout_bytes(units, UNIT).view(UNIT)
+    assert not len(find_turned(lying)[0])
+    rows, right = find_turned(layout_bytes(units, UNIT.newbyteorder("<")).view(UNIT))
+    assert rows.tolist() == [0, 1, 2]
+    assert unit_bytes(right).tobytes() == unit_bytes(lying[:3]).tobytes()

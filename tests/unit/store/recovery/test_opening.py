@@ -1,5 +1,6 @@
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,14 +9,34 @@ import pytest
 from ternmq_model.errors import StateUnreadable
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
-from ternmq_store.disk.layout import abort_path, checkpoint_path, deletions_path, notes_path
+from ternmq_store.disk.layout import (
+    abort_path,
+    checkpoint_path,
+    commit_log_folder,
+    deletions_path,
+    file_name,
+    notes_path,
+)
 from ternmq_store.disk.state_file import previous_path
+from ternmq_store.log.checkpoint import decode_checkpoint, encode_checkpoint
+from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.message_store import MessageStore
+from ternmq_store.queues.units import PADDING_SIZE
 from tests.support.damage import CONFIG, check_index, copied, readable
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of
-from tests.support.stores import ROOT, HandClock, append, checkpoint, flush, queue_files, settle
+from tests.support.stores import (
+    ROOT,
+    HandClock,
+    append,
+    checkpoint,
+    flush,
+    queue_files,
+    settle,
+    units_in,
+    whole,
+)
 
 CLEAN = pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
 
@@ -181,3 +202,57 @@ def test_unreadable_state_file_refuses_the_start_by_name(
     with pytest.raises(StateUnreadable, match=f"{path} is there and cannot be read: refused"):
         opened(files)
     assert not files.locks
+
+
+@pytest.mark.parametrize("row", [20, 28, 29])
+def test_unit_of_a_record_damaged_before_a_crash_stays_as_it_was(row: int) -> None:
+    files, ends, _ = used(is_clean=False)
+    saved = files.nodes[checkpoint_path(ROOT)].data.tobytes()
+    dispatched = replace(decode_checkpoint(saved), dispatched_offset=ends[14])
+    write_checkpoint(files, checkpoint_path(ROOT), encode_checkpoint(dispatched))
+    before = queue_files(files)
+    unit = units_in(before[f"{'AB'[row % 2]}/0/{file_name(row // 20 * 200)}"])[row // 2 % 10]
+    base = unit[0] // CONFIG.commit_log_file_bytes * CONFIG.commit_log_file_bytes
+    log = files.nodes[commit_log_folder(ROOT) / file_name(base)].data
+    log[unit[0] - base + 100] ^= 1
+    store = opened(files)
+    assert queue_files(files) == before
+    assert readable(store).keys() == {
+        (topic, 0, number) for topic in "AB" for number in range(15)
+    } - {("AB"[row % 2], 0, row // 2)}
+
+
+@pytest.mark.parametrize("lost", [1, 10])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_queue_goes_back_with_the_end_of_a_log_that_is_not_noted(is_clean: bool, lost: int) -> None:
+    files, _, before = used(is_clean=is_clean)
+    for name in ("ternmq.store", "ternmq.store.bak"):
+        files.nodes.pop(ROOT / name, None)
+    names = [("AB"[number % 2], 0, number // 2) for number in range(30)]
+    for key in names[-lost:]:
+        blank_record(files, before[key])
+    store = opened(files)
+    assert readable(store) == {key: before[key] for key in names[:-lost]}
+    for number in range(6):
+        append(store, batch_of(record("AB"[number % 2], 0, b"later")))
+    settle(store)
+    store.close()
+    for name, data in queue_files(files).items():
+        assert PADDING_SIZE not in [size for _, size, _ in units_in(data)], name
+    assert len(readable(opened(files))) == 30 - lost + 6
+
+
+def test_number_of_a_record_that_is_lost_before_good_ones_is_not_given_again() -> None:
+    files, _, before = used(is_clean=True)
+    for name in ("ternmq.store", "ternmq.store.bak"):
+        files.nodes.pop(ROOT / name, None)
+    blank_record(files, before["A", 0, 14])
+    store = opened(files)
+    assert (store.next_offset("A", 0), store.next_offset("B", 0)) == (15, 15)
+
+
+def blank_record(files: MemoryFileSystem, data: bytes) -> None:
+    """Let a record be zeros on the disk."""
+    at, size = whole(data).header.physical_offset, len(data)
+    base = at - at % CONFIG.commit_log_file_bytes
+    files.nodes[commit_log_folder(ROOT) / file_name(base)].data[at - base : at - base + size] = 0

@@ -1,6 +1,7 @@
 """Rounds of the verification through stores with damaged units, records and queues."""
 
 import logging
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from tests.support.stores import (
     drain,
     open_store,
     settle,
+    units_in,
     whole,
 )
 
@@ -94,6 +96,28 @@ def test_damaged_unit_is_found_and_mended_without_a_read(position: int) -> None:
     assert units.tobytes() == before
     assert (store.verification.units_mended, store.verification.records_damaged) == (1, 0)
     assert bodies(store) == [b"%03d" % number for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("count", [1, 3, 15])
+def test_units_in_the_other_byte_order_are_named_and_mended_though_their_records_are_damaged(
+    count: int,
+) -> None:
+    files = MemoryFileSystem()
+    store = filled(files)
+    units = units_of(files, "A", 0)
+    before = units.copy()
+    first = units_in(before.tobytes())[2:][:count]
+    for number, (place, size, code) in enumerate(first, 2):
+        base = place - place % SOME.commit_log_file_bytes
+        files.nodes[commit_log_folder(ROOT) / file_name(base)].data[place - base + 90] ^= 1
+        turned = struct.pack("<qiq", place, size, code)
+        units[20 * number :][:20] = np.frombuffer(turned, dtype=np.uint8)
+    problems = [each.text for each in StoreAudit(files, ROOT).findings() if each.area == "queue"]
+    assert sum(int(text.split()[2]) for text in problems if "wrong order" in text) == len(first)
+    go_round(store)
+    assert (units == before).all()
+    assert not [each for each in StoreAudit(files, ROOT).findings() if each.area == "queue"]
+    assert store.verification.units_mended == len(first)
 
 
 def test_sound_store_is_left_as_it_is() -> None:
