@@ -40,7 +40,7 @@ def check_settings(settings: GroupSettings) -> GroupSettings:
         IllegalName: The group's name is illegal.
         InvalidParameter: A number cannot be; names it.
     """
-    check_group(settings.group)
+    check_kept_group(settings.group)
     for name, value, most in (
         ("retry_queues", settings.retry_queues, RETRY_QUEUES_MAX),
         ("retries_max", settings.retries_max, RETRIES_MAX),
@@ -104,11 +104,12 @@ class GroupTable:
         """Make a group, or change its settings; return whether it is new.
 
         Raises:
-            TernError: As `check_settings`; nothing changes.
+            TernError: As `check_settings`, or as `use` when it is new; nothing changes.
         """
         check_settings(settings)
         known = self._groups.get(settings.group)
         if known is None:
+            check_group(settings.group)
             self._check_room(settings.group)
         if known != settings:
             self._groups[settings.group] = settings

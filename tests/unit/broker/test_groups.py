@@ -61,8 +61,12 @@ def test_long_group_of_rocketmq_is_kept_and_not_made() -> None:
     text = f'{{"subscriptionGroupTable":{{"{name}":{{"retryMaxTimes":3}}}}}}'
     table = GroupTable.from_dict(parse_json(text), now_ms=1)
     assert table.to_dict()["subscriptionGroupTable"][name]["retryMaxTimes"] == 3
+    assert table.use(name, now_ms=2).retries_max == 3
+    assert not table.put(GroupSettings(name, retries_max=4), now_ms=2)
     with pytest.raises(IllegalName):
         table.use("h" * 121, now_ms=2)
+    with pytest.raises(IllegalName):
+        table.put(GroupSettings("h" * 121), now_ms=2)
     with pytest.raises(ValueError, match="at most 255"):
         GroupTable.from_dict(parse_json(text.replace(name, name + "g")), now_ms=1)
 
