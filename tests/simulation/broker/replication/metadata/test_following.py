@@ -7,6 +7,7 @@ import pytest
 from ternmq_broker.consumer_offsets import KeptOffset
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.topics import TopicTable
 from ternmq_broker.transactions.progress import GROUP as TRANSACTIONS_GROUP
 from ternmq_model.address import Address
 from ternmq_model.errors import StoreFull
@@ -94,6 +95,22 @@ def test_slave_keeps_settings_offsets_and_filters_of_long_group() -> None:
         await until(lambda: slave.filters.get("T", name) is not None, within_s=SECOND_S)
         await until(lambda: both.slave.offset(name) == (7, 0), within_s=SECOND_S)
         assert slave.groups.get(name) == GroupSettings(name, retries_max=3)
+
+    run(scenario)
+
+
+def test_slave_keeps_unused_entries_of_its_master() -> None:
+    async def scenario(both: Pair) -> None:
+        (master, slave), odd = (both.master.tables, both.slave.tables), {"../x": {"perm": 6}}
+        topics, groups = {"topicConfigTable": odd}, {"subscriptionGroupTable": odd}
+        master.topics.take_over(TopicTable.from_dict(topics, now_ms=5))
+        master.groups.take_over(GroupTable.from_dict(groups, now_ms=5))
+        await until(lambda: slave.topics.odd == slave.groups.odd == odd, within_s=SECOND_S)
+        assert slave.topics.get("../x") is slave.groups.get("../x") is None
+        await slave.save()
+        both.slave.store.close()
+        again = await member(both.network, "other", both.slave.files)
+        assert again.tables.topics.odd == again.tables.groups.odd == odd
 
     run(scenario)
 
@@ -330,14 +347,12 @@ class Scripted:
     [
         ("topics", "no json"),
         ("topics", "[]"),
-        ("topics", '{"topicConfigTable":{"../T":{"readQueueNums":1,"writeQueueNums":1,"perm":6}}}'),
         ("topics", '{"topicConfigTable":{"T":{"readQueueNums":-1,"writeQueueNums":1,"perm":6}}}'),
         (
             "topics",
             '{"topicConfigTable":{"T":{"readQueueNums":1,"writeQueueNums":1,"perm":6,'
             '"topicSysFlag":4294967296}}}',
         ),
-        ("groups", '{"subscriptionGroupTable":{"no good":{}}}'),
         ("groups", '{"subscriptionGroupTable":{"G":{"retryMaxTimes":4294967296}}}'),
         ("offsets", '{"offsets":[["../T","G",0,1,0,0]]}'),
         ("deletions", '{"deletions":{"../T":5}}'),
