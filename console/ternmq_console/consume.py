@@ -13,7 +13,7 @@ from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_json, print_line, print_raw
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
-from ternmq_model.route import unreadable
+from ternmq_model.errors import RefusedError
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, sql
 
@@ -42,7 +42,7 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
     "--raw", "is_raw", is_flag=True, help="The bytes of bodies as they are; not on a terminal."
 )
 @click.option(
-    "--wait", is_flag=True, help="Wait for a topic that is not there, or not readable, yet."
+    "--wait", is_flag=True, help="Wait for a topic that is not there, and for permissions."
 )
 @nameserver_option
 @output_option
@@ -60,8 +60,8 @@ def consume(
 ) -> None:
     """Print the messages of TOPIC as they come, as a member of GROUP, until Ctrl-C or --max.
 
-    A topic that does not exist (exit code 3), or may not be read (1), is an error unless --wait is
-    given.
+    A topic that does not exist (exit code 3) is an error unless --wait is given, and so is a
+    refusal (1), also while it runs: a topic that may not be read, a group that may not consume.
 
     A line is the body of a message, with escapes for what cannot be printed; with --json an object
     that has everything of it. What was printed is finished: the group does not see it again.
@@ -74,28 +74,49 @@ def consume(
         raise click.UsageError("--tag and --sql are two ways to say what to take: use one")
 
     async def main() -> None:
+        refused: asyncio.Future[RefusedError] = asyncio.get_running_loop().create_future()
+
+        def refuse(error: RefusedError) -> None:
+            if not (wait or refused.done()):
+                refused.set_result(error)
+
         client_config = ClientConfig(nameservers=nameserver_texts(nameserver))
         consumer = PushConsumer(
             group,
             {topic: expression if condition is None else sql(condition)},
+            on_refused=refuse,
             config=PushConsumerConfig(consume_from=_STARTS[start]),
             client_config=client_config,
         )
         if not wait:
             async with ClientInstance(client_config) as client:
-                if not (await client.routes.route(topic)).read_queues():
-                    raise unreadable(topic)
+                await client.routes.route(topic)
         async with consumer:
-            printed = 0
-            async for message in consumer:
-                _print(message, output=output, is_raw=is_raw)
-                printed += 1
-                if printed == count_max:
-                    await consumer.commit()
-                    return
+            printing = asyncio.ensure_future(_print_all(consumer, count_max, output, is_raw=is_raw))
+            try:
+                await asyncio.wait((printing, refused), return_when=asyncio.FIRST_COMPLETED)
+                if not printing.done():
+                    raise refused.result()
+                await printing
+            finally:
+                printing.cancel()
+                await asyncio.wait((printing,))
 
     with errors_as_exits(), suppress(KeyboardInterrupt):
         asyncio.run(main())
+
+
+async def _print_all(
+    consumer: PushConsumer, count_max: int | None, output: str, *, is_raw: bool
+) -> None:
+    """Print messages as they come, at most `count_max` if that is not None."""
+    printed = 0
+    async for message in consumer:
+        _print(message, output=output, is_raw=is_raw)
+        printed += 1
+        if printed == count_max:
+            await consumer.commit()
+            return
 
 
 def _print(message: StoredMessage, *, output: str, is_raw: bool) -> None:
