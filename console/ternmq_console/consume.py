@@ -16,6 +16,7 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import RefusedError
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, sql
+from ternmq_runtime.service import OwnedTasks
 
 _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
 
@@ -91,32 +92,23 @@ def consume(
         if not wait:
             async with ClientInstance(client_config) as client:
                 await client.routes.route(topic)
-        async with consumer:
-            printing = asyncio.ensure_future(_print_all(consumer, count_max, output, is_raw=is_raw))
-            try:
-                await asyncio.wait((printing, refused), return_when=asyncio.FIRST_COMPLETED)
-                if not printing.done():
-                    raise refused.result()
-                await printing
-            finally:
-                printing.cancel()
-                await asyncio.wait((printing,))
+        async with consumer, OwnedTasks() as tasks:
+            tasks.spawn(_raise(refused), "refusal")
+            printed = 0
+            async for message in consumer:
+                _print(message, output=output, is_raw=is_raw)
+                printed += 1
+                if printed == count_max:
+                    await consumer.commit()
+                    return
 
     with errors_as_exits(), suppress(KeyboardInterrupt):
         asyncio.run(main())
 
 
-async def _print_all(
-    consumer: PushConsumer, count_max: int | None, output: str, *, is_raw: bool
-) -> None:
-    """Print messages as they come, at most `count_max` if that is not None."""
-    printed = 0
-    async for message in consumer:
-        _print(message, output=output, is_raw=is_raw)
-        printed += 1
-        if printed == count_max:
-            await consumer.commit()
-            return
+async def _raise(refused: asyncio.Future[RefusedError]) -> None:
+    """Raise the refusal, once there is one."""
+    raise await refused
 
 
 def _print(message: StoredMessage, *, output: str, is_raw: bool) -> None:

@@ -1,7 +1,7 @@
 import os
 import sys
 import zlib
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -103,7 +103,7 @@ class CountedBytes(bytes):
 
     def __getitem__(self, key: Any) -> Any:
         self.looks += 1
-        return super().__getitem__(key)
+        return cast("Any", super().__getitem__(key))
 
 
 @pytest.mark.parametrize("head", [b"\0\x40", b"\x20\0"], ids=["unknown size", "size 0"])
