@@ -11,6 +11,7 @@ from ternmq_broker.loose_json import as_int, as_object, version_from_dict, versi
 from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_broker.recent_changes import RecentChanges
 from ternmq_model.data_version import DataVersion
+from ternmq_model.names import check_kept_group, check_topic, is_legal
 from ternmq_model.offsets import QueueOffset
 
 logger = logging.getLogger(__name__)
@@ -42,12 +43,15 @@ class OffsetTable:
 
     Attributes:
         versions: Those of the offsets; they have a file of their own.
+        odd: Entries of the file under names that no topic or group can have here. Nobody uses them,
+            and they are written back unchanged.
         is_awaited: A slave lost its offsets and has not heard its master's: that a group has none
             says nothing.
     """
 
     def __init__(self, version: DataVersion, versions: OffsetVersions | None = None) -> None:
         self.versions = OffsetVersions() if versions is None else versions
+        self.odd: Mapping[str, Any] = {}
         self.is_awaited = False
         self._version = version
         self._offsets: dict[str, dict[int, QueueOffset]] = {}
@@ -315,7 +319,8 @@ class OffsetTable:
         extras = dict(self._extras)
         if _TOPICS_BY_GROUP in extras:
             extras[_TOPICS_BY_GROUP] = {name: list(self.topics_of(name)) for name in self.groups()}
-        return {**extras, "dataVersion": version_to_dict(self._version), "offsetTable": table}
+        version = version_to_dict(self._version)
+        return {**extras, "dataVersion": version, "offsetTable": {**self.odd, **table}}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
@@ -325,10 +330,11 @@ class OffsetTable:
             ValueError: Something in it has another shape. An unknown offset is never taken for 0.
         """
         table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
-        for key, queues in as_object(value.get("offsetTable", {}), "offsetTable").items():
-            topic, separator, group = key.partition(_SEPARATOR)
-            if not (topic and separator and group):
-                raise ValueError(f"offsets of {key!r}: the key must be topic@group")
+        entries = as_object(value.get("offsetTable", {}), "offsetTable")
+        table.odd = {key: entries[key] for key in entries if _is_odd(key)}
+        for key, queues in entries.items():
+            if key in table.odd:
+                continue
             kept: dict[int, QueueOffset] = {}
             for queue_id, offset in as_object(queues, key).items():
                 number = as_int(offset, f"offset of {key} queue {queue_id}")
@@ -341,3 +347,15 @@ class OffsetTable:
         known = ("dataVersion", "offsetTable")
         table._extras = {name: value[name] for name in value if name not in known}
         return table
+
+
+def _is_odd(key: str) -> bool:
+    """Tell whether an entry of the file is of a topic or group that cannot be here.
+
+    Raises:
+        ValueError: It is of neither.
+    """
+    topic, separator, group = key.partition(_SEPARATOR)
+    if not (topic and separator and group):
+        raise ValueError(f"offsets of {key!r}: the key must be topic@group")
+    return not (is_legal(check_topic, topic) and is_legal(check_kept_group, group))

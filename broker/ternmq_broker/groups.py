@@ -8,9 +8,9 @@ from typing import Any, Final, Self
 
 from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import IllegalName, refusal
+from ternmq_model.errors import refusal
 from ternmq_model.group_settings import GroupSettings
-from ternmq_model.names import check_group, check_kept_group
+from ternmq_model.names import check_group, check_kept_group, is_legal
 from ternmq_model.response_code import ResponseCode
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -40,7 +40,7 @@ def check_settings(settings: GroupSettings) -> GroupSettings:
         IllegalName: The group's name is illegal.
         InvalidParameter: A number cannot be; names it.
     """
-    check_group(settings.group)
+    check_kept_group(settings.group)
     for name, value, most in (
         ("retry_queues", settings.retry_queues, RETRY_QUEUES_MAX),
         ("retries_max", settings.retries_max, RETRIES_MAX),
@@ -57,9 +57,14 @@ class GroupTable:
     """The settings of every group of one broker. Owned by the broker's loop.
 
     What a file keeps beyond `GroupSettings` is written back unchanged.
+
+    Attributes:
+        odd: Entries of the file under names that no group can have here: RocketMQ checks none that
+            an operator gives. Nobody uses them, and they are written back unchanged.
     """
 
     def __init__(self, version: DataVersion) -> None:
+        self.odd: Mapping[str, Any] = {}
         self._version = version
         self._groups: dict[str, GroupSettings] = {}
         self._extras: dict[str, dict[str, Any]] = {}
@@ -104,11 +109,12 @@ class GroupTable:
         """Make a group, or change its settings; return whether it is new.
 
         Raises:
-            TernError: As `check_settings`; nothing changes.
+            TernError: As `check_settings`, or as `use` when it is new; nothing changes.
         """
         check_settings(settings)
         known = self._groups.get(settings.group)
         if known is None:
+            check_group(settings.group)
             self._check_room(settings.group)
         if known != settings:
             self._groups[settings.group] = settings
@@ -133,6 +139,7 @@ class GroupTable:
         copied = type(self)(self._version)
         copied._groups, copied._extras = dict(self._groups), dict(self._extras)
         copied._table_extras, copied._told = self._table_extras, self._told
+        copied.odd = self.odd
         return copied
 
     def take_over(self, told: Self) -> Sequence[str]:
@@ -148,7 +155,7 @@ class GroupTable:
         self._told = frozenset(told._groups)
         self._groups = own | told._groups
         self._version, self._extras = told._version, told._extras
-        self._table_extras = told._table_extras
+        self._table_extras, self.odd = told._table_extras, told.odd
         return gone
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,7 +179,7 @@ class GroupTable:
         return {
             **self._table_extras,
             "dataVersion": version_to_dict(self._version),
-            "subscriptionGroupTable": table,
+            "subscriptionGroupTable": {**self.odd, **table},
         }
 
     def _attributes(self, settings: GroupSettings) -> dict[str, Any]:
@@ -188,19 +195,20 @@ class GroupTable:
         """Return the table that `subscriptionGroup.json` keeps.
 
         Raises:
-            ValueError: Something in it has another shape, or is no legal group.
+            ValueError: Something in it has another shape.
         """
         table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
         known = ("dataVersion", "subscriptionGroupTable")
         table._table_extras |= {name: value[name] for name in value if name not in known}
         as_object(value.get("forbiddenTable") or {}, "forbiddenTable")
         entries = as_object(value.get("subscriptionGroupTable", {}), "subscriptionGroupTable")
+        table.odd = {
+            name: entries[name] for name in entries if not is_legal(check_kept_group, name)
+        }
         for name, entry in entries.items():
+            if name in table.odd:
+                continue
             fields = as_object(entry, name)
-            try:
-                check_kept_group(name)
-            except IllegalName as error:
-                raise ValueError(str(error)) from None
             table._groups[name] = _settings(name, fields)
             table._extras[name] = dict(fields)
         table._told = frozenset(table._groups)

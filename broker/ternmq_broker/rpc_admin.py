@@ -20,7 +20,7 @@ from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
-from ternmq_model.names import check_group, check_topic, is_system_topic
+from ternmq_model.names import check_kept_group, check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import QUEUES_MAX, TOPICS_AT_ONCE_MAX, Permission, TopicConfig
 from ternmq_model.version import __version__
@@ -238,7 +238,7 @@ class AdminService:
     ) -> admin.DescribeGroupReply:
         """Tell a group's members and how far it is."""
         services = self._services
-        group = check_group(request.group)
+        group = check_kept_group(request.group)
         members = services.sessions.table.members(group)
         offsets = services.offsets.topics_of(group)
         if not members and not offsets and services.groups.get(group) is None:

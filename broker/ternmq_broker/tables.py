@@ -295,7 +295,7 @@ async def load_tables(
     # The last one, of replication, is settled by its owner, which loads it before the store.
     await blocking.run(partial(settle, files, config.data, found[:-1], is_slave=is_slave))
     version = DataVersion(now_ms)
-    topics = found.topics.table or TopicTable(version)
+    topics = TopicTable(version) if found.topics.table is None else found.topics.table
     offsets = found.offsets.table or OffsetTable(version)
     offsets.versions = found.versions.table or OffsetVersions()
     offsets.is_awaited = bool(found.offsets.refusal)
@@ -314,12 +314,23 @@ async def load_tables(
     )
     if config.trace_topic_enabled and topics.get(TRACE_TOPIC) is None:
         topics.put(TopicConfig(TRACE_TOPIC, 1, 1, READ_WRITE), now_ms=now_ms)
+    groups = found.groups.table or GroupTable(version)
+    for name, odd in (
+        (TOPICS.name, topics.odd),
+        (GROUPS.name, groups.odd),
+        (OFFSETS.name, offsets.odd),
+    ):
+        if odd:
+            logger.warning(
+                "entries kept and not used, their names cannot be here file=%s count=%s first=%r",
+                *(name, len(odd), next(iter(odd))),
+            )
     tables = Tables(
         config,
         files,
         blocking,
         topics,
-        found.groups.table or GroupTable(version),
+        groups,
         offsets,
         delays,
         found.filters.table or FilterTable(),

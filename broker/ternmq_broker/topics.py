@@ -17,7 +17,7 @@ from ternmq_broker.loose_json import (
 )
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, refusal
-from ternmq_model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
+from ternmq_model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, check_topic, is_legal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission, TopicConfig, check_topic_config
 from ternmq_protos.v1 import common_pb2 as common
@@ -35,9 +35,14 @@ class TopicTable:
     """Every topic of one broker, with the table's version. Owned by the broker's loop.
 
     What a file keeps beyond `TopicConfig` (attributes, filter type) is written back unchanged.
+
+    Attributes:
+        odd: Entries of the file under names that no topic can have here. Nobody uses them, and they
+            are written back unchanged.
     """
 
     def __init__(self, version: DataVersion) -> None:
+        self.odd: Mapping[str, Any] = {}
         self._version = version
         self._topics: dict[str, TopicConfig] = {}
         self._extras: dict[str, dict[str, Any]] = {}
@@ -156,7 +161,7 @@ class TopicTable:
         """Return the table as it is now, for another thread to read."""
         copied = type(self)(self._version)
         copied._topics, copied._extras = dict(self._topics), dict(self._extras)
-        copied._table_extras = self._table_extras
+        copied._table_extras, copied.odd = self._table_extras, self.odd
         copied._registered, copied._rows = dict(self._registered), dict(self._rows)
         copied._registered_bytes = self._registered_bytes
         return copied
@@ -171,7 +176,7 @@ class TopicTable:
         self._version, self._registered_bytes = told._version, told._registered_bytes
         self._topics, self._extras = told._topics, told._extras
         self._registered, self._rows = told._registered, told._rows
-        self._table_extras = told._table_extras
+        self._table_extras, self.odd = told._table_extras, told.odd
         return gone
 
     def set_template(self, *, queues: int, is_allowed: bool, now_ms: int) -> None:
@@ -189,13 +194,15 @@ class TopicTable:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `topics.json` keeps it."""
-        return self._with_rows({config.topic: self._row(config) for config in self})
+        rows = {config.topic: self._row(config) for config in self}
+        return self._with_rows({**self.odd, **rows})
 
     def to_written(self) -> dict[str, Any]:
         """Return the same, with its rows as they are written."""
         for name in self._topics.keys() - self._rows.keys():
             self._rows[name] = write_row(name, self._row(self._topics[name]))
-        return self._with_rows(WrittenRows(self._rows))
+        odd = {name: write_row(name, entry) for name, entry in self.odd.items()}
+        return self._with_rows(WrittenRows({**odd, **self._rows}))
 
     def _with_rows(self, rows: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -230,12 +237,16 @@ class TopicTable:
         """Return the table that `topics.json` keeps.
 
         Raises:
-            ValueError: Something in it has another shape, or is no legal topic.
+            ValueError: Something in it has another shape, or a number that cannot be.
         """
         table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
         kept = ("dataVersion", "topicConfigTable")
         table._table_extras = {each: value[each] for each in value if each not in kept}
-        for name, entry in as_object(value.get("topicConfigTable", {}), "topicConfigTable").items():
+        entries = as_object(value.get("topicConfigTable", {}), "topicConfigTable")
+        table.odd = {name: entries[name] for name in entries if not is_legal(check_topic, name)}
+        for name, entry in entries.items():
+            if name in table.odd:
+                continue
             fields = dict(as_object(entry, name))
             known = {key: fields.pop(key, None) for key in _KNOWN}
             if known["topicName"] not in (None, name):

@@ -13,9 +13,10 @@ from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_json, print_line, print_raw
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
-from ternmq_model.route import unreadable
+from ternmq_model.errors import RefusedError
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, sql
+from ternmq_runtime.service import OwnedTasks
 
 _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
 
@@ -42,7 +43,7 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
     "--raw", "is_raw", is_flag=True, help="The bytes of bodies as they are; not on a terminal."
 )
 @click.option(
-    "--wait", is_flag=True, help="Wait for a topic that is not there, or not readable, yet."
+    "--wait", is_flag=True, help="Wait for a topic that is not there, and for permissions."
 )
 @nameserver_option
 @output_option
@@ -60,8 +61,8 @@ def consume(
 ) -> None:
     """Print the messages of TOPIC as they come, as a member of GROUP, until Ctrl-C or --max.
 
-    A topic that does not exist (exit code 3), or may not be read (1), is an error unless --wait is
-    given.
+    A topic that does not exist (exit code 3) is an error unless --wait is given, and so is a
+    refusal (1), also while it runs: a topic that may not be read, a group that may not consume.
 
     A line is the body of a message, with escapes for what cannot be printed; with --json an object
     that has everything of it. What was printed is finished: the group does not see it again.
@@ -74,18 +75,25 @@ def consume(
         raise click.UsageError("--tag and --sql are two ways to say what to take: use one")
 
     async def main() -> None:
+        refused: asyncio.Future[RefusedError] = asyncio.get_running_loop().create_future()
+
+        def refuse(error: RefusedError) -> None:
+            if not (wait or refused.done()):
+                refused.set_result(error)
+
         client_config = ClientConfig(nameservers=nameserver_texts(nameserver))
         consumer = PushConsumer(
             group,
             {topic: expression if condition is None else sql(condition)},
+            on_refused=refuse,
             config=PushConsumerConfig(consume_from=_STARTS[start]),
             client_config=client_config,
         )
         if not wait:
             async with ClientInstance(client_config) as client:
-                if not (await client.routes.route(topic)).read_queues():
-                    raise unreadable(topic)
-        async with consumer:
+                await client.routes.route(topic)
+        async with consumer, OwnedTasks() as tasks:
+            tasks.spawn(_raise(refused), "refusal")
             printed = 0
             async for message in consumer:
                 _print(message, output=output, is_raw=is_raw)
@@ -96,6 +104,11 @@ def consume(
 
     with errors_as_exits(), suppress(KeyboardInterrupt):
         asyncio.run(main())
+
+
+async def _raise(refused: asyncio.Future[RefusedError]) -> None:
+    """Raise the refusal, once there is one."""
+    raise await refused
 
 
 def _print(message: StoredMessage, *, output: str, is_raw: bool) -> None:

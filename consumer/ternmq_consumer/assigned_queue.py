@@ -8,7 +8,7 @@ import numpy as np
 
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.process_queue import Handout, ProcessQueue
-from ternmq_consumer.pull_link import PulledQueue, PullReceiver
+from ternmq_consumer.pulled_queue import PulledQueue, PullReceiver
 from ternmq_consumer.queue_locks import Lease
 from ternmq_consumer.running_state import QueueReport
 from ternmq_model.errors import CorruptRecord, RefusedError
@@ -70,6 +70,7 @@ class AssignedQueue:
         on_ready: Callable[["AssignedQueue"], None],
         on_restart: Callable[[MessageQueue, QueueOffset], None],
         on_gone: Callable[["AssignedQueue"], None],
+        on_refused: Callable[[RefusedError], None],
         lease: Lease | None = None,
         in_order: bool = False,
         wall_ms: Callable[[], int] | None = None,
@@ -86,6 +87,7 @@ class AssignedQueue:
         self._on_ready = on_ready
         self._on_restart = on_restart
         self._on_gone = on_gone
+        self._on_refused = on_refused
         self._reads: Reads | None = None
         self._pulled: PulledQueue | None = None
         self._idle = asyncio.Event()
@@ -223,7 +225,8 @@ class AssignedQueue:
         self.move(offset)
 
     def on_refused(self, error: RefusedError) -> None:
-        """Wait: who joins the group is told by its Session. See `PullReceiver`."""
+        """Pass it on, and wait. See `PullReceiver`."""
+        self._on_refused(error)
 
     def on_gone(self, error: RefusedError) -> None:
         """Have nothing of the queue handed over any more. See `PullReceiver`."""

@@ -16,7 +16,7 @@ from ternmq_consumer.flow_control import Window
 from ternmq_consumer.queue_locks import Lease, QueueLocks
 from ternmq_consumer.running_state import QueueReport
 from ternmq_consumer.starting_points import StartingPoints
-from ternmq_model.errors import TernError, UsageError
+from ternmq_model.errors import RefusedError, TernError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Subscription
@@ -37,6 +37,7 @@ class Assignment:
         on_ready: Called when messages of a queue wait to be handed over.
         on_lost: Called with a queue that was owned and is not any more: its broker has it no more,
             or its lock was lost.
+        on_refused: Called when a broker does not let a queue be read, or not by its condition.
         locks: Locks every queue before it is owned; None = queues need no lock.
         wall_ms: Tells the time; None = nobody wants to know when messages came and went.
     """
@@ -52,6 +53,7 @@ class Assignment:
         in_order: bool = False,
         on_ready: Callable[[AssignedQueue], None],
         on_lost: Callable[[MessageQueue], None],
+        on_refused: Callable[[RefusedError], None],
         locks: QueueLocks | None = None,
         wall_ms: Callable[[], int] | None = None,
     ) -> None:
@@ -64,6 +66,7 @@ class Assignment:
         self._in_order = in_order
         self._on_ready = on_ready
         self._on_lost = on_lost
+        self._on_refused = on_refused
         self._locks = locks
         self._owned: dict[MessageQueue, AssignedQueue] = {}
         self._starting: dict[MessageQueue, QueueOffset | None] = {}
@@ -148,6 +151,7 @@ class Assignment:
                 on_ready=self._on_ready,
                 on_restart=self._offsets.restart,
                 on_gone=self._lose,
+                on_refused=self._on_refused,
                 lease=lease,
                 in_order=self._in_order,
                 wall_ms=self._wall_ms,

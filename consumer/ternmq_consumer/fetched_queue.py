@@ -17,7 +17,7 @@ from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 
 if TYPE_CHECKING:
-    from ternmq_consumer.pull_link import PulledQueue
+    from ternmq_consumer.pulled_queue import PulledQueue
 
 RECORD_SIZE_BYTES: Final = 4
 """What the length of one record takes on the wire."""

@@ -10,6 +10,7 @@ from typing import Final
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
 from ternmq_client.replies import ReplyingClient
+from ternmq_consumer.closed_brokers import ClosedBrokers
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
 from ternmq_consumer.offset_store import OffsetStore
@@ -36,7 +37,6 @@ from ternmq_model.names import check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import unreadable
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS
 from ternmq_remoting.environment import Environment
@@ -88,6 +88,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         env: Environment | None = None,
     ) -> None:
         self._group = check_group(group) if group else ""
+        self._closed = ClosedBrokers()
         self._config = config or PullConsumerConfig()
         if self._config.auto_commit:
             self._check_group("commit by itself")
@@ -147,14 +148,18 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of `topic` that may be read, sorted.
 
+        Brokers that do not permit it are left out, and logged.
+
         Raises:
             PermissionRefused: There is none: the topic may not be read.
             TopicNotFound: No NameServer knows it.
             TransportError: No NameServer answers.
         """
-        queues = (await self._client.routes.route(topic)).read_queues()
+        route = await self._client.routes.route(topic)
+        queues = route.read_queues()
         if not queues:
-            raise unreadable(topic)
+            raise route.read_refusal()
+        self._closed.note(route)
         return queues
 
     def assign(self, queues: Iterable[MessageQueue], expression: Wanted = ALL_TAGS) -> None:

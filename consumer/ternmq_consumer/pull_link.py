@@ -17,7 +17,8 @@ from typing import Final, Protocol
 
 from ternmq_client.retry import RetryPolicy
 from ternmq_consumer.brokers import Brokers
-from ternmq_consumer.flow_control import CreditLedger, Window
+from ternmq_consumer.flow_control import Window
+from ternmq_consumer.pulled_queue import PulledQueue, PullReceiver
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import (
     ClosedError,
@@ -59,106 +60,6 @@ _REOPEN: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=5.0)
 _RESUBSCRIBE: Final = RetryPolicy(delay_s_first=1.0, delay_s_max=10.0)
 
 PullStream = ClientStream[messages.PullStreamReply, messages.PullStreamRequest]
-
-
-class PullReceiver(Protocol):
-    """Takes what a subscription reads. Called on the event loop; must not wait."""
-
-    def on_records(self, pulled: messages.PulledRecords) -> None:
-        """Take records, in the order of the queue; none, and all that was read is filtered out.
-
-        Raises:
-            CorruptRecord: They are not what they should be. They are read again after a pause.
-        """
-        ...
-
-    def on_moved(self, offset: QueueOffset) -> None:
-        """Learn that the queue has no message where reading stood, and that it goes on here.
-
-        Forwards when the messages have expired, backwards when the queue ends earlier.
-        """
-        ...
-
-    def on_gone(self, error: RefusedError) -> None:
-        """Learn that the broker has the queue no more, and that the subscription is over.
-
-        Should there be such a queue again, it is another one: no offset means there what it meant.
-        """
-        ...
-
-    def on_refused(self, error: RefusedError) -> None:
-        """Learn that the broker does not let the queue be read, or not so. It is asked again."""
-        ...
-
-
-class PulledQueue:
-    """One subscription of one queue. Made by `PullLink.subscribe` and owned by the link it is at.
-
-    Attributes:
-        queue: What is read.
-        next_offset: Where the next reply begins.
-        epoch: Of the broker's log, when it told of that offset; 0 = not known. In a later epoch the
-            log may have ended earlier, and other messages may have taken the offsets up to it.
-    """
-
-    def __init__(
-        self,
-        link: "PullLink",
-        queue: MessageQueue,
-        subscription: Subscription,
-        start: QueueOffset,
-        window: Window,
-        receiver: PullReceiver,
-        epoch: int = 0,
-    ) -> None:
-        self.queue = queue
-        self.next_offset = start
-        self.epoch = epoch
-        self.subscription = subscription
-        self.receiver = receiver
-        self.ledger = CreditLedger(window)
-        self.number = 0
-        """The number on the wire; 0 while the broker does not know the subscription."""
-        self.is_open = True
-        self.failures = 0
-        self.heard_at_ms = 0
-        self.retry: asyncio.TimerHandle | None = None
-        self._link = link
-
-    def release(self, message_count: int, record_bytes: int, span: int = 0) -> None:
-        """Let the broker send as much more.
-
-        Args:
-            message_count: Messages that this reader has finished with, or did not want.
-            record_bytes: Length of their records.
-            span: How far reading is ahead of committing.
-        """
-        self.ledger.release(message_count, record_bytes)
-        if self.number and (credit := self.ledger.due(span)):
-            self._link.write(
-                messages.PullStreamRequest(
-                    credit=messages.PullCredit(
-                        handle=self.number, bytes=credit.record_bytes, messages=credit.messages
-                    )
-                )
-            )
-
-    def close(self) -> None:
-        """Stop reading. No reply reaches the receiver any more. Safe to repeat."""
-        self._link.unsubscribe(self)
-
-    def go_to(self, link: "PullLink") -> bool:
-        """Read on over another link, from `next_offset` on. What is under way is dropped.
-
-        Returns:
-            Whether it was read over another one until now.
-        """
-        if not self.is_open or link is self._link:
-            return False
-        self._link.give_up(self)
-        self._link = link
-        link.take_over(self)
-        return True
 
 
 class Elsewhere(Protocol):
@@ -305,7 +206,8 @@ class PullLink:
                 await asyncio.sleep(pause_ms / 1000)
                 again_at_ms = 0
                 continue
-            reason = await self._stream_once()
+            error = await self._stream_once()
+            reason = "the broker has ended it" if error is None else str(error)
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 # A stream that breaks in the instant of cancelling hides the cancellation.
                 raise asyncio.CancelledError
@@ -313,30 +215,34 @@ class PullLink:
             delay_s = _REOPEN.delay_s(self._failures, self._env.random)
             again_at_ms = self._env.clock.monotonic_ms() + int(delay_s * 1000)
             if not self._queues or self._elsewhere.failed(self.queues, self._broker_id, reason):
-                continue
+                continue  # what a slave does not permit, or no more, its master may
+            if isinstance(error, PermissionRefused):
+                for pulled_queue in self.queues:
+                    pulled_queue.receiver.on_refused(error)
             logger.warning(
                 "pull stream broke broker=%s id=%s queues=%s retry_s=%.1f reason=%s",
-                *(self._broker_name, self._broker_id, len(self._queues), delay_s, reason),
+                self._broker_name,
+                self._broker_id,
+                len(self._queues),
+                delay_s,
+                reason,
             )
 
-    async def _stream_once(self) -> str:
-        """Hold one stream from its beginning to its end; return why it ended."""
+    async def _stream_once(self) -> TernError | None:
+        """Hold one stream from its beginning to its end; return why it broke."""
         try:
             connection = await self._brokers.broker(self._broker_name, self._broker_id)
         except (TransportError, RefusedError) as error:
-            return str(error)
+            return error
         self._epoch = 0 if connection.identity is None else connection.identity.epoch
         try:
             await self._stream(connection.open(PULL_STREAM))
         except TransportError as error:
             self._brokers.forget(self._broker_name, connection, self._broker_id)
-            return str(error)
+            return error
         except (RefusedError, ClosedError) as error:
-            if isinstance(error, PermissionRefused):
-                for pulled_queue in self.queues:
-                    pulled_queue.receiver.on_refused(error)
-            return str(error)
-        return "the broker has ended it"
+            return error
+        return None
 
     async def _stream(self, stream: PullStream) -> None:
         """Serve every subscription on `stream` until it ends or breaks.
@@ -430,7 +336,9 @@ class PullLink:
         """Forget a subscription that the broker has ended for good."""
         logger.warning(
             "queue is gone queue=%s offset=%s reason=%s",
-            *(pulled_queue.queue, pulled_queue.next_offset, error),
+            pulled_queue.queue,
+            pulled_queue.next_offset,
+            error,
         )
         self._take_number(pulled_queue, tell_broker=False)
         self.unsubscribe(pulled_queue)
@@ -457,7 +365,10 @@ class PullLink:
         delay_s = _RESUBSCRIBE.delay_s(pulled_queue.failures, self._env.random)
         logger.warning(
             "pull ended queue=%s offset=%s retry_s=%.1f reason=%s",
-            *(pulled_queue.queue, pulled_queue.next_offset, delay_s, reason),
+            pulled_queue.queue,
+            pulled_queue.next_offset,
+            delay_s,
+            reason,
         )
         pulled_queue.retry = asyncio.get_running_loop().call_later(
             delay_s, self._send_subscribe, pulled_queue

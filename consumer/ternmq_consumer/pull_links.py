@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 from ternmq_consumer.brokers import Brokers
 from ternmq_consumer.flow_control import Window
-from ternmq_consumer.pull_link import PulledQueue, PullLink, PullReceiver
+from ternmq_consumer.pull_link import PullLink
+from ternmq_consumer.pulled_queue import PulledQueue, PullReceiver
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import MASTER_ID

@@ -16,7 +16,6 @@ from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.route import unreadable
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_runtime.lifecycle import Lifecycle
@@ -109,7 +108,7 @@ class PullMembership(Lifecycle):
             wall_ms=client.env.clock.wall_ms,
             on_settled=self._first_share.set,
             retry_soon=self._rebalance_soon,
-            on_unreadable=lambda topic: self._on_refused(unreadable(topic)),
+            on_refused=self._on_refused,
         )
         try:
             await client.join_group(self._group_message(by_topic), self._rebalance_now)

@@ -1,7 +1,7 @@
 """The consumer that a broker feeds: a member of a group that shares the queues of its topics."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Final
@@ -43,7 +43,7 @@ from ternmq_consumer.subscriptions import (
     subscription_message,
     subscriptions_by_topic,
 )
-from ternmq_model.errors import ClosedError, TopicNotFound, UsageError
+from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, UsageError
 from ternmq_model.names import RETRY_PREFIX, check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -90,6 +90,9 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         batch_listener: Called with the messages that wait, at most `config.batch_messages` and all
             of one queue; its answer holds for all of them. Not together with `listener`.
         interceptors: Told of every call of the listener, on the loop.
+        on_refused: Called on the loop, and not to raise, with each refusal to let something be
+            read: a topic or a queue of it that may not be read, a group that may not consume, a
+            condition that a broker does not take. It is asked again meanwhile.
         nameserver: `HOST:PORT`, or several; overrides what `client_config` says.
         config: How to consume.
         client_config: How to find and talk to services.
@@ -112,6 +115,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         listener: Listener | None = None,
         batch_listener: BatchListener | None = None,
         interceptors: Sequence[ConsumeInterceptor] = (),
+        on_refused: Callable[[RefusedError], None] = lambda _: None,
         nameserver: str | Sequence[str] | None = None,
         config: PushConsumerConfig | None = None,
         client_config: ClientConfig | None = None,
@@ -122,6 +126,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         self._group = check_group(group)
         self._subscriptions = subscriptions_by_topic(topics)
         self._listeners = Listeners(listener, batch_listener, ConsumeInterceptors(interceptors))
+        self._on_refused = on_refused
         self._config = config or PushConsumerConfig()
         self._retry_topics: frozenset[str] = frozenset()
         client = client_config or ClientConfig()
@@ -277,6 +282,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             in_order=config.order_per_queue,
             on_ready=self._dispatcher.offer,
             on_lost=self._look_for,
+            on_refused=self._on_refused,
             locks=locks,
             wall_ms=client.env.clock.wall_ms,
         )
@@ -333,6 +339,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             wall_ms=client.env.clock.wall_ms,
             on_settled=self._assigned.set,
             retry_soon=retry_soon,
+            on_refused=self._on_refused,
         )
 
         async def renew_stale() -> bool:

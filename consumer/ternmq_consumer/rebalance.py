@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.brokers import Brokers
-from ternmq_model.errors import TernError, TopicNotFound
+from ternmq_consumer.closed_brokers import ClosedBrokers
+from ternmq_model.errors import RefusedError, TernError, TopicNotFound
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicRoute
 from ternmq_model.subscription import Subscription
@@ -72,9 +73,6 @@ class Owned(Protocol):
         ...
 
 
-_UNREADABLE: Final = "no queue of it may be read"
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """What makes the owned queues a share. Both are sorted."""
@@ -107,7 +105,7 @@ class Rebalancer:
         wall_ms: Tells the time.
         on_settled: Called after a look at which every topic was known and nothing failed.
         retry_soon: Called when a look must be repeated in `RETRY_S`.
-        on_unreadable: Called at each look with a topic of which no queue may be read.
+        on_refused: Called at each look for each topic of which no queue may be read.
     """
 
     def __init__(
@@ -127,7 +125,7 @@ class Rebalancer:
         wall_ms: Callable[[], int],
         on_settled: Callable[[], None],
         retry_soon: Callable[[], None],
-        on_unreadable: Callable[[str], None] = lambda _: None,
+        on_refused: Callable[[RefusedError], None],
     ) -> None:
         self._brokers = brokers
         self._routes = routes
@@ -145,9 +143,10 @@ class Rebalancer:
         """By topic: when its queues were shared for the first time."""
         self._on_settled = on_settled
         self._retry_soon = retry_soon
-        self._on_unreadable = on_unreadable
+        self._on_refused = on_refused
         self._misses = dict.fromkeys(subscriptions, 0)
         self._troubles: dict[str, str] = {}
+        self._closed = ClosedBrokers()
 
     async def step(self) -> bool:
         """Look once at every topic. The step of a job."""
@@ -155,8 +154,9 @@ class Rebalancer:
         # What need not exist comes last: taking its queues over must not hold up the others.
         for topic in sorted(self._subscriptions, key=lambda t: (t in self._optional_topics, t)):
             trouble = await self._rebalance(topic)
-            if trouble == _UNREADABLE:
-                self._on_unreadable(topic)
+            if isinstance(trouble, RefusedError):
+                self._on_refused(trouble)
+                trouble = trouble.remark
             elif trouble:
                 is_settled = False
             self._log_trouble(topic, trouble)
@@ -166,8 +166,11 @@ class Rebalancer:
             self._retry_soon()
         return False
 
-    async def _rebalance(self, topic: str) -> str:
-        """Make the owned queues of `topic` this member's share; return why that cannot be done."""
+    async def _rebalance(self, topic: str) -> str | RefusedError:
+        """Make the owned queues of `topic` this member's share; return why that cannot be done.
+
+        A refusal says that no queue may be read, so that there is no share.
+        """
         try:
             route = await self._routes.route(topic)
         except TernError as error:
@@ -180,7 +183,7 @@ class Rebalancer:
         if members is None:
             return "no broker lists the members"
         owned = [queue for queue in self._owned.queues if queue.topic == topic]
-        trouble = ""
+        trouble: str | RefusedError = ""
         if self._client_id not in members:
             self._misses[topic] += 1
             trouble = "the broker does not list this member"
@@ -192,7 +195,8 @@ class Rebalancer:
         self._since_ms.setdefault(topic, self._wall_ms())
         queues = route.read_queues()
         if not queues:
-            trouble = trouble or _UNREADABLE
+            trouble = trouble or route.read_refusal()
+        self._closed.note(route)
         share = queues if self._takes_all else self._allocate(queues, members, self._client_id)
         change = change_of(owned, share)
         if not change.dropped and not change.added:

@@ -6,6 +6,7 @@ Source: RocketMQ `CompressionType`, `MessageSysFlag`, `ZlibCompressor`, `Lz4Comp
 `ZstdCompressor`.
 """
 
+import contextlib
 import importlib
 import zlib
 from typing import Any, Final, Literal
@@ -27,9 +28,9 @@ DECOMPRESSED_BYTES_MAX: Final = BODY_BYTES_MAX
 can be made to become gigabytes; whoever finds more than this refuses the body."""
 
 _WINDOW_BYTES_MAX: Final = 8 << 20
-_ZSTD_FRAME_BYTES_MIN: Final = 8
-_LZ4_FRAMES_MAX: Final = 64
-"""Frames of one body. Each costs a copy of what follows it; producers write a single one."""
+FRAMES_MAX: Final = 64
+"""LZ4 or Zstandard frames of one body. Each costs a copy of what follows it; producers write a
+single one."""
 
 _LEVELS: Final[dict[Format, range]] = {
     "zlib": range(10),
@@ -37,6 +38,10 @@ _LEVELS: Final[dict[Format, range]] = {
     "zstd": range(1, 23),
 }
 LEVEL_DEFAULTS: Final[dict[Format, int]] = {"zlib": 5, "lz4": 0, "zstd": 3}
+
+
+class _TooManyFrames(Exception):
+    """A body has more frames than `FRAMES_MAX`."""
 
 
 def check_format(name: str, level: int | None, *, setting: str) -> None:
@@ -69,10 +74,8 @@ def compress(body: bytes, name: Format, level: int) -> tuple[bytes, int]:
     if name == "zlib":
         done = zlib.compress(body, level)
     elif name == "lz4":
-        # One block for each body: RocketMQ refuses frames whose blocks depend on earlier ones.
-        lz4 = _lz4()
-        size = lz4.BLOCKSIZE_MAX4MB
-        done = lz4.compress(body, compression_level=level, block_size=size, block_linked=False)
+        # RocketMQ refuses frames whose blocks depend on earlier ones.
+        done = _lz4().compress(body, compression_level=level, block_linked=False)
     else:
         done = _zstd().ZstdCompressor(level=level).compress(body)
     return (done, FLAG_COMPRESSED | _TYPES[name]) if len(done) < len(body) else (body, 0)
@@ -97,7 +100,11 @@ def decompress(body: bytes, sys_flag: int, *, at: PhysicalOffset) -> bytes:
         raise CorruptBody(at, f"compressed in an unknown way: sys flag {sys_flag:#x}")
     if not body:
         return b""
-    plain = {"zlib": _inflate, "lz4": _unpack_lz4, "zstd": _unpack_zstd}[name](body)
+    try:
+        plain = {"zlib": _inflate, "lz4": _unpack_lz4, "zstd": _unpack_zstd}[name](body)
+    except _TooManyFrames:
+        reason = f"the body has more than {FRAMES_MAX} {name} frames"
+        raise CorruptBody(at, reason) from None
     if plain is None:
         raise CorruptBody(at, f"the body is not what {name} makes, or a part of it is missing")
     if len(plain) > DECOMPRESSED_BYTES_MAX:
@@ -117,7 +124,7 @@ def _inflate(body: bytes) -> bytes | None:
 
 def _unpack_lz4(body: bytes) -> bytes | None:
     plain = b""
-    for _ in range(_LZ4_FRAMES_MAX):
+    for _ in range(FRAMES_MAX):
         unpacker = _lz4().LZ4FrameDecompressor()
         try:
             most = DECOMPRESSED_BYTES_MAX + 1 - len(plain)
@@ -132,43 +139,32 @@ def _unpack_lz4(body: bytes) -> bytes | None:
         body = unpacker.unused_data
         if not body:
             return plain
-    return None
+    raise _TooManyFrames
 
 
 def _unpack_zstd(body: bytes) -> bytes | None:
     zstd = _zstd()
     unpacker = zstd.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX)
     try:
+        if 0 < zstd.frame_content_size(body) <= DECOMPRESSED_BYTES_MAX:
+            with contextlib.suppress(zstd.ZstdError):  # something comes behind the frame
+                return bytes(unpacker.decompress(body, allow_extra_data=False))
         plain: bytes = unpacker.stream_reader(body, read_across_frames=True).read(
             DECOMPRESSED_BYTES_MAX + 1
         )
-        if len(plain) <= DECOMPRESSED_BYTES_MAX and not _ends_with_zstd_frame(body):
-            return None  # a reader does not tell that the end is missing
+        if len(plain) > DECOMPRESSED_BYTES_MAX:
+            return plain
+        for _ in range(FRAMES_MAX):  # a reader does not tell that the end is missing
+            frame = unpacker.decompressobj()
+            frame.decompress(body)
+            if not frame.eof:
+                return None
+            body = frame.unused_data
+            if not body:
+                return plain
     except zstd.ZstdError:
         return None
-    return plain
-
-
-def _ends_with_zstd_frame(body: bytes) -> bool:
-    """Tell whether `body` ends where its last frame does (RFC 8878, section 3.1)."""
-    at = 0
-    while at < len(body):
-        if len(body) < at + _ZSTD_FRAME_BYTES_MIN:
-            return False
-        if body[at] >> 4 == 5:  # the magic number of a frame to be skipped
-            at += 8 + int.from_bytes(body[at + 4 : at + 8], "little")
-            continue
-        has_checksum = body[at + 4] & 4
-        at += _zstd().frame_header_size(body[at : at + 18])
-        is_last = 0
-        while not is_last and at < len(body):
-            head = int.from_bytes(body[at : at + 3], "little")
-            is_last, is_run = head & 1, head & 6 == 2
-            at += 3 + (1 if is_run else head >> 3)
-        at += has_checksum
-        if not is_last:
-            return False
-    return at == len(body)
+    raise _TooManyFrames
 
 
 def _lz4() -> Any:

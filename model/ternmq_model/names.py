@@ -4,6 +4,7 @@ Source: RocketMQ `TopicValidator`, `Validators`, `MixAll`.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from ternmq_model.errors import IllegalName
@@ -104,6 +105,15 @@ def check_kept_group(group: str) -> str:
         IllegalName: It is empty, too long or has other characters than `% | a-z A-Z 0-9 _ -`.
     """
     return _check("group", group, LONG_GROUP_BYTES_MAX)
+
+
+def is_legal(check: Callable[[str], str], name: str) -> bool:
+    """Tell whether one of the checks above lets `name` pass."""
+    try:
+        check(name)
+    except IllegalName:
+        return False
+    return True
 
 
 def _check(kind: str, name: str, bytes_max: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ternmq_model.errors import IllegalMessage
+from ternmq_model.expression_text import EXPRESSION_CHARACTERS_MAX, trimmed
 
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -137,12 +138,18 @@ def check_tag(tag: str) -> None:
     """Refuse a tag that no subscription can name.
 
     Raises:
-        IllegalMessage: As for any property, and when it holds `|`, which separates tags in a
-            subscription, or begins or ends with a blank.
+        IllegalMessage: As for any property, and when it is longer than an expression, holds `||`,
+            which separates tags in a subscription, or has blanks around it, which `trimmed`
+            removes there.
     """
     check_property(TAGS, tag)
-    if "|" in tag or tag != tag.strip():
-        raise IllegalMessage(f"tag {tag!r}: no | and no blanks around it, or nobody can select it")
+    if len(tag) > EXPRESSION_CHARACTERS_MAX:
+        raise IllegalMessage(
+            f"tag {tag[:20]!r}…: {len(tag)} characters, at most {EXPRESSION_CHARACTERS_MAX} can be"
+            " selected"
+        )
+    if "||" in tag or tag != trimmed(tag):
+        raise IllegalMessage(f"tag {tag!r}: no || and no blanks around it, or nobody can select it")
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

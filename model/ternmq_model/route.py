@@ -177,6 +177,17 @@ class TopicRoute:
             for queue_id in range(data.read_queues)
         )
 
+    def closed_brokers(self) -> list[str]:
+        """Return the names of the brokers that have the topic and do not let it be read."""
+        return [data.broker_name for data in self.queues if Permission.READ not in data.permissions]
+
+    def read_refusal(self) -> RefusedError:
+        """Return the error for the topic when it has no queue that may be read."""
+        closed = self.closed_brokers()
+        why = f"{', '.join(closed)} permit no reading" if closed else "it has no queues to read"
+        remark = f"topic {self.topic!r} may not be read: {why}"
+        return refusal(ResponseCode.NO_PERMISSION, remark)
+
     def for_new_topic(self, topic: str, *, queues_max: int) -> Self:
         """Return the route that `topic` will have when a send creates it from this template."""
         queues = tuple(
@@ -255,9 +266,3 @@ def _check(kind: str, name: str, legal: re.Pattern[str]) -> str:
     if not legal.fullmatch(name):
         raise IllegalName(kind, name, "may have only letters, digits and . _ -, no dot first")
     return name
-
-
-def unreadable(topic: str) -> RefusedError:
-    """Return the error for a topic of which no queue may be read."""
-    remark = f"topic {topic!r} may not be read: none of its brokers permits it"
-    return refusal(ResponseCode.NO_PERMISSION, remark)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ternmq_model.errors import UsageError
+from ternmq_model.expression_text import EXPRESSION_CHARACTERS_MAX, trimmed
 from ternmq_model.names import check_topic
 from ternmq_model.properties import TAGS, tag_code
-from ternmq_model.sql92 import EXPRESSION_CHARACTERS_MAX, Condition, compile_condition
-from ternmq_model.sql92.values import JAVA_BLANKS
+from ternmq_model.sql92 import Condition, compile_condition
 
 ALL_TAGS = "*"
 
@@ -121,10 +121,10 @@ def parse_subscription(
             f"subscription to {topic!r}: the expression has {len(expression)} characters, "
             f"at most {EXPRESSION_CHARACTERS_MAX} are read"
         )
-    text = expression.strip(JAVA_BLANKS)
+    text = trimmed(expression)
     if text in ("", ALL_TAGS):
         return Subscription(topic, ALL_TAGS, frozenset(), frozenset(), version_ms)
-    tags = frozenset(tag for part in text.split("||") if (tag := part.strip(JAVA_BLANKS)))
+    tags = frozenset(tag for part in text.split("||") if (tag := trimmed(part)))
     if not tags:
         raise UsageError(f"subscription to {topic!r}: {expression!r} names no tag")
     return Subscription(topic, text, tags, frozenset(map(tag_code, tags)), version_ms)

@@ -267,6 +267,13 @@ def test_consume_refuses_unreadable_topic(console: Console) -> None:
     assert "'sealed' may not be read" in console.refused(1, "consume", "sealed", "--group", "g")
 
 
+def test_consume_refuses_group_that_may_not_consume(console: Console) -> None:
+    console.text("topic", "create", "open", "--queues", "1")
+    console.text("group", "create", "muted", "--no-consume")
+    told = console.refused(1, "consume", "open", "--group", "muted")
+    assert "'muted' may not consume" in told
+
+
 LONG = b"x" * ((4 << 20) + 1)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +103,41 @@ def test_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> None
     assert {"group": "others"} in shell.json("group", "list")
     shell.json("group", "delete", "readers")
     assert {"group": "readers"} not in shell.json("group", "list")
+
+
+def test_long_group_of_rocketmqs_store_is_shown_altered_cloned_and_deleted(
+    tmp_path: Path,
+) -> None:
+    name = "g" * 200
+    with running_dev(tmp_path) as dev:
+        shell = Shell(dev)
+        shell.json("topic", "create", "lines", "--queues", "1")
+        shell.produce("lines", "1\n2\n3\n")
+        shell.json("group", "create", "G")
+        shell.json("group", "reset", "G", "--topic", "lines", "--to-offset", "1")
+    for table in ("subscriptionGroup.json", "consumerOffset.json"):
+        path = dev.data / "broker/config" / table
+        content = json.loads(path.read_text().replace('"G"', f'"{name}"').replace("@G", f"@{name}"))
+        del content["crc32"]  # as RocketMQ writes it
+        path.write_text(json.dumps(content))
+    with running_dev(tmp_path) as dev:
+        shell = Shell(dev)
+        (row,) = (each for each in shell.json("offset", "show") if each["group"] == name)
+        assert row["lag"] == 2
+        assert {"topic": "lines", "group": name, "lag": 2}.items() <= shell.json(
+            "stats", "all", "lines"
+        )[0].items()
+        assert [row["committed"] for row in shell.json("offset", "show", name)] == [1]
+        shell.json("group", "alter", name, "--retries", "3")
+        (settings,) = shell.json("group", "describe", name)["settings"]
+        assert settings["retries_max"] == 3
+        shell.refused(2, "group", "create", "h" * 121)
+        shell.refused(2, "group", "clone", name, "h" * 121)
+        (change,) = shell.json("group", "clone", name, "short")
+        assert change["after"] == 1
+        shell.json("group", "reset", name, "--topic", "lines", "--to-last")
+        shell.json("group", "delete", name)
+        assert {"group": name} not in shell.json("group", "list")
 
 
 def test_mistakes_are_reported_with_their_exit_codes(shell: Shell) -> None:

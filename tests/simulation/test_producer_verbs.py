@@ -75,7 +75,7 @@ def test_sends_one_way_leave_and_count_their_failures() -> None:
                 assert told.brokers["broker-0"].stored == 22
                 assert told.brokers["broker-0"].failures == 1
                 with pytest.raises(IllegalMessage):
-                    await producer.send_one_way(message(tags="a|b"))
+                    await producer.send_one_way(message(tags="a||b"))
                 assert producer.statistics().one_way_failures == 1
             with pytest.raises(ClosedError):
                 await producer.send_one_way(message())
@@ -165,7 +165,7 @@ def test_illegal_batch_is_refused_and_not_sent() -> None:
                 ([message(), message(delay_level=3)], "delayed"),
                 ([message(sharding_key="a"), message(sharding_key="b")], "one queue"),
                 ([message(os.urandom(1 << 20))] * 4, "at most 4194304"),
-                ([message(), message(tags="a|b")], "tag"),
+                ([message(), message(tags="a||b")], "tag"),
                 ([Message("%RETRY%g", b"")], "cannot go to"),
             ):
                 with pytest.raises(IllegalMessage, match=words):
@@ -236,7 +236,7 @@ def test_interceptors_see_every_kind_of_send() -> None:
                 assert isinstance(failed.value.results[0], SendVetoed)
                 assert not isinstance(failed.value.results[1], TernError)
                 with pytest.raises(IllegalMessage):
-                    await producer.send(message(b"illegal", tags="a|b"))
+                    await producer.send(message(b"illegal", tags="a||b"))
             events = {event.message.body: event for event in watching.events}
             stored = {body for body in watching.seen if body not in (b"no", b"illegal", b"batch 2")}
             assert {body for body, event in events.items() if event.result} == stored

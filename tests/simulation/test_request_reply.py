@@ -160,7 +160,7 @@ def test_reply_to_plain_message_is_refused() -> None:
                 assert isinstance(failure, UsageError)
                 assert not is_request(answerer.seen[0])
                 with pytest.raises(IllegalMessage):
-                    await producer.request(Message(TOPIC, b"x", tags="a|b"))
+                    await producer.request(Message(TOPIC, b"x", tags="a||b"))
                 reply = await producer.request(Message(TOPIC, b"x"), timeout_s=2)
                 with pytest.raises(IllegalMessage, match="meaning of its own"):
                     await answerer.consumer.reply(

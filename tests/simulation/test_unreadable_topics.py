@@ -170,6 +170,9 @@ def test_poll_raises_while_the_group_may_not_consume() -> None:
         async with puller(cluster, "readers") as consumer:
             consumer.assign(await consumer.queues("orders"))
             assert "'readers' may not consume" in await refused(consumer, within_s=15)
+            await asyncio.sleep(10)
+            await refused(consumer, within_s=0.1)
+            assert await consumer.poll(timeout_s=0) == [], "once, however many queues there are"
             await let_consume(is_allowed=True)
             assert await names_read(consumer, 20) == sent
 
@@ -205,6 +208,7 @@ def test_push_consumer_logs_an_unreadable_topic_and_resumes(
         await allow(cluster, "orders", Permission.WRITE)
         sent = await send(cluster, "orders", 20)
         found: list[str] = []
+        refusals: list[str] = []
 
         def listen(message: StoredMessage) -> None:
             found.append(name_of(message))
@@ -213,18 +217,24 @@ def test_push_consumer_logs_an_unreadable_topic_and_resumes(
             "readers",
             "orders",
             listener=listen,
+            on_refused=lambda error: refusals.append(error.remark),
             nameserver=NAMESERVER,
             config=PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET),
             env=cluster.environment("pusher"),
         ) as consumer:
             await asyncio.wait_for(consumer.assigned(), 60)
             await asyncio.sleep(60)
-            said = [each for each in caplog.messages if "no queue of it may be read" in each]
+            said = [each for each in caplog.messages if "a, b permit no reading" in each]
             assert len(said) == 1
+            assert len(refusals) > 1
+            assert all("a, b permit no reading" in each for each in refusals)
             for permissions in (READ_WRITE, Permission.WRITE, READ_WRITE):
+                refusals.clear()
                 await allow(cluster, "orders", permissions)
                 sent |= await send(cluster, "orders", 5)
                 await asyncio.sleep(60)
+                taken = [each for each in refusals if "(W)" in each or "-W-" in each]
+                assert bool(taken) == (permissions == Permission.WRITE), refusals
         assert sorted(found) == sorted(sent)
 
     in_cluster(scenario)

@@ -168,7 +168,7 @@ def test_messages_cannot_be_overwritten(spark: SparkSession, dev: ServiceProcess
     [
         ({"body": "if(id = 5, null, 'x')"}, "row 2 of partition 1 of batch 0: column 'body': is"),
         ({"topic": "if(id = 5, null, 'sink-bad')"}, "row 2 of partition 1.*column 'topic'"),
-        ({"tags": "if(id = 5, 'a|b', 'a')"}, "row 2 of partition 1.*tag 'a|b'"),
+        ({"tags": "if(id = 5, 'a||b', 'a')"}, r"row 2 of partition 1.*tag 'a\|\|b'"),
         ({"delay": "if(id = 5, -1, 0)"}, "row 2 of partition 1.*column 'delay': is -1"),
         ({"delay": "timestampadd(DAY, if(id = 5, 4, 0), now())"}, "row 2 of partition 1.*3 days"),
         ({"properties": "map('TAGS', 'x')"}, "row 0 of partition .*property 'TAGS'"),

@@ -9,6 +9,7 @@ from ternmq_consumer.flow_control import Window
 from ternmq_consumer.queue_locks import Lease
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.work import Work
+from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import encode_record
@@ -63,6 +64,9 @@ class World:
         def on_gone(queue: AssignedQueue) -> None:
             raise AssertionError("does not happen here")
 
+        def on_refused(error: RefusedError) -> None:
+            raise AssertionError("does not happen here")
+
         return AssignedQueue(
             MessageQueue(QUEUE.topic, QUEUE.broker_name, queue_id),
             parse_subscription(QUEUE.topic, "*"),
@@ -71,6 +75,7 @@ class World:
             on_ready=self.dispatcher.offer,
             on_restart=on_restart,
             on_gone=on_gone,
+            on_refused=on_refused,
             lease=lease,
         )
 

@@ -17,7 +17,7 @@ from ternmq_model.errors import (
     TopicNotFound,
     refusal,
 )
-from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_group
+from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -140,7 +140,7 @@ class DeadLetterAdmin(AdminCalls):
             TopicNotFound: The group has no dead letters on any broker.
             Unreachable: It has none where brokers answer, and not all do; names each such.
         """
-        topic = DEAD_LETTER_PREFIX + check_group(group)
+        topic = DEAD_LETTER_PREFIX + check_kept_group(group)
 
         async def kept(data: BrokerData, connection: Connection) -> list[DeadLetter]:
             found: list[DeadLetter] = []
@@ -246,7 +246,7 @@ class DeadLetterAdmin(AdminCalls):
         Raises:
             TopicNotFound: The group has none.
         """
-        request = admin.DeleteTopicRequest(topic=DEAD_LETTER_PREFIX + check_group(group))
+        request = admin.DeleteTopicRequest(topic=DEAD_LETTER_PREFIX + check_kept_group(group))
         async with self._queues_of(group) as (queues, _):
             connections = {each.data.broker_name: each.connection for each in queues}
             for connection in connections.values():
@@ -382,7 +382,7 @@ class DeadLetterAdmin(AdminCalls):
         Raises:
             TopicNotFound: There is none.
         """
-        async with self._found(DEAD_LETTER_PREFIX + check_group(group)) as found:
+        async with self._found(DEAD_LETTER_PREFIX + check_kept_group(group)) as found:
             if not found[0]:
                 raise _no_letters(group)
             yield found

@@ -13,7 +13,7 @@ from ternmq_model.errors import (
     refusal,
 )
 from ternmq_model.group_settings import GroupSettings
-from ternmq_model.names import check_group, check_topic
+from ternmq_model.names import check_group, check_kept_group, check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -42,7 +42,7 @@ class GroupChanges(AdminCalls):
             UsageError: No broker is left, or the name is illegal.
             RefusedError: A broker refuses the settings; brokers before it have taken them.
         """
-        check_group(settings.group)
+        check_kept_group(settings.group)
         wanted = await self._wanted(cluster, brokers)
         request = admin.PutGroupRequest(settings=group_settings_to_pb(settings))
         for data in wanted:
@@ -72,7 +72,7 @@ class GroupChanges(AdminCalls):
             RefusedError: It has live members, or belongs to the system; brokers before have
                 forgotten it.
         """
-        check_group(group)
+        check_kept_group(group)
         request = admin.DeleteGroupRequest(group=group, with_dead_letters=with_dead_letters)
         replies = await self._ask_all(DELETE_GROUP, request, _DELETION_TIMEOUT_S, cluster, brokers)
         holders = [name for name, _ in replies]
@@ -115,7 +115,7 @@ class GroupChanges(AdminCalls):
             TopicNotFound: No broker has the topic.
             RefusedError: A broker refuses; brokers before it have done it.
         """
-        check_group(group)
+        check_kept_group(group)
         check_topic(topic)
         if [at_ms is not None, offset is not None, first, last].count(True) != 1:
             raise UsageError("a reset goes to exactly one of: a time, an offset, first, last")
@@ -167,7 +167,7 @@ class GroupChanges(AdminCalls):
             MessageNotFound: It has no offset there.
             RefusedError: `to_group` has live members; brokers before have copied.
         """
-        check_group(from_group)
+        check_kept_group(from_group)
         check_group(to_group)
         request = admin.CloneOffsetsRequest(from_group=from_group, to_group=to_group, topic=topic)
         replies = await self._ask_all(CLONE_OFFSETS, request, self._timeout_s)

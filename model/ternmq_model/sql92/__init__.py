@@ -8,5 +8,4 @@ from ternmq_model.sql92.condition import Condition as Condition
 from ternmq_model.sql92.condition import compile_condition as compile_condition
 from ternmq_model.sql92.evaluation import Properties as Properties
 from ternmq_model.sql92.parser import DEPTH_MAX as DEPTH_MAX
-from ternmq_model.sql92.parser import EXPRESSION_CHARACTERS_MAX as EXPRESSION_CHARACTERS_MAX
 from ternmq_model.sql92.parser import NODES_MAX as NODES_MAX

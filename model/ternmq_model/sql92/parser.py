@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ternmq_model.errors import UsageError
-from ternmq_model.sql92.tokens import EXPRESSION_CHARACTERS_MAX as EXPRESSION_CHARACTERS_MAX
 from ternmq_model.sql92.tokens import Kind, Token, Tokens
 from ternmq_model.sql92.tree import (
     AllOf,

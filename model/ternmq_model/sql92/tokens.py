@@ -11,8 +11,7 @@ import re
 from typing import Final, NamedTuple
 
 from ternmq_model.errors import UsageError
-
-EXPRESSION_CHARACTERS_MAX: Final = 4096
+from ternmq_model.expression_text import EXPRESSION_CHARACTERS_MAX
 
 _EXCERPT_CHARACTERS: Final = 24
 

@@ -7,6 +7,7 @@ import math
 import re
 from typing import Final
 
+from ternmq_model.expression_text import trimmed
 from ternmq_model.sql92.tree import Value
 
 LONG_MIN: Final = -(1 << 63)
@@ -19,8 +20,6 @@ _DOUBLE: Final = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<word>NaN|Infinity)"
     r"|(?P<digits>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?)"
 )
-JAVA_BLANKS: Final = "".join(map(chr, range(33)))
-"""What Java's `trim` removes: fewer characters than `str.strip` does, and others."""
 
 
 class Unconvertible(ValueError):
@@ -50,7 +49,7 @@ def double_of(text: str) -> float:
     Raises:
         Unconvertible: It is none.
     """
-    found = _DOUBLE.fullmatch(text.strip(JAVA_BLANKS))
+    found = _DOUBLE.fullmatch(trimmed(text))
     if found is None:
         raise Unconvertible(text)
     return float(found["sign"] + (found["word"] or found["digits"]))

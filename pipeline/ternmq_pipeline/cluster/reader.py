@@ -9,13 +9,14 @@ from typing import Final, NamedTuple, TypeVar
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_client.route_cache import LOSS_GRACE_MS
+from ternmq_consumer.closed_brokers import ClosedBrokers
 from ternmq_consumer.queue_ends import QueueRange
 from ternmq_consumer.scanning import StretchToMeasure, given_up_when_broken, measure
 from ternmq_model.errors import TernError, TopicNotFound, Unreachable, refusal
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import MASTER_ID, Permission, TopicRoute
+from ternmq_model.route import MASTER_ID, TopicRoute
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice
 from ternmq_pipeline.planning import Measured, Snapshot, chosen_topics
@@ -68,6 +69,7 @@ class ClusterReader(Lifecycle):
         env: Environment | None = None,
     ) -> None:
         self.client = ClientInstance(config, env=env)
+        self._closed = ClosedBrokers()
         self._retries_max = retries_max
         self._retry_interval_s = retry_interval_s
         self._under_way = asyncio.Semaphore(UNDER_WAY_MAX)
@@ -177,6 +179,8 @@ class ClusterReader(Lifecycle):
         topics = await self._topics(choice, include_system)
         routes = await self._routes(topics)
         _refuse_unreadable(choice, routes, expected)
+        for route in routes:
+            self._closed.note(route)
         queues = [queue for route in routes for queue in route.read_queues()]
         routed = {queue.topic for queue in queues}
         if isinstance(choice, Assign):
@@ -290,15 +294,13 @@ def _refuse_unreadable(
     """
     needed = {*expected, *choice.queues} if isinstance(choice, Assign) else set(expected)
     for route in routes:
-        closed = {
-            each.broker_name for each in route.queues if Permission.READ not in each.permissions
-        }
+        closed = route.closed_brokers()
         is_named = not isinstance(choice, SubscribePattern)
         is_needed = any(
             queue.topic == route.topic and queue.broker_name in closed for queue in needed
         )
         if is_needed or (closed and is_named and not route.read_queues()):
-            remark = f"topic {route.topic!r} may not be read at {', '.join(sorted(closed))}"
+            remark = f"topic {route.topic!r} may not be read at {', '.join(closed)}"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
 
 

@@ -16,7 +16,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import require_all
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
-from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_group
+from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept_group
 from ternmq_pipeline.jobs.cluster import ask, check_topics, going_on
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
 from ternmq_pipeline.jobs.resending import message_columns, origin_topic
@@ -83,7 +83,7 @@ def redrive(
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
-    letters = DEAD_LETTER_PREFIX + check_group(group)
+    letters = DEAD_LETTER_PREFIX + check_kept_group(group)
     if batch_rows < 1:
         raise UsageError(f"batch_rows={batch_rows}: at least 1")
     if not checkpoint and not dry_run:

@@ -6,7 +6,7 @@ Every value is read through `Given`, so that what is wrong is refused by the opt
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final, TypeVar, cast
 
@@ -78,8 +78,12 @@ class Given:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
-    def text(self, name: str) -> str | None:
+    def text(self, name: str, trim: Callable[[str], str] = str.strip) -> str | None:
         """Return an option's text without blanks around it, None when it is not given.
+
+        Args:
+            name: The option's.
+            trim: Removes the blanks.
 
         Raises:
             ConfigError: It is empty.
@@ -87,9 +91,10 @@ class Given:
         value = self._values.get(name)
         if value is None:
             return None
-        if not value.strip():
+        text = trim(value)
+        if not text:
             raise ConfigError(name, shown(value), "must not be empty")
-        return value.strip()
+        return text
 
     def boolean(self, name: str, default: bool) -> bool:
         """Return what an option says: `true` or `false`, in any case."""

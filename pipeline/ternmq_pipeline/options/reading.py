@@ -8,6 +8,7 @@ from typing import Final
 from ternmq_client.config import default_nameservers, nameserver_texts
 from ternmq_model.address import parse_address
 from ternmq_model.errors import ConfigError, IllegalName, UsageError
+from ternmq_model.expression_text import trimmed
 from ternmq_model.names import check_group, is_system_group
 from ternmq_model.route import check_broker_name
 from ternmq_model.subscription import (
@@ -353,7 +354,7 @@ def _limits(given: Given) -> TriggerLimits:
 
 
 def _filter(given: Given) -> Expression | None:
-    text = given.text("filter")
+    text = given.text("filter", trimmed)
     kind = given.text("filterType")
     if text is None:
         given.refuse(("filterType",), "needs the option filter")

@@ -25,11 +25,11 @@ from pyspark.sql.datasource import (
 )
 
 from ternmq_model.errors import IllegalMessage
+from ternmq_model.expression_text import EXPRESSION_CHARACTERS_MAX
 from ternmq_model.names import is_system_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, check_tag
 from ternmq_model.queue import MessageQueue
-from ternmq_model.sql92 import EXPRESSION_CHARACTERS_MAX
 from ternmq_model.subscription import ALL_TAGS, Expression
 from ternmq_pipeline.offsets import OFFSET_MAX, Stretch
 from ternmq_pipeline.options.reading import View

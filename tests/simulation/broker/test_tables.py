@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -377,3 +377,33 @@ def test_start_after_any_moment_refuses_no_table(seed: int, *, loses_power: bool
 
     run_in_virtual_time(main())
     assert looked > 200
+
+
+def test_names_that_cannot_be_make_no_table_a_damaged_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    odd = {
+        "topics.json": ("topicConfigTable", "my.topic", {"perm": 6}),
+        "subscriptionGroup.json": ("subscriptionGroupTable", "my.group", {"retryMaxTimes": 3}),
+        "consumerOffset.json": ("offsetTable", "A@my.group", {"0": 5}),
+    }
+
+    def table(around: World, name: str) -> Any:
+        data = read_whole(around.files, FOLDER / name)
+        assert data is not None
+        return parse_table(data)
+
+    async def main() -> None:
+        async with used() as around:
+            for name, (rows, key, entry) in odd.items():
+                content = table(around, name)
+                content[rows][key] = entry
+                replace_file(around.files, FOLDER / name, write_json(content).encode())
+            assert await offset_after_start(around) == 6
+            for name, (rows, key, entry) in odd.items():
+                assert table(around, name)[rows][key] == entry
+                assert not around.files.exists(bad_path(FOLDER / name))
+
+    run_in_virtual_time(main())
+    lines = [each.message for each in caplog.records if "kept and not used" in each.message]
+    assert [next(name for name in odd if name in line) for line in lines] == list(odd)

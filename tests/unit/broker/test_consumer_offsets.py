@@ -283,3 +283,12 @@ def test_offsets_of_lost_messages_are_forgotten_or_lowered_after_a_crash(
     assert offsets.query("G", "EMPTY", 0) is None
     assert offsets.query("H", "EMPTY", 0) == 0
     assert offsets.query("H", "GONE", 0) is None
+
+
+def test_offsets_of_names_that_cannot_be_are_written_back_unused() -> None:
+    entries = {"T@my.group": {"0": 5}, "my.topic@G": {"1": 6}, "T@" + "g" * 300: {"x": "y"}}
+    table = OffsetTable.from_dict({"offsetTable": entries | {"T@G": {"0": 7}}}, now_ms=1)
+    assert table.groups() == {"G"}
+    assert [kept.group for kept, _ in table.changed_since(0, most=9)[0]] == ["G"]
+    table.remove_topic("T")
+    assert parse_json(write_json(table.to_dict()))["offsetTable"] == entries

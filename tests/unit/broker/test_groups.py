@@ -50,10 +50,22 @@ def test_written_table_has_rocketmqs_shape() -> None:
     assert written["retryMaxTimes"] == 16
 
 
-@pytest.mark.parametrize("text", ['{"G":3}', '{"no good":{}}'])
-def test_broken_entry_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r".*"):
-        GroupTable.from_dict(parse_json(f'{{"subscriptionGroupTable":{text}}}'), now_ms=1)
+def test_broken_entry_is_refused() -> None:
+    with pytest.raises(ValueError, match="G is 3"):
+        GroupTable.from_dict(parse_json('{"subscriptionGroupTable":{"G":3}}'), now_ms=1)
+
+
+def test_group_whose_name_cannot_be_is_written_back_unused() -> None:
+    entries: dict[str, Any] = {"my.group": {"retryMaxTimes": 3, "x": [1]}, "g" * 300: {}, "": 7}
+    table = GroupTable.from_dict({"subscriptionGroupTable": entries | {"G": {}}}, now_ms=1)
+    assert [each.group for each in table] == ["G"]
+    other = GroupTable(DataVersion(0))
+    other.take_over(table.copy())
+    written = parse_json(write_json(other.to_dict()))["subscriptionGroupTable"]
+    del written["G"]
+    assert written == entries
+    with pytest.raises(IllegalName):
+        table.use("my.group", now_ms=2)
 
 
 def test_long_group_of_rocketmq_is_kept_and_not_made() -> None:
@@ -61,10 +73,12 @@ def test_long_group_of_rocketmq_is_kept_and_not_made() -> None:
     text = f'{{"subscriptionGroupTable":{{"{name}":{{"retryMaxTimes":3}}}}}}'
     table = GroupTable.from_dict(parse_json(text), now_ms=1)
     assert table.to_dict()["subscriptionGroupTable"][name]["retryMaxTimes"] == 3
+    assert table.use(name, now_ms=2).retries_max == 3
+    assert not table.put(GroupSettings(name, retries_max=4), now_ms=2)
     with pytest.raises(IllegalName):
         table.use("h" * 121, now_ms=2)
-    with pytest.raises(ValueError, match="at most 255"):
-        GroupTable.from_dict(parse_json(text.replace(name, name + "g")), now_ms=1)
+    with pytest.raises(IllegalName):
+        table.put(GroupSettings("h" * 121), now_ms=2)
 
 
 def test_unknown_fields_of_later_rocketmq_are_written_back() -> None:

@@ -152,10 +152,18 @@ def test_broken_entry_is_refused(entry: str) -> None:
         TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"T":{entry}}}}}'), now_ms=1)
 
 
-def test_name_that_is_a_path_is_refused() -> None:
-    entry = '{"perm":6,"readQueueNums":8,"writeQueueNums":8}'
-    with pytest.raises(ValueError, match="may have only"):
-        TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"../x":{entry}}}}}'), now_ms=1)
+def test_topic_whose_name_cannot_be_is_written_back_unused() -> None:
+    entry = {"perm": 6, "readQueueNums": 8, "writeQueueNums": 8}
+    entries = {"../x": entry, "my.topic": {"new": [1]}, "t" * 128: entry}
+    told = TopicTable.from_dict({"topicConfigTable": entries | {"T": entry}}, now_ms=1)
+    table = TopicTable(DataVersion(0))
+    table.take_over(told.copy())
+    assert [each.topic for each in table] == ["T"]
+    assert [each.topic for each in table.registered()] == ["T"]
+    for made in (table.to_dict(), table.to_written()):
+        written = parse_json(write_json(made))["topicConfigTable"]
+        del written["T"]
+        assert written == entries
 
 
 def test_topic_retention_is_kept_among_attributes_rocketmq_tolerates() -> None:

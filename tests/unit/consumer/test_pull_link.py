@@ -1,14 +1,15 @@
 """The pull stream's bookkeeping, against a broker whose every word the test writes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, cast
 
 import pytest
 
 from ternmq_consumer.flow_control import Window
-from ternmq_consumer.pull_link import STALE_AFTER_S, PulledQueue, PullLink
+from ternmq_consumer.pull_link import STALE_AFTER_S, PullLink
+from ternmq_consumer.pulled_queue import PulledQueue
 from ternmq_model.errors import ClosedError, ConnectionLost, CorruptRecord, RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -91,7 +92,8 @@ class World:
             random=Random(1),
             blocking=InlineBlocking(),
         )
-        self.link = PullLink(env, self, broker_name="b", client_id="c", group="g")
+        self.is_read_elsewhere = False
+        self.link = PullLink(env, self, broker_name="b", client_id="c", group="g", elsewhere=self)
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
         return cast("Connection", self)
@@ -102,6 +104,12 @@ class World:
     def open(self, rpc: object) -> Stream:
         self.streams.append(Stream())
         return self.streams[-1]
+
+    def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
+        raise AssertionError("no other member is named")
+
+    def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
+        return self.is_read_elsewhere
 
     def on_records(self, pulled: messages.PulledRecords) -> None:
         if self.is_corrupt:
@@ -348,6 +356,20 @@ def test_stream_refused_for_want_of_permission_is_reported_for_each_queue() -> N
         world.streams[1].replies.put_nowait(refusal(ResponseCode.FLOW_CONTROL, "busy"))
         await settle()
         assert len(world.refusals) == 2
+
+    with_link(test)
+
+
+def test_refusal_of_a_slave_is_not_reported_while_its_master_serves() -> None:
+    async def test(world: World) -> None:
+        world.subscribe()
+        world.subscribe(queue=QUEUE._replace(queue_id=1))
+        await settle()
+        world.is_read_elsewhere = True
+        error = refusal(ResponseCode.NO_PERMISSION, "group g may not consume")
+        world.streams[0].replies.put_nowait(error)
+        await settle()
+        assert world.refusals == []
 
     with_link(test)
 

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import pytest
+
 from ternmq_consumer.allocation.averaging import allocate_averagely
 from ternmq_consumer.rebalance import MISSES_MAX, Change, Rebalancer, change_of
 from ternmq_model.address import Address
@@ -33,7 +35,9 @@ class World:
         self.settled = 0
         self.retries = 0
         self.permissions = Permission(6)
-        self.unreadable: list[str] = []
+        self.permissions_at: dict[str, Permission] = {}
+        self.read_queues = 2
+        self.refusals: list[str] = []
         self.now_ms = 0
         self.told_since: list[int | None] = []
 
@@ -42,7 +46,12 @@ class World:
             raise Unreachable("no nameserver")
         return TopicRoute(
             topic,
-            tuple(QueueData(name, 2, 2, self.permissions) for name in ("a", "b")),
+            tuple(
+                QueueData(
+                    name, self.read_queues, 2, self.permissions_at.get(name, self.permissions)
+                )
+                for name in ("a", "b")
+            ),
             tuple(
                 BrokerData("c", name, (BrokerMember(0, (Address(name, 1),)),))
                 for name in ("a", "b")
@@ -94,7 +103,7 @@ class World:
                 wall_ms=lambda: self.now_ms,
                 on_settled=settle,
                 retry_soon=retry,
-                on_unreadable=self.unreadable.append,
+                on_refused=lambda error: self.refusals.append(error.remark),
             )
         for _ in range(count):
             asyncio.run(self._step())
@@ -173,11 +182,34 @@ def test_unreadable_topic_is_given_away_and_reported_at_each_rebalance() -> None
     world.permissions = Permission.WRITE
     world.look(3)
     assert world.queues == []
-    assert world.unreadable == ["t"] * 3
+    assert world.refusals == ["topic 't' may not be read: a, b permit no reading"] * 3
     world.permissions = Permission.READ
     world.look()
     assert world.queues == QUEUES[:2]
-    assert (world.settled, world.retries, len(world.unreadable)) == (5, 0, 3)
+    assert (world.settled, world.retries, len(world.refusals)) == (5, 0, 3)
+    world.read_queues = 0
+    world.look()
+    assert world.refusals[3:] == ["topic 't' may not be read: it has no queues to read"]
+
+
+def test_brokers_that_permit_no_reading_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[str]:
+        return [line for line in caplog.messages if "read in part topic=t " in line]
+
+    world = World()
+    world.members = {"a": ["me"], "b": ["me"]}
+    world.look(2)
+    assert told() == []
+    world.permissions_at["b"] = Permission.WRITE
+    world.look(3)
+    assert world.queues == QUEUES[:2]
+    assert [line.endswith("not_permitted_at=b") for line in told()] == [True]
+    world.permissions_at.clear()
+    world.look()
+    world.permissions_at["a"] = Permission.WRITE
+    world.look(2)
+    assert len(told()) == 2
+    assert world.refusals == []
 
 
 def test_empty_member_list_gives_nothing_away() -> None:

@@ -1,12 +1,14 @@
 import os
 import sys
 import zlib
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from ternmq_model.compression import (
     DECOMPRESSED_BYTES_MAX,
+    FRAMES_MAX,
     LEVEL_DEFAULTS,
     Format,
     check_format,
@@ -83,10 +85,34 @@ def test_frames_behind_the_first_are_read(name: Format) -> None:
             decompress(packed + rest, flags, at=AT)
 
 
-def test_body_of_many_empty_lz4_frames_is_refused() -> None:
-    needs("lz4")
-    with pytest.raises(CorruptBody):
-        decompress(b"\x50\x2a\x4d\x18\0\0\0\0" * 1000, 0x101, at=AT)
+@pytest.mark.parametrize("name", ["lz4", "zstd"])
+def test_number_of_frames_is_bounded_and_named(name: Format) -> None:
+    needs(name)
+    packed, flags = compress(TEXT, name, 3)
+    skipped = b"\x50\x2a\x4d\x18\0\0\0\0"
+    assert decompress(packed + skipped * (FRAMES_MAX - 1), flags, at=AT) == TEXT
+    for frames in (packed + skipped * FRAMES_MAX, skipped * 1000):
+        with pytest.raises(CorruptBody, match=f"more than {FRAMES_MAX} {name} frames"):
+            decompress(frames, flags, at=AT)
+
+
+class CountedBytes(bytes):
+    """Bytes that know how often Python looked into them."""
+
+    looks = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.looks += 1
+        return cast("Any", super().__getitem__(key))
+
+
+@pytest.mark.parametrize("head", [b"\0\x40", b"\x20\0"], ids=["unknown size", "size 0"])
+def test_zstandard_body_of_empty_blocks_costs_no_loop_over_them(head: bytes) -> None:
+    pytest.importorskip("zstandard")
+    blocks = b"\0\0\0" * (1 << 20) + b"\1\0\0"
+    body = CountedBytes(b"\x28\xb5\x2f\xfd" + head + blocks)
+    assert decompress(body, 0x201, at=AT) == b""
+    assert body.looks < 100
 
 
 def test_incompressible_body_stays_as_it_is() -> None:

@@ -11,7 +11,7 @@ from ternmq_broker.replication.metadata.offset_rows import parse_rows
 from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
 from ternmq_broker.replication.slave.finding import Finder
 from ternmq_broker.tables import Tables
-from ternmq_model.errors import RefusedError, TernError
+from ternmq_model.errors import IllegalName, RefusedError, TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import MASTER_ID, BrokerMember
 from ternmq_remoting.environment import Environment
@@ -106,6 +106,8 @@ def _merge(
         tables.groups.use(told.group, now_ms=now_ms)
     except RefusedError:
         return False  # there are as many groups as may be
+    except IllegalName:
+        pass  # a long group of RocketMQ, whose offsets are kept though no client can use it
     is_newer = tables.offsets.merge(told)
     if is_newer and told.offset > end:
         tables.offsets.clamp(told.group, told.topic, told.queue_id, end)

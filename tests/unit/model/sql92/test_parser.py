@@ -3,7 +3,8 @@
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_model.sql92 import DEPTH_MAX, EXPRESSION_CHARACTERS_MAX, NODES_MAX, compile_condition
+from ternmq_model.expression_text import EXPRESSION_CHARACTERS_MAX
+from ternmq_model.sql92 import DEPTH_MAX, NODES_MAX, compile_condition
 from ternmq_model.sql92.parser import parse
 from ternmq_model.sql92.tree import Equal, Literal, Property
 

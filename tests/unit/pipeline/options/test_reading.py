@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_model.errors import UsageError
+from ternmq_model.errors import ConfigError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import SQL92, TAG, Expression
 from ternmq_pipeline.options import (
@@ -141,6 +141,13 @@ def test_store_needs_no_topic() -> None:
 def test_filter_for_everything_is_none() -> None:
     assert read(filter="*").filter is None
     assert read(filter="TagA || TagB").filter == Expression("TagA || TagB", TAG)
+    assert read(filter=" * \n").filter is None
+
+
+def test_filter_loses_the_blanks_that_a_subscription_loses() -> None:
+    assert read(filter=" \u3000a\t").filter == Expression("\u3000a", TAG)
+    with pytest.raises(ConfigError, match="must not be empty"):
+        read(filter=" \t")
 
 
 def test_commit_group_is_committed_by_the_stream_by_default() -> None:

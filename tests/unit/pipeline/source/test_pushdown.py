@@ -151,7 +151,7 @@ def test_keys_are_pushed_and_tested_again() -> None:
     "condition",
     [
         EqualTo(("tags",), "*"),
-        EqualTo(("tags",), "a|b"),
+        EqualTo(("tags",), "a||b"),
         EqualTo(("tags",), " a"),
         EqualTo(("tags",), ""),
         EqualTo(("tags",), None),

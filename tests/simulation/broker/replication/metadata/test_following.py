@@ -4,7 +4,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ternmq_broker.consumer_offsets import KeptOffset
+from ternmq_broker.groups import GroupTable
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.topics import TopicTable
 from ternmq_broker.transactions.progress import GROUP as TRANSACTIONS_GROUP
 from ternmq_model.address import Address
 from ternmq_model.errors import StoreFull
@@ -76,6 +79,38 @@ def test_bit_maps_of_earlier_messages_tell_a_slave_nothing_of_a_condition() -> N
         found = filters.get("T", "G")
         assert found is not None
         assert found.begin == both.slave.store.max_physical > 0
+
+    run(scenario)
+
+
+def test_slave_keeps_settings_offsets_and_filters_of_long_group() -> None:
+    async def scenario(both: Pair) -> None:
+        name, (master, slave) = "g" * 255, (both.master.tables, both.slave.tables)
+        both.master.tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
+        table = {"subscriptionGroupTable": {name: {"retryMaxTimes": 3}}}
+        master.groups.take_over(GroupTable.from_dict(table, now_ms=5))
+        master.offsets.merge(KeptOffset(name, "T", 0, QueueOffset(7), 0))
+        condition = parse_subscription("T", "a > 1", SQL92, version_ms=1)
+        master.filters.register(name, [condition], now_ms=1, log_end=PhysicalOffset(0))
+        await until(lambda: slave.filters.get("T", name) is not None, within_s=SECOND_S)
+        await until(lambda: both.slave.offset(name) == (7, 0), within_s=SECOND_S)
+        assert slave.groups.get(name) == GroupSettings(name, retries_max=3)
+
+    run(scenario)
+
+
+def test_slave_keeps_unused_entries_of_its_master() -> None:
+    async def scenario(both: Pair) -> None:
+        (master, slave), odd = (both.master.tables, both.slave.tables), {"../x": {"perm": 6}}
+        topics, groups = {"topicConfigTable": odd}, {"subscriptionGroupTable": odd}
+        master.topics.take_over(TopicTable.from_dict(topics, now_ms=5))
+        master.groups.take_over(GroupTable.from_dict(groups, now_ms=5))
+        await until(lambda: slave.topics.odd == slave.groups.odd == odd, within_s=SECOND_S)
+        assert (slave.topics.get("../x"), slave.groups.get("../x")) == (None, None)
+        await slave.save()
+        both.slave.store.close()
+        again = await member(both.network, "other", both.slave.files)
+        assert again.tables.topics.odd == again.tables.groups.odd == odd
 
     run(scenario)
 
@@ -312,14 +347,12 @@ class Scripted:
     [
         ("topics", "no json"),
         ("topics", "[]"),
-        ("topics", '{"topicConfigTable":{"../T":{"readQueueNums":1,"writeQueueNums":1,"perm":6}}}'),
         ("topics", '{"topicConfigTable":{"T":{"readQueueNums":-1,"writeQueueNums":1,"perm":6}}}'),
         (
             "topics",
             '{"topicConfigTable":{"T":{"readQueueNums":1,"writeQueueNums":1,"perm":6,'
             '"topicSysFlag":4294967296}}}',
         ),
-        ("groups", '{"subscriptionGroupTable":{"no good":{}}}'),
         ("groups", '{"subscriptionGroupTable":{"G":{"retryMaxTimes":4294967296}}}'),
         ("offsets", '{"offsets":[["../T","G",0,1,0,0]]}'),
         ("deletions", '{"deletions":{"../T":5}}'),

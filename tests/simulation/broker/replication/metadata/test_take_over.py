@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from ternmq_broker.consumer_offsets import KeptOffset
 from ternmq_broker.offset_versions import VERSION_STEP_MAX
 from ternmq_broker.replication.metadata import take_over_offsets
 from ternmq_broker.replication.slave.finding import Finder
@@ -13,6 +14,9 @@ from ternmq_remoting.contracts import METADATA
 from ternmq_remoting.rpc import Call, Identity, ServerStream, stream
 from tests.support.metadata import MASTER, Member, Pair, pair
 from tests.support.virtual_time import run_in_virtual_time, until
+
+LONG = "g" * 200
+"""A group as RocketMQ up to 5.3 has them."""
 
 SLAVE = Address("s", 10911)
 IDENTITY = Identity("C", "n", 1, 1)
@@ -51,6 +55,7 @@ def test_returning_master_adopts_newer_tables_of_its_slaves() -> None:
         slave.commit(2, 1, group="RESET")
         slave.commit(50, group="BEYOND")
         slave.commit(7, VERSION_STEP_MAX + 1, group="MADE-UP")
+        slave.tables.offsets.merge(KeptOffset(LONG, "T", 0, QueueOffset(6), 0))
         slave.commit(1, topic="GONE")
         slave.commit(1, group="DELETED-THERE")
         slave.tables.offsets.remove_group("DELETED-THERE")
@@ -58,11 +63,12 @@ def test_returning_master_adopts_newer_tables_of_its_slaves() -> None:
         members = [BrokerMember(0, (MASTER,)), BrokerMember(1, (SLAVE,)), nowhere]
         handlers = slave.service().handlers()
         async with both.network.host("s").serve(handlers, SLAVE, identity=IDENTITY):
-            assert await take_over(master, *members) == 3
+            assert await take_over(master, *members) == 4
             assert await take_over(master, *members) == 0
         assert master.offset() == (8, 0)
         assert master.offset("NEWER") == (9, 0)
         assert master.offset("RESET") == (2, 1)
+        assert master.offset(LONG) == (6, 0)
         assert master.offset("BEYOND") == (20, 1), "what comes there is new to the group"
         assert master.offset("MADE-UP") == (None, 0)
         assert master.offset("DELETED-THERE") == (3, 0)

@@ -4,11 +4,14 @@ from ternmq_broker.consumer_offsets import KeptOffset
 from ternmq_broker.replication.metadata.offset_rows import parse_rows
 from ternmq_model.offsets import QueueOffset
 
+LONG = "g" * 255
+"""A group as RocketMQ up to 5.3 has them."""
+
 
 def test_offset_rows_are_parsed_with_removals() -> None:
-    rows = [["T", "G", 1, 5, 2, 0], ["T", "G", 0, -1, 0, 1]]
+    rows = [["T", LONG, 1, 5, 2, 0], ["T", "G", 0, -1, 0, 1]]
     assert parse_rows({"offsets": rows}) == [
-        (KeptOffset("G", "T", 1, QueueOffset(5), 2), False),
+        (KeptOffset(LONG, "T", 1, QueueOffset(5), 2), False),
         (KeptOffset("G", "T", 0, None, 0), True),
     ]
     assert parse_rows({}) == []

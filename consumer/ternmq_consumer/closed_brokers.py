@@ -1,0 +1,26 @@
+"""Brokers that do not let a topic be read which others let be read."""
+
+import logging
+
+from ternmq_model.route import TopicRoute
+
+logger = logging.getLogger(__name__)
+
+
+class ClosedBrokers:
+    """Brokers whose queues a reader leaves out, as last logged. Owned by that reader."""
+
+    def __init__(self) -> None:
+        self._logged: dict[str, list[str]] = {}
+
+    def note(self, route: TopicRoute) -> None:
+        """Log the brokers by which a topic is read only in part, once for each change.
+
+        A topic of which no queue may be read is an error elsewhere.
+        """
+        closed = route.closed_brokers() if route.read_queues() else []
+        if closed and closed != self._logged.get(route.topic):
+            logger.warning(
+                "topic is read in part topic=%s not_permitted_at=%s", route.topic, ",".join(closed)
+            )
+        self._logged[route.topic] = closed

@@ -1,0 +1,133 @@
+"""One subscription of one queue, whichever member of its broker name it is read from."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from ternmq_consumer.flow_control import CreditLedger, Window
+from ternmq_model.errors import RefusedError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.subscription import Subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class PullReceiver(Protocol):
+    """Takes what a subscription reads. Called on the event loop; must not wait."""
+
+    def on_records(self, pulled: messages.PulledRecords) -> None:
+        """Take records, in the order of the queue; none, and all that was read is filtered out.
+
+        Raises:
+            CorruptRecord: They are not what they should be. They are read again after a pause.
+        """
+        ...
+
+    def on_moved(self, offset: QueueOffset) -> None:
+        """Learn that the queue has no message where reading stood, and that it goes on here.
+
+        Forwards when the messages have expired, backwards when the queue ends earlier.
+        """
+        ...
+
+    def on_gone(self, error: RefusedError) -> None:
+        """Learn that the broker has the queue no more, and that the subscription is over.
+
+        Should there be such a queue again, it is another one: no offset means there what it meant.
+        """
+        ...
+
+    def on_refused(self, error: RefusedError) -> None:
+        """Learn that the broker does not let the queue be read, or not so. It is asked again."""
+        ...
+
+
+class Link(Protocol):
+    """What a subscription is read over: `PullLink`."""
+
+    def write(self, request: messages.PullStreamRequest) -> None:
+        """Send `request` on the present stream, if there is one, without waiting."""
+        ...
+
+    def take_over(self, pulled_queue: "PulledQueue") -> None:
+        """Read a queue that nobody reads."""
+        ...
+
+    def give_up(self, pulled_queue: "PulledQueue") -> None:
+        """Read a queue no more, which stays open."""
+        ...
+
+    def unsubscribe(self, pulled_queue: "PulledQueue") -> None:
+        """Read a queue no more, for good. Safe to repeat."""
+        ...
+
+
+class PulledQueue:
+    """One subscription of one queue. Made by `PullLink.subscribe` and owned by the link it is at.
+
+    Attributes:
+        queue: What is read.
+        next_offset: Where the next reply begins.
+        epoch: Of the broker's log, when it told of that offset; 0 = not known. In a later epoch the
+            log may have ended earlier, and other messages may have taken the offsets up to it.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        queue: MessageQueue,
+        subscription: Subscription,
+        start: QueueOffset,
+        window: Window,
+        receiver: PullReceiver,
+        epoch: int = 0,
+    ) -> None:
+        self.queue = queue
+        self.next_offset = start
+        self.epoch = epoch
+        self.subscription = subscription
+        self.receiver = receiver
+        self.ledger = CreditLedger(window)
+        self.number = 0
+        """The number on the wire; 0 while the broker does not know the subscription."""
+        self.is_open = True
+        self.failures = 0
+        self.heard_at_ms = 0
+        self.retry: asyncio.TimerHandle | None = None
+        self._link = link
+
+    def release(self, message_count: int, record_bytes: int, span: int = 0) -> None:
+        """Let the broker send as much more.
+
+        Args:
+            message_count: Messages that this reader has finished with, or did not want.
+            record_bytes: Length of their records.
+            span: How far reading is ahead of committing.
+        """
+        self.ledger.release(message_count, record_bytes)
+        if self.number and (credit := self.ledger.due(span)):
+            self._link.write(
+                messages.PullStreamRequest(
+                    credit=messages.PullCredit(
+                        handle=self.number, bytes=credit.record_bytes, messages=credit.messages
+                    )
+                )
+            )
+
+    def close(self) -> None:
+        """Stop reading. No reply reaches the receiver any more. Safe to repeat."""
+        self._link.unsubscribe(self)
+
+    def go_to(self, link: Link) -> bool:
+        """Read on over another link, from `next_offset` on. What is under way is dropped.
+
+        Returns:
+            Whether it was read over another one until now.
+        """
+        if not self.is_open or link is self._link:
+            return False
+        self._link.give_up(self)
+        self._link = link
+        link.take_over(self)
+        return True
