@@ -53,10 +53,13 @@ class VisibleStream:
 
 
 def make_output_visible() -> None:
-    """Put a `VisibleStream` in front of standard output and error. Safe to repeat."""
+    """Put a `VisibleStream` in front of standard output and error. Safe to repeat.
+
+    One that the caller has closed stays None: click prints nothing there.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if not isinstance(stream, VisibleStream):
+        if stream is not None and not isinstance(stream, VisibleStream):
             setattr(sys, name, VisibleStream(stream))
 
 
@@ -108,11 +111,12 @@ def print_raw(data: bytes) -> None:
     """Print bytes as they are.
 
     Raises:
-        UsageError: Standard output is a terminal.
+        UsageError: Standard output is a terminal, or closed.
     """
-    if sys.stdout.isatty():
-        raise click.UsageError("raw bytes are not printed on a terminal: use a file or a pipe")
     stream = cast("Any", sys.stdout)
+    if stream is None or stream.isatty():
+        where = "a terminal" if stream else "a closed stream"
+        raise click.UsageError(f"raw bytes are not printed on {where}: use a file or a pipe")
     raw = getattr(stream, "inner", stream).buffer
     raw.write(data)
     raw.flush()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import subprocess
 import unicodedata
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,13 @@ from ternmq_console.output import VisibleStream
 from ternmq_model.visible_text import visible
 from tests.support.brokers import connected
 from tests.support.hostile_peer import BROKER, HOSTILE, PROPERTIES
-from tests.support.processes import kill, running_dev, start_module
+from tests.support.processes import (
+    TERNMQ,
+    kill,
+    running_dev,
+    running_nameserver,
+    start_module,
+)
 
 SHOWN: Final = visible("\x1b[2J\r\n\t\x7f\x9b31m\u2028\u202e\u2066y")
 Words = tuple[str, ...]
@@ -246,6 +253,21 @@ def test_services_show_refused_settings_as_escapes(verb: str) -> None:
     assert done.exit_code == 2, done.output
     assert_harmless(done)
     assert r"\x1b[2J" in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_verb_with_a_closed_standard_stream_ends_as_otherwise(closed: str) -> None:
+    words = ("sh", "-c", f'"$@" {closed}', "sh", *TERNMQ, "health", "127.0.0.1:1")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_service_starts_with_standard_error_closed(tmp_path: Path) -> None:
+    closing = ("sh", "-c", 'exec "$@" 2>&-', "sh", *TERNMQ)
+    with running_nameserver(tmp_path, launcher=closing) as service:
+        assert run("health", service.nameserver).exit_code == 0
+    assert service.process.returncode == 0
 
 
 def test_health_shows_refused_addresses_as_escapes() -> None:

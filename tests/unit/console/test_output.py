@@ -116,6 +116,23 @@ def test_stream_shows_what_click_and_python_print_beside_us() -> None:
     assert done.stderr == "\\x07\\u202e\n"
 
 
+@pytest.mark.parametrize("closed", [("stdout",), ("stderr",), ("stdout", "stderr")])
+def test_closed_stream_stays_closed_and_only_raw_bytes_need_it(
+    closed: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None if name in closed else io.StringIO())
+    make_output_visible()
+    print_line("a")
+    print_line("b", to_stderr=True)
+    print_json([])
+    for name in closed:
+        assert getattr(sys, name) is None
+    if "stdout" in closed:
+        with pytest.raises(click.UsageError, match="closed stream"):
+            print_raw(b"")
+
+
 def test_characters_that_the_encoding_lacks_are_escapes() -> None:
     raw = io.BytesIO()
     stream = VisibleStream(io.TextIOWrapper(raw, encoding="ascii"))
