@@ -5,6 +5,7 @@ like lines of our own. So everything is printed by these functions, which show w
 printed as escapes; and what click and Python print beside them passes a stream that does the same.
 """
 
+import codecs
 import io
 import sys
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
@@ -83,7 +84,14 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_json(value: object, *, indent: int | None = None) -> None:
     """Print `value` as JSON, in one line unless it is indented."""
-    click.echo(visible_json(value, indent=indent))
+    click.echo(_json(value, indent=indent))
+
+
+def _json(value: object, *, indent: int | None) -> str:
+    # What an encoding lacks, the stream shows as an escape of Python's, which is no JSON.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    is_utf_8 = codecs.lookup(encoding).name == "utf-8"
+    return visible_json(value, indent=indent, ensure_ascii=not is_utf_8)
 
 
 def confirm(question: str) -> None:
@@ -160,7 +168,7 @@ async def print_names(pages: AsyncIterable[Iterable[str]], column: str, output: 
     is_first = True
     async for page in pages:
         for name in page:
-            row = indent(visible_json({column: name}, indent=2), "  ")
+            row = indent(_json({column: name}, indent=2), "  ")
             click.echo(("[\n" if is_first else ",\n") + row, nl=False)
             is_first = False
     click.echo("[]" if is_first else "\n]")

@@ -94,6 +94,27 @@ def test_json_is_parsed_to_the_same_texts(capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(line) == {HOSTILE: HOSTILE}
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "UTF8"])
+def test_json_is_parsed_to_the_same_texts_whatever_the_encoding(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    make_output_visible()
+    text = "\u00fc\u4e2d\U0001f468" + HOSTILE
+
+    async def pages() -> AsyncGenerator[list[str]]:
+        yield [text]
+
+    print_json({text: text})
+    asyncio.run(print_names(pages(), "topic", "json"))
+    sys.stdout.flush()
+    first, _, rest = raw.getvalue().decode().partition("\n")
+    assert json.loads(first) == {text: text}
+    assert json.loads(rest) == [{"topic": text}]
+    assert ("\u00fc" in first) == (encoding == "UTF8")
+
+
 def test_long_cell_does_not_widen_its_column(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([{"a": "x" * 1000, "b": "y"}, {"a": "z", "b": "y"}], ("a", "b"), "table")
     assert [len(line) for line in capsys.readouterr().out.splitlines()] == [4, 1003, 4]
