@@ -7,6 +7,11 @@ paragraph separators, lone surrogates, and blanks other than the space.
 
 import json
 from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+_REMEMBERED: Final = 1 << 16
+"""Characters below are looked up once: 64 Ki entries are 9 MB, of 17 times as many characters."""
 
 
 def visible(text: str, *, keep: str = "") -> str:
@@ -16,7 +21,7 @@ def visible(text: str, *, keep: str = "") -> str:
         text: Anything.
         keep: Characters that stay as they are: where the text may have several lines, a line feed.
     """
-    return _escaped(text, keep, lambda one: one.encode("unicode_escape").decode())
+    return text if text.isprintable() else text.translate(_escapes(_python_escape, keep))
 
 
 def visible_json(
@@ -34,14 +39,30 @@ def visible_json(
     text = json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, default=default
     )
-    return _escaped(text, "\n", lambda one: json.dumps(one)[1:-1])
+    return text if text.isprintable() else text.translate(_escapes(_json_escape, "\n"))
 
 
-def _escaped(text: str, keep: str, escape: Callable[[str], str]) -> str:
-    if text.isprintable():
-        return text
-    if "\n" in keep and "\n" in text:
-        # Line by line is 10 times as fast as by character: most lines have nothing to escape.
-        rest = keep.replace("\n", "")
-        return "\n".join(_escaped(line, rest, escape) for line in text.split("\n"))
-    return "".join(one if one.isprintable() or one in keep else escape(one) for one in text)
+def _python_escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
+
+
+class _Escapes(dict[int, str]):
+    """What `str.translate` puts in a character's place; fills itself."""
+
+    def __init__(self, escape: Callable[[str], str], keep: str) -> None:
+        super().__init__((ord(one), one) for one in keep)
+        self._escape = escape
+
+    def __missing__(self, code: int) -> str:
+        one = chr(code)
+        shown = one if one.isprintable() else self._escape(one)
+        if code < _REMEMBERED:
+            self[code] = shown
+        return shown
+
+
+_escapes = cache(_Escapes)
