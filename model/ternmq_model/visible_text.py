@@ -1,21 +1,29 @@
 """Texts as terminals and logs may have them: names and bodies come from whoever sends messages.
 
-A character that cannot be printed is shown as its escape. What cannot be printed is what
-`str.isprintable` says: C0 and C1 controls, DEL, marks that turn the direction of a line, line and
-paragraph separators, lone surrogates, and blanks other than the space.
+A character that `is_shown` denies is shown as its escape: C0 and C1 controls, DEL, marks that turn
+the direction of a line, line and paragraph separators, lone surrogates, and unassigned characters.
 """
 
 import json
 from collections.abc import Callable
 from functools import cache
 from typing import Final
+from unicodedata import category
+
+_JOINERS: Final = "\u00ad\u200c\u200d"
+"""The soft hyphen, and what parts and joins letters of Persian or Hindi and emoji of a family."""
 
 _REMEMBERED: Final = 1 << 16
 """Characters below are looked up once: 64 Ki entries are 9 MB, of 17 times as many characters."""
 
 
+def is_shown(character: str) -> bool:
+    """Tell whether a terminal gets a character as it is: it is printable, a blank, or a joiner."""
+    return character.isprintable() or character in _JOINERS or category(character) == "Zs"
+
+
 def visible(text: str, *, keep: str = "") -> str:
-    r"""Return `text` with an escape such as `\x1b` or `\u202e` for each unprintable character.
+    r"""Return `text` with an escape such as `\x1b` or `\u202e` for each character not shown.
 
     Args:
         text: Anything.
@@ -32,7 +40,7 @@ def visible_json(
     ensure_ascii: bool = False,
     default: Callable[[object], object] | None = None,
 ) -> str:
-    r"""Return `value` as JSON that a terminal can show: unprintable characters as `\uXXXX`.
+    r"""Return `value` as JSON that a terminal can show: characters not shown are `\uXXXX`.
 
     It means the same to a parser. The arguments are those of `json.dumps`.
     """
@@ -59,7 +67,7 @@ class _Escapes(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         one = chr(code)
-        shown = one if one.isprintable() else self._escape(one)
+        shown = one if is_shown(one) else self._escape(one)
         if code < _REMEMBERED:
             self[code] = shown
         return shown
