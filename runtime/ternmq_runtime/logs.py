@@ -79,8 +79,8 @@ class ConsoleFormatter(logging.Formatter):
         return visible(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the message and its traceback, which terminals can show, too."""
-        return visible(super().format(record), keep="\n")
+        """Return the message and its traceback, indented: only the message begins with a time."""
+        return visible(super().format(record), keep="\n").replace("\n", "\n    ")
 
 
 class JsonFormatter(logging.Formatter):
