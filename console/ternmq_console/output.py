@@ -98,8 +98,10 @@ def confirm(question: str) -> None:
     """Ask on standard error, in one line.
 
     Raises:
-        Abort: The answer is no.
+        Abort: The answer is no, or standard input is closed.
     """
+    if cast("TextIO | None", sys.stdin) is None:
+        raise click.Abort
     click.confirm(visible(question), abort=True, err=True)
 
 

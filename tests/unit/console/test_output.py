@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from ternmq_console.output import (
     VisibleStream,
+    confirm,
+    confirm_losses,
     make_output_visible,
     print_json,
     print_line,
@@ -152,6 +154,31 @@ def test_closed_stream_stays_closed_and_only_raw_bytes_need_it(
     if "stdout" in closed:
         with pytest.raises(click.UsageError, match="closed stream"):
             print_raw(b"")
+
+
+@pytest.mark.parametrize(("told", "code"), [("y\n", 0), ("n\n", 1), ("", 1)])
+def test_question_about_a_hostile_name_is_one_line(told: str, code: int) -> None:
+    @click.command()
+    def command() -> None:
+        confirm_losses([HOSTILE, HOSTILE])
+        confirm(f"Drop {HOSTILE}?")
+
+    done = CliRunner().invoke(command, input="y\n" + told, color=True)
+    assert done.exit_code == code
+    lines = done.stderr.split("\n")
+    assert lines[:2] == [SHOWN, SHOWN]
+    assert [line.split(":")[0] for line in lines if "?" in line] == [
+        "Go on? [y/N]",
+        f"Drop {SHOWN}? [y/N]",
+    ]
+
+
+def test_question_is_answered_by_no_where_standard_input_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(click.Abort):
+        confirm("Go on?")
 
 
 def test_characters_that_the_encoding_lacks_are_escapes() -> None:
