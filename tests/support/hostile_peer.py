@@ -63,6 +63,8 @@ class HostilePeer:
     async def answer(self, rpc: UnaryRpc[Any, Any], request: Any, _call: Call) -> Any:
         """Return a reply in which every text is hostile."""
         reply = rpc.reply()
+        if getattr(request, "page_token", ""):
+            return reply  # the last page of a list
         self.fill(reply)
         if self.is_refusing and rpc not in WAYS:
             reply.status.code = ResponseCode.SYSTEM_ERROR
