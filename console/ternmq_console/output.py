@@ -21,7 +21,7 @@ Row = Mapping[str, object]
 
 _LINES_AT_ONCE: Final = 256
 _PADDED_MAX: Final = 120
-"""A longer cell does not widen its column: one message must not blow up a whole table."""
+"""A longer cell or name of a field does not widen its column: one message must not blow up all."""
 
 
 class VisibleStream:
@@ -181,7 +181,7 @@ def print_record(record: Row, output: str) -> None:
     if output == "json":
         print_json(record, indent=2)
         return
-    width = max(len(name) for name in record)
+    width = max((len(name) for name in record if len(name) <= _PADDED_MAX), default=0)
     for name, value in record.items():
         print_line(f"{name.replace('_', ' ').ljust(width)}  {_text(value)}")
 

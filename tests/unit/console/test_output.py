@@ -122,6 +122,12 @@ def test_long_cell_does_not_widen_its_column(capsys: pytest.CaptureFixture[str])
     assert [len(line) for line in capsys.readouterr().out.splitlines()] == [4, 1003, 4]
 
 
+def test_long_name_of_a_field_does_not_widen_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    print_record({"x" * 1000: "y", "z": "y"}, "table")
+    print_record({"x" * 1000: "y"}, "table")
+    assert [len(line) for line in capsys.readouterr().out.splitlines()] == [1003, 4, 1003]
+
+
 def test_stream_shows_what_click_and_python_print_beside_us() -> None:
     @click.command()
     def command() -> None:
