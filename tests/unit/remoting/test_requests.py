@@ -52,7 +52,7 @@ def test_elements_above_the_bound_are_refused_and_not_looked_at(count: int) -> N
         parse(element * count)
 
 
-def test_as_many_elements_as_the_bound_are_parsed() -> None:
+def test_elements_up_to_the_bound_are_parsed() -> None:
     told = groups.SessionRequest()
     for _ in range(ELEMENTS_MAX):
         told.hello.consumer_groups.add(group="G", model=groups.BROADCASTING)
