@@ -46,9 +46,10 @@ from ternmq_store.reading.reader import Limits, ReadRequest
 SessionServerStream = ServerStream[groups.SessionRequest, groups.SessionReply]
 
 NEVER_CONSUMED: Final = -1
-_GROUPS_MAX: Final = 1024
+_PRODUCER_GROUPS_MAX: Final = 1024
+"""Producer groups that one client may name; of consumer groups, `ELEMENTS_MAX` may be named."""
+
 _ONE: Final = Limits(1, 1)
-"""Groups that one client may name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,9 +169,6 @@ class GroupService:
         )
         for each in told:
             check_group(each.group)
-            if len(memberships) >= _GROUPS_MAX:
-                remark = f"a client has at most {_GROUPS_MAX} groups"
-                raise refusal(ResponseCode.INVALID_PARAMETER, remark)
             memberships[each.group] = GroupMembership(
                 each.group,
                 each.model == groups.BROADCASTING,
@@ -323,8 +321,8 @@ def _check_client(hello: groups.Hello) -> None:
 
 
 def _producer_groups(names: Sequence[str]) -> list[str]:
-    if len(names) > _GROUPS_MAX:
-        remark = f"a client has at most {_GROUPS_MAX} groups"
+    if len(names) > _PRODUCER_GROUPS_MAX:
+        remark = f"a client has at most {_PRODUCER_GROUPS_MAX} producer groups"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     return [check_group(name) for name in names]
 

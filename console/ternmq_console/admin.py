@@ -8,6 +8,8 @@ from typing import TypeVar
 from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_console.exits import errors_as_exits
+from ternmq_model.errors import refusal
+from ternmq_model.response_code import ResponseCode
 
 T = TypeVar("T")
 
@@ -30,3 +32,16 @@ def time_text(at_ms: int) -> str | None:
         return None
     text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+async def reserved_hours(admin: AdminClient, broker: str) -> str:
+    """Return `store.file_reserved_hours` as a broker tells it.
+
+    Raises:
+        RefusedError: It does not.
+    """
+    name = "store.file_reserved_hours"
+    for each in await admin.settings(broker):
+        if each.name == name:
+            return each.value
+    raise refusal(ResponseCode.SYSTEM_ERROR, f"the broker does not tell {name}", broker)

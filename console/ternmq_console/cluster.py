@@ -4,7 +4,7 @@ import click
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.administration.replication import MemberView
-from ternmq_console.admin import ask, time_text
+from ternmq_console.admin import ask, reserved_hours, time_text
 from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm_losses, print_record, print_rows
 from ternmq_console.replicas import last_epoch
@@ -74,8 +74,7 @@ def clean(broker: str, *, yes: bool, nameserver: str, output: str) -> None:
 
 async def _expired(admin: AdminClient, broker: str) -> list[str]:
     """Return a line that tells what of a broker's messages a request to delete would take."""
-    told = {each.name: each.value for each in await admin.settings(broker)}
-    hours = told["store.file_reserved_hours"]
+    hours = await reserved_hours(admin, broker)
     return [
         f"{broker}: files of its log go whose newest message is older than {hours} h"
         " (store.file_reserved_hours) and than every topic's retention"

@@ -5,6 +5,7 @@ like lines of our own. So everything is printed by these functions, which show w
 printed as escapes; and what click and Python print beside them passes a stream that does the same.
 """
 
+import codecs
 import io
 import sys
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ Row = Mapping[str, object]
 
 _LINES_AT_ONCE: Final = 256
 _PADDED_MAX: Final = 120
-"""A longer cell does not widen its column: one message must not blow up a whole table."""
+"""A longer cell or name of a field does not widen its column: one message must not blow up all."""
 
 
 class VisibleStream:
@@ -53,10 +54,13 @@ class VisibleStream:
 
 
 def make_output_visible() -> None:
-    """Put a `VisibleStream` in front of standard output and error. Safe to repeat."""
+    """Put a `VisibleStream` in front of standard output and error. Safe to repeat.
+
+    One that the caller has closed stays None: click prints nothing there.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if not isinstance(stream, VisibleStream):
+        if stream is not None and not isinstance(stream, VisibleStream):
             setattr(sys, name, VisibleStream(stream))
 
 
@@ -80,15 +84,24 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_json(value: object, *, indent: int | None = None) -> None:
     """Print `value` as JSON, in one line unless it is indented."""
-    click.echo(visible_json(value, indent=indent))
+    click.echo(_json(value, indent=indent))
+
+
+def _json(value: object, *, indent: int | None) -> str:
+    # What an encoding lacks, the stream shows as an escape of Python's, which is no JSON.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    is_utf_8 = codecs.lookup(encoding).name == "utf-8"
+    return visible_json(value, indent=indent, ensure_ascii=not is_utf_8)
 
 
 def confirm(question: str) -> None:
     """Ask on standard error, in one line.
 
     Raises:
-        Abort: The answer is no.
+        Abort: The answer is no, or standard input is closed.
     """
+    if cast("TextIO | None", sys.stdin) is None:
+        raise click.Abort
     click.confirm(visible(question), abort=True, err=True)
 
 
@@ -108,11 +121,12 @@ def print_raw(data: bytes) -> None:
     """Print bytes as they are.
 
     Raises:
-        UsageError: Standard output is a terminal.
+        UsageError: Standard output is a terminal, or closed.
     """
-    if sys.stdout.isatty():
-        raise click.UsageError("raw bytes are not printed on a terminal: use a file or a pipe")
     stream = cast("Any", sys.stdout)
+    if stream is None or stream.isatty():
+        where = "a terminal" if stream else "a closed stream"
+        raise click.UsageError(f"raw bytes are not printed on {where}: use a file or a pipe")
     raw = getattr(stream, "inner", stream).buffer
     raw.write(data)
     raw.flush()
@@ -156,7 +170,7 @@ async def print_names(pages: AsyncIterable[Iterable[str]], column: str, output: 
     is_first = True
     async for page in pages:
         for name in page:
-            row = indent(visible_json({column: name}, indent=2), "  ")
+            row = indent(_json({column: name}, indent=2), "  ")
             click.echo(("[\n" if is_first else ",\n") + row, nl=False)
             is_first = False
     click.echo("[]" if is_first else "\n]")
@@ -167,7 +181,7 @@ def print_record(record: Row, output: str) -> None:
     if output == "json":
         print_json(record, indent=2)
         return
-    width = max(len(name) for name in record)
+    width = max((len(name) for name in record if len(name) <= _PADDED_MAX), default=0)
     for name, value in record.items():
         print_line(f"{name.replace('_', ' ').ljust(width)}  {_text(value)}")
 

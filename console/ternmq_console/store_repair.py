@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TextIO, cast
 
 import click
 
@@ -228,7 +229,8 @@ def _confirm(*, is_given: bool) -> None:
     """
     if is_given:
         return
-    if not sys.stdin.isatty():
+    stdin = cast("TextIO | None", sys.stdin)
+    if stdin is None or not stdin.isatty():
         raise UsageError("nothing was changed: say --yes, or run it in a terminal")
     if not click.confirm("Go on?"):
         raise UsageError("nothing was changed")

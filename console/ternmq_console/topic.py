@@ -8,7 +8,7 @@ import click
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import require_all
-from ternmq_console.admin import ask, time_text
+from ternmq_console.admin import ask, reserved_hours, time_text
 from ternmq_console.exits import exit_code, leave_if_partial
 from ternmq_console.losses import retention_losses
 from ternmq_console.options import (
@@ -166,16 +166,11 @@ async def _losses(
             if brokers and broker not in brokers:
                 continue
             if not config.retention_ms and broker not in reserved_ms:
-                reserved_ms[broker] = await _reserved_ms(admin, broker)
+                hours = await reserved_hours(admin, broker)
+                reserved_ms[broker] = duration_ms(hours + "h")
             kept_ms[broker] = config.retention_ms or reserved_ms[broker]
         lines += retention_losses(topic, kept_ms, retention_ms)
     return lines
-
-
-async def _reserved_ms(admin: AdminClient, broker: str) -> int:
-    """Return for how long a broker keeps messages of topics that say nothing."""
-    told = {each.name: each.value for each in await admin.settings(broker)}
-    return duration_ms(told["store.file_reserved_hours"] + "h")
 
 
 async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> list[str]:

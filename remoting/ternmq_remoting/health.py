@@ -16,6 +16,7 @@ from ternmq_remoting.public_services import (
 )
 from ternmq_remoting.requests import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import Identity, UnaryRpc
+from ternmq_remoting.status import status_of_error
 
 SERVICE = "grpc.health.v1.Health"
 
@@ -85,7 +86,9 @@ class Health:
         try:
             service: str = _parse(raw).service
         except UnparsableRequest as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, error.remark)
+            status = status_of_error(error)
+            code, trailing = grpc.StatusCode[status.code], tuple(status.trailing.items())
+            await context.abort(code, status.details, trailing)
         return service
 
 

@@ -4,17 +4,23 @@ A number that an enum of the contract does not have is kept by protobuf as it is
 have to think of it wherever they name or compare one, so such a request is refused here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
-from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_model.errors import InvalidParameter
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.rpc import Req
+
+Check = Callable[[Any], None]
+"""Raises `InvalidParameter` for an enum's unknown number, in a message or as the value itself."""
+
+ELEMENTS_MAX: Final = 1024
+"""Elements of one repeated field with enums. 4 MiB have room for two million, whose check would
+stop the event loop for seconds; transactions and groups of one request are bounded alike."""
 
 
 class UnparsableRequest(InvalidParameter):
@@ -24,10 +30,11 @@ class UnparsableRequest(InvalidParameter):
 def request_parser(request: type[Req]) -> Callable[[bytes], Req]:
     """Return the function that parses requests of one type.
 
-    It raises `InvalidParameter` for a number that an enum of the request does not have, and
-    `UnparsableRequest` for bytes that are no such message.
+    It raises `InvalidParameter` for a number that an enum of the request does not have and for more
+    than `ELEMENTS_MAX` elements with enums, and `UnparsableRequest` for bytes that are no such
+    message.
     """
-    from_bytes, has_enums = request.FromString, bool(enum_fields(request.DESCRIPTOR))
+    from_bytes, check = request.FromString, enum_check(request.DESCRIPTOR)
 
     def parse(raw: bytes) -> Req:
         try:
@@ -35,34 +42,63 @@ def request_parser(request: type[Req]) -> Callable[[bytes], Req]:
         except DecodeError:
             remark = f"the bytes are no {request.DESCRIPTOR.name}"
             raise UnparsableRequest(ResponseCode.INVALID_PARAMETER, remark) from None
-        if has_enums:
-            _check_enums(parsed)
+        if check is not None:
+            check(parsed)
         return parsed
 
     return parse
 
 
 @cache
-def enum_fields(message: Descriptor) -> Mapping[str, FieldDescriptor]:
-    """Return the fields of `message` that are enums, or messages with such fields at any depth."""
-    found = {
-        field.name: field
-        for field in message.fields
-        if field.enum_type is not None
-        or (field.message_type is not None and enum_fields(field.message_type))
-    }
-    assert not (found and message.GetOptions().map_entry), f"{message.full_name}: an enum in a map"
-    return found
+def enum_check(message: Descriptor) -> Check | None:
+    """Return the check of a message type's enums at any depth; None = it has none."""
+    checks = [check for field in message.fields if (check := _field_check(field)) is not None]
+    if not checks:
+        return None
+    assert not message.GetOptions().map_entry, f"{message.full_name}: an enum in a map"
+
+    def check_fields(parsed: Any) -> None:
+        for check in checks:
+            check(parsed)
+
+    return check_fields
 
 
-def _check_enums(message: Any) -> None:
-    """Raise `InvalidParameter` for the first unknown number in an enum of `message`."""
-    for name, field in enum_fields(message.DESCRIPTOR).items():
-        value = getattr(message, name)
-        for each in (value,) if isinstance(value, int | ProtoMessage) else value:
-            if field.enum_type is None:
-                _check_enums(each)
-            elif each not in field.enum_type.values_by_number:
-                known = ", ".join(f"{one.number} ({one.name})" for one in field.enum_type.values)
-                remark = f"{field.name} {each}: must be one of {known}"
-                raise InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
+def _field_check(field: FieldDescriptor) -> Check | None:
+    """Return the check of one field, given the message that has it; None = it has no enums."""
+    name, is_message = field.name, field.message_type is not None
+    check = enum_check(field.message_type) if is_message else _number_check(field)
+    if check is None:
+        return None
+
+    def check_elements(parsed: Any) -> None:
+        elements = getattr(parsed, name)
+        if len(elements) > ELEMENTS_MAX:
+            raise _refusal(f"{name}: {len(elements)} elements; at most {ELEMENTS_MAX} are allowed")
+        for element in elements:
+            check(element)
+
+    def check_value(parsed: Any) -> None:
+        if not is_message or parsed.HasField(name):
+            check(getattr(parsed, name))
+
+    # Protobuf 6 has no `is_repeated`, and 7 warns of `label`.
+    return check_elements if field.default_value == [] else check_value
+
+
+def _number_check(field: FieldDescriptor) -> Check | None:
+    """Return the check of one number of an enum; None = the field is another scalar."""
+    if field.enum_type is None:
+        return None
+    numbers = frozenset(field.enum_type.values_by_number)
+    known = ", ".join(f"{one.number} ({one.name})" for one in field.enum_type.values)
+
+    def check_number(number: int) -> None:
+        if number not in numbers:
+            raise _refusal(f"{field.name} {number}: must be one of {known}")
+
+    return check_number
+
+
+def _refusal(remark: str) -> InvalidParameter:
+    return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)

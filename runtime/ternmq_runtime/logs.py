@@ -79,8 +79,8 @@ class ConsoleFormatter(logging.Formatter):
         return visible(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the message and its traceback, which terminals can show, too."""
-        return visible(super().format(record), keep="\n")
+        """Return the message and its traceback, indented: only the message begins with a time."""
+        return visible(super().format(record), keep="\n").replace("\n", "\n    ")
 
 
 class JsonFormatter(logging.Formatter):
@@ -102,7 +102,8 @@ class JsonFormatter(logging.Formatter):
         members = members | {**_named_arguments(record), **_extras(record)} | members
         if record.exc_info and record.exc_info[0] is not None:
             members["exception"] = self.formatException(record.exc_info)
-        return visible_json(members, default=str)
+        # ASCII: what its encoding lacks, a stream may show as an escape that is no JSON.
+        return visible_json(members, ensure_ascii=True, default=str)
 
 
 _DIRECTIVE = re.compile(r"(?:(\w+)=)?(%[#0\- +]*\d*(?:\.\d+)?[a-zA-Z])|%%")

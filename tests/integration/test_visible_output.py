@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import subprocess
 import unicodedata
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,13 @@ from ternmq_console.output import VisibleStream
 from ternmq_model.visible_text import visible
 from tests.support.brokers import connected
 from tests.support.hostile_peer import BROKER, HOSTILE, PROPERTIES
-from tests.support.processes import kill, running_dev, start_module
+from tests.support.processes import (
+    TERNMQ,
+    kill,
+    running_dev,
+    running_nameserver,
+    start_module,
+)
 
 SHOWN: Final = visible("\x1b[2J\r\n\t\x7f\x9b31m\u2028\u202e\u2066y")
 Words = tuple[str, ...]
@@ -115,8 +122,8 @@ def run(*words: str) -> Result:
 
 def harmful(text: str) -> list[str]:
     """Return what a terminal would do something with."""
-    kinds = ("Cc", "Cf", "Cs", "Zl", "Zp")
-    return [one for one in text if unicodedata.category(one) in kinds and one != "\n"]
+    kinds, harmless = ("Cc", "Cf", "Cs", "Zl", "Zp"), "\n\u00ad\u200c\u200d"
+    return [one for one in text if unicodedata.category(one) in kinds and one not in harmless]
 
 
 def assert_harmless(done: Result) -> None:
@@ -224,8 +231,8 @@ def test_store_verbs_show_hostile_records_and_names_as_escapes(
     verb: str, options: Words, data: tuple[str, Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "x\x1b[2J\r\n\t\x7f\x9b31m"
-    shutil.copytree(data[1], folder)
-    (folder / "lock").unlink(missing_ok=True)
+    # The broker runs, and its temporary files go while they are copied.
+    shutil.copytree(data[1], folder, ignore=shutil.ignore_patterns("*.tmp", "lock"))
     (folder / "consumequeue" / "x\x1b[2J" / "0").mkdir(parents=True)
     (folder / "commitlog" / "\x9b31m\n").write_bytes(b"12")
     with (folder / "consumequeue" / "T" / "0" / "00000000000000000000").open("r+b") as units:
@@ -246,6 +253,21 @@ def test_services_show_refused_settings_as_escapes(verb: str) -> None:
     assert done.exit_code == 2, done.output
     assert_harmless(done)
     assert r"\x1b[2J" in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_verb_with_a_closed_standard_stream_ends_as_otherwise(closed: str) -> None:
+    words = ("sh", "-c", f'"$@" {closed}', "sh", *TERNMQ, "health", "127.0.0.1:1")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_service_starts_with_standard_error_closed(tmp_path: Path) -> None:
+    closing = ("sh", "-c", 'exec "$@" 2>&-', "sh", *TERNMQ)
+    with running_nameserver(tmp_path, launcher=closing) as service:
+        assert run("health", service.nameserver).exit_code == 0
+    assert service.process.returncode == 0
 
 
 def test_health_shows_refused_addresses_as_escapes() -> None:

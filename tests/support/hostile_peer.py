@@ -24,6 +24,9 @@ from tests.support.records import record, sizes_of
 HOSTILE: Final = "x\x1b]0;t\x07\x1b[2J\r\n\t\x7f\x9b31m\u2028\u202e\u2066y"
 """Sets a title, clears a screen, forges a line, turns a line round: in UTF-8."""
 
+UNKNOWN_NUMBER: Final = 77
+"""What every enum holds: a number that no version of the contract has."""
+
 CLUSTER: Final = "c"
 BROKER: Final = "b"
 PROPERTIES: Final = (
@@ -60,6 +63,8 @@ class HostilePeer:
     async def answer(self, rpc: UnaryRpc[Any, Any], request: Any, _call: Call) -> Any:
         """Return a reply in which every text is hostile."""
         reply = rpc.reply()
+        if getattr(request, "page_token", ""):
+            return reply  # the last page of a list
         self.fill(reply)
         if self.is_refusing and rpc not in WAYS:
             reply.status.code = ResponseCode.SYSTEM_ERROR
@@ -111,6 +116,8 @@ class HostilePeer:
         if field.type == field.TYPE_STRING:
             names = {"cluster": CLUSTER, "broker_name": BROKER, "host": "127.0.0.1"}
             return HOSTILE if self.has_hostile_names else names.get(field.name, HOSTILE)
+        if field.type == field.TYPE_ENUM:
+            return UNKNOWN_NUMBER
         if field.name == "port":
             return self.port
         return _NUMBERS.get(field.name, 1)

@@ -29,7 +29,6 @@ from ternmq_remoting.status import refusal_of
 
 logger = logging.getLogger(__name__)
 
-REQUESTS_MAX: Final = 1024
 _SOON: Final = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
 )

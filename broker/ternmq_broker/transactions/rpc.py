@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from ternmq_broker.transactions.ending import REQUESTS_MAX, Ender, EndRequest, Outcome
+from ternmq_broker.transactions.ending import Ender, EndRequest, Outcome
 from ternmq_broker.transactions.finding import Finder
 from ternmq_broker.transactions.past_ends import Meant
 from ternmq_model.errors import ConnectionLost, TernError, refusal
@@ -20,6 +21,7 @@ from ternmq_remoting.status import refusal_of
 FindStream = ServerStream[transactions.FindTransactionsRequest, transactions.FindTransactionsReply]
 EndStream = ServerStream[transactions.EndTransactionsRequest, transactions.EndTransactionsReply]
 
+_FOUND_MAX: Final = 1024
 _STATES = {
     TransactionState.NOT_FOUND: transactions.TRANSACTION_NOT_FOUND,
     TransactionState.OPEN: transactions.TRANSACTION_OPEN,
@@ -54,9 +56,6 @@ class TransactionService:
         """End many, one message of them after the other."""
         try:
             while (request := await stream.read()) is not None:
-                if len(request.transactions) > REQUESTS_MAX:
-                    remark = f"at most {REQUESTS_MAX} transactions are ended at once"
-                    raise refusal(ResponseCode.INVALID_PARAMETER, remark)
                 outcomes = await self.ender.end([_request(each) for each in request.transactions])
                 reply = transactions.EndTransactionsReply(outcomes=map(_reply, outcomes))
                 await stream.write(reply)
@@ -90,8 +89,8 @@ def _meant(told: transactions.FindTransactionsRequest) -> list[Meant]:
             lengths.
     """
     offsets, keys = told.transaction_offsets, told.message_ids
-    if len(offsets) > REQUESTS_MAX:
-        remark = f"at most {REQUESTS_MAX} transactions are found at once"
+    if len(offsets) > _FOUND_MAX:
+        remark = f"at most {_FOUND_MAX} transactions are found at once"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     if len(offsets) != len(keys):
         remark = f"{len(offsets)} transaction offsets and {len(keys)} message ids"

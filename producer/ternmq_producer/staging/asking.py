@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry import RetryPolicy
-from ternmq_model.errors import ConnectionLost, RefusedError, TernError
+from ternmq_model.errors import ConnectionLost, RefusedError, TernError, refusal
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.transaction import Resolution
+from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging.exchange import LATER, ROWS_MAX, Exchange, Unanswered
 from ternmq_producer.staging.failures import EndFailed
 from ternmq_producer.staging.staged import StagedMessages
@@ -28,6 +28,8 @@ _NOT_OPEN: Final = frozenset(
     }
 )
 """What is said of transactions that have ended otherwise, are gone or are another's."""
+
+_STATES: Final = frozenset(state.value for state in TransactionState)
 
 Rows = NDArray[np.int64]
 Request = TypeVar("Request", bound=Message)
@@ -106,6 +108,10 @@ class Asking:
                 raise Unanswered(error) if _is_passing(error) else error
             if len(reply.states) != len(rows):
                 raise ConnectionLost(f"broker {broker_name}: another number of answers")
+            for state in reply.states:
+                if state not in _STATES:
+                    remark = f"transaction state {state} is unknown here"
+                    raise refusal(ResponseCode.SYSTEM_ERROR, remark, broker_name)
             states[rows] = np.array(list(reply.states), dtype=np.uint8)
 
         return take

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from ternmq_console.output import (
     VisibleStream,
+    confirm,
+    confirm_losses,
     make_output_visible,
     print_json,
     print_line,
@@ -94,9 +96,36 @@ def test_json_is_parsed_to_the_same_texts(capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(line) == {HOSTILE: HOSTILE}
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "UTF8"])
+def test_json_is_parsed_to_the_same_texts_whatever_the_encoding(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    make_output_visible()
+    text = "\u00fc\u4e2d\U0001f468" + HOSTILE
+
+    async def pages() -> AsyncGenerator[list[str]]:
+        yield [text]
+
+    print_json({text: text})
+    asyncio.run(print_names(pages(), "topic", "json"))
+    sys.stdout.flush()
+    first, _, rest = raw.getvalue().decode().partition("\n")
+    assert json.loads(first) == {text: text}
+    assert json.loads(rest) == [{"topic": text}]
+    assert ("\u00fc" in first) == (encoding == "UTF8")
+
+
 def test_long_cell_does_not_widen_its_column(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([{"a": "x" * 1000, "b": "y"}, {"a": "z", "b": "y"}], ("a", "b"), "table")
     assert [len(line) for line in capsys.readouterr().out.splitlines()] == [4, 1003, 4]
+
+
+def test_long_name_of_a_field_does_not_widen_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    print_record({"x" * 1000: "y", "z": "y"}, "table")
+    print_record({"x" * 1000: "y"}, "table")
+    assert [len(line) for line in capsys.readouterr().out.splitlines()] == [1003, 4, 1003]
 
 
 def test_stream_shows_what_click_and_python_print_beside_us() -> None:
@@ -114,6 +143,48 @@ def test_stream_shows_what_click_and_python_print_beside_us() -> None:
     done = CliRunner().invoke(command, color=True, catch_exceptions=False)
     assert done.stdout_bytes == b"a\\x1b\tb\\x9b\\udc9b\n\\x1b[2J\n\x1b\xff"
     assert done.stderr == "\\x07\\u202e\n"
+
+
+@pytest.mark.parametrize("closed", [("stdout",), ("stderr",), ("stdout", "stderr")])
+def test_closed_stream_stays_closed_and_only_raw_bytes_need_it(
+    closed: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None if name in closed else io.StringIO())
+    make_output_visible()
+    print_line("a")
+    print_line("b", to_stderr=True)
+    print_json([])
+    for name in closed:
+        assert getattr(sys, name) is None
+    if "stdout" in closed:
+        with pytest.raises(click.UsageError, match="closed stream"):
+            print_raw(b"")
+
+
+@pytest.mark.parametrize(("told", "code"), [("y\n", 0), ("n\n", 1), ("", 1)])
+def test_question_about_a_hostile_name_is_one_line(told: str, code: int) -> None:
+    @click.command()
+    def command() -> None:
+        confirm_losses([HOSTILE, HOSTILE])
+        confirm(f"Drop {HOSTILE}?")
+
+    done = CliRunner().invoke(command, input="y\n" + told, color=True)
+    assert done.exit_code == code
+    lines = done.stderr.split("\n")
+    assert lines[:2] == [SHOWN, SHOWN]
+    assert [line.split(":")[0] for line in lines if "?" in line] == [
+        "Go on? [y/N]",
+        f"Drop {SHOWN}? [y/N]",
+    ]
+
+
+def test_question_is_answered_by_no_where_standard_input_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(click.Abort):
+        confirm("Go on?")
 
 
 def test_characters_that_the_encoding_lacks_are_escapes() -> None:

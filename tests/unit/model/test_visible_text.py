@@ -17,10 +17,28 @@ from ternmq_model.visible_text import visible, visible_json
         ("\udc9b", r"\udc9b"),
         ("\U000e0001", r"\U000e0001"),
         ("C:\\x1b", "C:\\x1b"),
+        ("\u200b\u200e\u200f\ufeff", r"\u200b\u200e\u200f\ufeff"),
+        ("\U0001f468\x1b\u4e2d", "\U0001f468\\x1b\u4e2d"),
     ],
 )
 def test_unprintable_character_is_shown_as_its_escape(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with a non-joiner
+        "\u0915\u094d\u200d\u0937",  # Hindi, with a joiner
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f",  # a family, a heart
+        "\u6771\u4eac\u3000\u5927\u962a",  # Japanese, with its blank
+        "1\u202f000\u00a0\u20ac, Donau\u00addampf",  # French and German
+    ],
+)
+def test_ordinary_text_of_any_language_is_shown_as_it_is(text: str) -> None:
+    assert visible(text) == text
+    assert visible(text + "\x1b") == text + r"\x1b"
+    assert visible_json(text) == f'"{text}"'
 
 
 def test_kept_characters_stay() -> None:

@@ -1,9 +1,18 @@
+from typing import Any, cast
+
 import pytest
 
 from ternmq_model.errors import InvalidParameter
+from ternmq_producer.staging.exchange import ROWS_MAX
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.requests import UnparsableRequest, enum_fields, request_parser
+from ternmq_protos.v1 import transactions_pb2 as transactions
+from ternmq_remoting.requests import (
+    ELEMENTS_MAX,
+    UnparsableRequest,
+    enum_check,
+    request_parser,
+)
 
 
 def hello(**fields: int) -> bytes:
@@ -32,5 +41,30 @@ def test_bytes_that_are_no_message_are_refused() -> None:
         request_parser(messages.SendRequest)(b"\xff" * 9)
 
 
+@pytest.mark.parametrize("count", [ELEMENTS_MAX + 1, 1_000_000])
+def test_elements_above_the_bound_are_refused_and_not_looked_at(count: int) -> None:
+    unknown = transactions.EndTransactionRequest(resolution=cast("Any", 77)).SerializeToString()
+    element = bytes([10, len(unknown)]) + unknown
+    parse = request_parser(transactions.EndTransactionsRequest)
+    with pytest.raises(InvalidParameter, match="resolution 77"):
+        parse(element * ELEMENTS_MAX)
+    with pytest.raises(InvalidParameter, match=f"transactions: {count} elements; at most 1024"):
+        parse(element * count)
+
+
+def test_elements_up_to_the_bound_are_parsed() -> None:
+    told = groups.SessionRequest()
+    for _ in range(ELEMENTS_MAX):
+        told.hello.consumer_groups.add(group="G", model=groups.BROADCASTING)
+    assert request_parser(groups.SessionRequest)(told.SerializeToString()) == told
+    told.hello.consumer_groups.add()
+    with pytest.raises(InvalidParameter, match="consumer_groups: 1025 elements"):
+        request_parser(groups.SessionRequest)(told.SerializeToString())
+
+
+def test_bound_of_elements_admits_what_producers_end_at_once() -> None:
+    assert ELEMENTS_MAX >= ROWS_MAX
+
+
 def test_messages_without_enums_are_not_searched() -> None:
-    assert not enum_fields(messages.SendStreamRequest.DESCRIPTOR)
+    assert enum_check(messages.SendStreamRequest.DESCRIPTOR) is None

@@ -53,16 +53,33 @@ def test_console_format_shows_controls_of_names_and_tracebacks_as_escapes() -> N
         logger.exception("client is gone id=%s", HOSTILE)
     first, *rest = stream.getvalue().split("\n")
     assert first.endswith(r"id=a@\x1b]0;x\x07\x1b[2J\r\n\x7f\x9b31m\u2028\u202e\udc9b")
-    assert rest[-2:] == [r"\x7f\x9b31m\u2028\u202e\udc9b", ""]
+    assert rest[-2:] == [r"    \x7f\x9b31m\u2028\u202e\udc9b", ""]
     assert all(line.isprintable() for line in rest)
+
+
+def test_traceback_cannot_forge_lines_of_the_log() -> None:
+    stream = stream_with(LogFormat.CONSOLE)
+    logger.info("before")
+    time = stream.getvalue()[:23]
+    try:
+        raise OSError(f"\n{time} ERROR   ternmq_broker.server: forged\r{time} ERROR   x: forged")
+    except OSError as error:
+        error.add_note(f"{time} forged")
+        logger.warning("failed", exc_info=True, stack_info=True)
+    first, second, *rest = stream.getvalue().splitlines()
+    assert first.endswith("before")
+    assert second.endswith("failed")
+    assert len(rest) > 4
+    assert all(line.startswith("    ") for line in rest)
 
 
 def test_json_format_keeps_controls_of_names_as_escapes() -> None:
     stream = stream_with(LogFormat.JSON)
-    logger.info("client is gone id=%s", HOSTILE)
+    logger.info("client is gone id=%s", HOSTILE + "\u00fc")
     [line] = stream.getvalue().split("\n")[:-1]
     assert line.isprintable()
-    assert json.loads(line)["id"] == HOSTILE
+    assert line.isascii()  # whatever the encoding of standard error
+    assert json.loads(line)["id"] == HOSTILE + "\u00fc"
 
 
 def test_console_format_keeps_tracebacks_readable() -> None:
@@ -71,7 +88,7 @@ def test_console_format_keeps_tracebacks_readable() -> None:
         raise OSError("disk is gone")
     except OSError:
         logger.exception("flush failed")
-    assert stream.getvalue().splitlines()[-1] == "OSError: disk is gone"
+    assert stream.getvalue().splitlines()[-1] == "    OSError: disk is gone"
 
 
 def test_lines_below_the_level_are_not_written() -> None:
