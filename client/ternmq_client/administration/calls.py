@@ -242,16 +242,27 @@ class AdminCalls(Lifecycle):
 
 
 async def side_by_side(things: Sequence[T], question: Callable[[T], Awaitable[U]]) -> list[U]:
-    """Return the answers to a question about each thing, in their order. 64 are asked at once."""
-    free = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
+    """Return the answers to a question about each thing, in their order. 64 are asked at once.
 
-    async def ask(thing: T) -> U:
+    Raises:
+        TernError: The first that a question raised, after all have ended.
+    """
+    free = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
+    errors: list[TernError] = []
+
+    async def ask(thing: T) -> U | None:
         async with free:
-            return await question(thing)
+            try:
+                return await question(thing)
+            except TernError as error:
+                errors.append(error)
+                return None
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(ask(thing)) for thing in things]
-    return [task.result() for task in tasks]
+    if errors:
+        raise errors[0]
+    return [cast("U", task.result()) for task in tasks]
 
 
 def without_master(data: BrokerData) -> str:

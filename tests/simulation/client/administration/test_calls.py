@@ -12,7 +12,7 @@ from ternmq_client.administration.calls import side_by_side
 from ternmq_client.config import ClientConfig
 from ternmq_client.descriptions import UnreachableBroker
 from ternmq_model.address import Address
-from ternmq_model.errors import RefusedError, Unreachable, refusal
+from ternmq_model.errors import RefusedError, Unreachable, UsageError, refusal
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -227,5 +227,23 @@ def test_questions_are_asked_64_at_once() -> None:
 
         assert await side_by_side(range(200), question) == list(range(200))
         assert max(running) == 64
+
+    run_in_virtual_time(main())
+
+
+def test_questions_side_by_side_all_end_before_the_first_error_is_raised() -> None:
+    ended: list[int] = []
+
+    async def main() -> None:
+        async def question(number: int) -> int:
+            await asyncio.sleep(number)
+            if number == 1:
+                raise UsageError("one")
+            ended.append(number)
+            return number
+
+        with pytest.raises(UsageError, match="one"):
+            await side_by_side(range(4), question)
+        assert ended == [0, 2, 3]
 
     run_in_virtual_time(main())
