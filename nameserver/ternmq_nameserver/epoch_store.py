@@ -84,9 +84,9 @@ class EpochStore:
         await self._written()
 
     async def repair(self, cluster: str, broker_name: str, epoch: int) -> None:
-        """Set the epoch of a broker name, also to a lower one. Durable when this returns.
+        """Set the epoch of a broker name, also to a lower one, or forget it for 0.
 
-        Cancelling leaves it open whether it is kept.
+        Durable when this returns. Cancelling leaves it open whether it is kept.
 
         Raises:
             StoreFailed: The disk refused; asking again tries again.

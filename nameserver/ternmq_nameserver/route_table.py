@@ -201,18 +201,18 @@ class RouteTable:
             cluster: That the name belongs to.
             broker_name: The name.
             before: What is replaced.
-            epoch: What replaces it.
+            epoch: What replaces it; 0 = nothing, the name is forgotten.
 
         Raises:
             InvalidParameter: No epoch has that number.
             RefusedError: ILLEGAL_OPERATION: what is replaced is believed, or a living member has
-                registered a higher one than `epoch`.
+                registered a higher one than `epoch`; or any, of a name that is to be forgotten.
         """
         name = f"broker {broker_name}"
-        if not 0 < epoch <= EPOCH_MAX:
-            remark = f"{name}: epoch {epoch}: must be 1 to {EPOCH_MAX}"
+        if not 0 <= epoch <= EPOCH_MAX:
+            remark = f"{name}: epoch {epoch}: must be 1 to {EPOCH_MAX}, or 0 to forget the name"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if epoch < before and not doubt_of(before, epoch):
+        if 0 < epoch < before and not doubt_of(before, epoch):
             remark = (
                 f"{name}: epoch {before} may be real: it is no more than {EPOCH_STEP_MAX} above"
                 f" {epoch}, and a promotion goes beyond it"
@@ -221,7 +221,7 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         members = broker.members if broker and broker.cluster == cluster else {}
         for broker_id, member in sorted(members.items()):
-            if member.data.epoch > epoch:
+            if not epoch or member.data.epoch > epoch:
                 remark = f"{name}: member {broker_id} is registered with epoch {member.data.epoch}"
                 raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 

@@ -212,7 +212,7 @@ def test_refusal_by_an_epoch_that_is_made_up_names_the_repair() -> None:
     [
         (1 << 62, 4, "member 1 is registered with epoch 5"),
         (EPOCH_STEP_MAX + 5, 5, "may be real"),
-        (1 << 62, 0, "must be 1 to"),
+        (1 << 62, -1, "must be 1 to"),
         (1 << 62, EPOCH_MAX + 1, "must be 1 to"),
     ],
 )
@@ -222,6 +222,15 @@ def test_epoch_that_may_be_real_is_not_repaired(before: int, epoch: int, reason:
         table.check_repair("c", "a", before=before, epoch=epoch)
     table.check_repair("c", "a", before=1 << 62, epoch=5)
     table.check_repair("other", "a", before=1 << 62, epoch=1)
+
+
+def test_name_with_a_living_member_is_not_forgotten() -> None:
+    table = table_with(slave(epoch=0))
+    for before in (1, 5, 1 << 62):
+        with pytest.raises(RefusedError, match="member 1 is registered with epoch 0"):
+            table.check_repair("c", "a", before=before, epoch=0)
+        table.check_repair("other", "a", before=before, epoch=0)
+        table.check_repair("c", "b", before=before, epoch=0)
 
 
 def test_broker_name_belongs_to_a_single_cluster() -> None:
