@@ -36,8 +36,8 @@ from ternmq_nameserver.registration import Registration, check_registration, inv
 from ternmq_nameserver.topic_index import TopicIndex
 
 BROKER_NAMES_MAX: Final = 4_096
-MEMBERS_MAX: Final = 32
-"""Most members of one broker name."""
+SLAVES_MAX: Final = 31
+"""Most slaves of one broker name. A master has a place of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +309,9 @@ class RouteTable:
             remark = f"{BROKER_NAMES_MAX} broker names are registered; no more fit"
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
         members = broker.members if broker else {}
-        if broker_id not in members and len(members) >= MEMBERS_MAX:
-            raise refusal(ResponseCode.FLOW_CONTROL, f"broker {name} has {MEMBERS_MAX} members")
+        slaves = members.keys() - {MASTER_ID}
+        if broker_id not in {MASTER_ID, *slaves} and len(slaves) >= SLAVES_MAX:
+            raise refusal(ResponseCode.FLOW_CONTROL, f"broker {name} has {SLAVES_MAX} slaves")
         if broker and members.keys() - {broker_id} and broker.cluster != registration.cluster:
             remark = (
                 f"broker {name} belongs to cluster {broker.cluster}, not {registration.cluster}"

@@ -323,6 +323,17 @@ def test_registration_displaces_no_member_of_another_name() -> None:
     assert table.topics() == ["t"]
 
 
+def test_slaves_leave_the_place_of_the_master_free() -> None:
+    table = table_with(*(slave(broker_id=number) for number in range(1, 32)))
+    with pytest.raises(BrokerBusy, match="broker a has 31 slaves"):
+        table.register(slave(broker_id=32), now_ms=1)
+    table.register(slave(broker_id=31), now_ms=1)
+    table.register(master(), now_ms=1)
+    promoted = slave(broker_id=0, endpoints=slave().endpoints, incarnation="a-1-life-1", epoch=1)
+    table.register(promoted, now_ms=2)
+    assert [member.broker_id for member in table.clusters()[0].members] == [0, *range(2, 32)]
+
+
 def room_for(*registrations: Registration) -> int:
     """Return what registrations count for."""
     told = sum(topics_bytes(each.topics) for each in registrations)
