@@ -32,6 +32,7 @@ from ternmq_model.route import (
 )
 from ternmq_nameserver.changes import Change
 from ternmq_nameserver.kept_bytes import BYTES_MAX, member_bytes, topics_bytes
+from ternmq_nameserver.left_room import LeftRoom
 from ternmq_nameserver.registration import Registration, check_registration, invalid
 from ternmq_nameserver.topic_index import TopicIndex
 
@@ -93,7 +94,7 @@ class RouteTable:
     """Every broker and its topics. Owned by the NameServer's loop.
 
     Invariants: a broker name has at least one member; a topic is on at least one broker; what all
-    count for (`kept_bytes`) is at most `bytes_max`.
+    count for (`kept_bytes`) is at most `bytes_max`, with what is kept free for members that left.
 
     Args:
         bytes_max: A registration that would need more is refused, unless it grows nothing.
@@ -102,6 +103,7 @@ class RouteTable:
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
+        self._left = LeftRoom()
         self._brokers: dict[str, _Broker] = {}
         self._topics = TopicIndex()
 
@@ -165,9 +167,18 @@ class RouteTable:
             broker.members[registration.broker_id] = replace(known, seen_at_ms=now_ms)
 
     def unregister(
-        self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str
+        self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str, now_ms: int
     ) -> tuple[Change, ...]:
         """Take a member out; nothing happens unless all four are as it registered.
+
+        Its room is kept free until it is back, for as long as it could have been silent.
+
+        Args:
+            cluster: As it registered.
+            broker_name: As it registered.
+            broker_id: As it registered.
+            incarnation: As it registered.
+            now_ms: Monotonic.
 
         Returns:
             What there is to log.
@@ -178,7 +189,11 @@ class RouteTable:
             return ()
         if member.incarnation != incarnation:
             return ()
-        return tuple(self._drop(broker_name, broker_id, "unregistered"))
+        before = self._bytes
+        changes = tuple(self._drop(broker_name, broker_id, "unregistered"))
+        until_ms = now_ms + member.expiry_ms
+        self._left.keep(broker_name, broker_id, before - self._bytes, until_ms=until_ms)
+        return changes
 
     def expire(self, *, now_ms: int) -> tuple[Change, ...]:
         """Take out every member that was silent for longer than its expiry.
@@ -186,6 +201,7 @@ class RouteTable:
         Returns:
             What there is to log.
         """
+        self._left.expire(now_ms=now_ms)
         silent = [
             (broker_name, broker_id)
             for broker_name, broker in self._brokers.items()
@@ -305,11 +321,12 @@ class RouteTable:
     def _check_fence(self, registration: Registration, highest_epoch: int) -> None:
         name, broker_id = registration.broker_name, registration.broker_id
         broker = self._brokers.get(name)
-        if broker is None and len(self._brokers) >= BROKER_NAMES_MAX:
+        left = self._left.names - self._brokers.keys() - {name}
+        if broker is None and len(self._brokers) + len(left) >= BROKER_NAMES_MAX:
             remark = f"{BROKER_NAMES_MAX} broker names are registered; no more fit"
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
         members = broker.members if broker else {}
-        slaves = members.keys() - {MASTER_ID}
+        slaves = (members.keys() | self._left.ids(name)) - {MASTER_ID}
         if broker_id not in {MASTER_ID, *slaves} and len(slaves) >= SLAVES_MAX:
             raise refusal(ResponseCode.FLOW_CONTROL, f"broker {name} has {SLAVES_MAX} slaves")
         if broker and members.keys() - {broker_id} and broker.cluster != registration.cluster:
@@ -336,10 +353,11 @@ class RouteTable:
         )
         if broker is None or self._is_news(broker, registration):
             growth += topics_bytes(registration.topics) - (broker.topics_bytes if broker else 0)
-        if growth > 0 and self._bytes + growth > self._bytes_max:
+        taken = self._bytes + self._left.bytes_for_others(registration.broker_name)
+        if growth > 0 and taken + growth > self._bytes_max:
             remark = (
                 f"broker {registration.broker_name}: {growth} more bytes of topics and members do"
-                f" not fit, {self._bytes} of {self._bytes_max} (nameserver.registered_bytes_max)"
+                f" not fit, {taken} of {self._bytes_max} (nameserver.registered_bytes_max)"
                 " are taken"
             )
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
@@ -353,6 +371,7 @@ class RouteTable:
         before = broker.members.get(broker_id)
         kept = _member_of(registration, now_ms)
         broker.members[broker_id] = kept
+        self._left.drop(name, broker_id)
         self._bytes += kept.bytes - (before.bytes if before else 0)
         # A process that has taken another id is still where it was: one address, one member.
         for other_id in [*broker.members]:

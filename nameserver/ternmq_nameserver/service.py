@@ -129,6 +129,7 @@ class NameServerService:
             broker_name=request.broker_name,
             broker_id=request.broker_id,
             incarnation=request.incarnation,
+            now_ms=self._clock.monotonic_ms(),
         )
         _log(changes)
         return pb.UnregisterBrokerReply()
