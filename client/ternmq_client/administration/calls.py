@@ -10,7 +10,15 @@ from ternmq_client.config import ClientConfig
 from ternmq_client.descriptions import UnreachableBroker, require_all
 from ternmq_client.nameservers import NameServers
 from ternmq_model.address import resolve_addresses
-from ternmq_model.errors import RefusedError, TernError, Unreachable, UsageError, refusal
+from ternmq_model.errors import (
+    RefusedError,
+    TernError,
+    TopicNotFound,
+    Unreachable,
+    UsageError,
+    refusal,
+)
+from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_remoting.environment import Environment
@@ -192,6 +200,83 @@ class AdminCalls(Lifecycle):
             yield connection
 
     @asynccontextmanager
+    async def _masters(
+        self, wanted: Sequence[BrokerData]
+    ) -> AsyncGenerator[Sequence[tuple[BrokerData, Connection]]]:
+        """Give connections to masters, all of them before anything is changed anywhere.
+
+        Raises:
+            Unreachable: One does not answer, or there is none.
+        """
+        async with AsyncExitStack() as stack:
+
+            async def dialled(data: BrokerData) -> tuple[BrokerData, Connection]:
+                return data, await stack.enter_async_context(self._master(data))
+
+            yield await side_by_side(wanted, dialled)
+
+    async def _change_each(
+        self,
+        change: Callable[[BrokerData, Connection], Awaitable[T]],
+        *,
+        cluster: str = "",
+        brokers: Collection[str] = (),
+        topic: str = "",
+        unknown: tuple[type[RefusedError], ...] = (),
+        told: Callable[[T], str] = lambda _: "",
+    ) -> tuple[list[tuple[str, T]], list[RefusedError]]:
+        """Have masters change something, one after the other, once all are connected.
+
+        Args:
+            change: Gets a broker and a connection to its master.
+            cluster: Of this cluster alone.
+            brokers: These alone: names, or addresses that their masters are registered with.
+            topic: What is changed is of this topic: brokers that no NameServer tells for it are
+                not asked, unless none is told, or brokers are named.
+            unknown: What a broker refuses with that does not have what is to be changed.
+            told: Returns what to tell of a change that is done when a later one fails.
+
+        Returns:
+            Broker names and their answers, sorted by cluster and name; and refusals of those that
+            do not have what was to be changed.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST: there is no such broker: nothing is changed. Else a
+                broker refuses; the text names those that have changed, and those not asked.
+            UsageError: There is no broker at all.
+            Unreachable: A master does not answer, or there is none: nothing is changed.
+            TransportError: A master gave no answer; as with a refusal, and it may have changed.
+        """
+        wanted = await self._holders(topic, cluster) if topic and not brokers else []
+        if not wanted:
+            wanted = await self._wanted(cluster, brokers)
+        done: list[tuple[str, T]] = []
+        missing: list[RefusedError] = []
+        async with self._masters(wanted) as masters:
+            for place, (data, connection) in enumerate(masters):
+                try:
+                    done.append((data.broker_name, await change(data, connection)))
+                except unknown as error:
+                    missing.append(error)
+                except TernError as error:
+                    left = [each.broker_name for each, _ in masters[place + 1 :]]
+                    texts = [f"{name}{told(answer)}" for name, answer in done]
+                    error.args = (_unfinished(str(error), data.broker_name, texts, left),)
+                    raise
+        return done, missing
+
+    async def _holders(self, topic: str, cluster: str) -> Sequence[BrokerData]:
+        """Return the brokers that any NameServer tells for a topic, sorted by cluster and name."""
+        try:
+            found = await self._names.topic_route(check_topic(topic))
+        except TopicNotFound:
+            return []
+        routes = [found.route, *await self._names.other_routes(topic, found)]
+        told = {data.broker_name: data for route in reversed(routes) for data in route.brokers}
+        wanted = (data for data in told.values() if cluster in ("", data.cluster))
+        return sorted(wanted, key=lambda data: (data.cluster, data.broker_name))
+
+    @asynccontextmanager
     async def _reader(self, data: BrokerData) -> AsyncGenerator[Connection]:
         """Give a connection to the first member that answers, the master before its slaves.
 
@@ -274,6 +359,16 @@ def without_master(data: BrokerData) -> str:
         f"broker {data.broker_name} has no master at present (slaves: {'; '.join(slaves)}): "
         "nothing can be changed there until it returns or a slave is promoted"
     )
+
+
+def _unfinished(reason: str, failed: str, done: Sequence[str], left: Sequence[str]) -> str:
+    """Return what to tell of a change that failed at one of several brokers. Pure."""
+    if not done and not left:
+        return reason
+    parts = [f"{reason}; failed on broker {failed}"]
+    parts += [f"done on {', '.join(done)}"] if done else []
+    parts += [f"not asked: {', '.join(left)}"] if left else []
+    return "; ".join(parts)
 
 
 def _names_of(data: BrokerData) -> list[str]:

@@ -215,6 +215,73 @@ def test_question_that_no_broker_answers_fails_with_their_reasons() -> None:
     run_in_virtual_time(main())
 
 
+def test_changes_of_all_brokers_begin_once_every_master_is_connected() -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster, admin_of(cluster) as admin:
+            topics, groups = await admin.topics(), await admin.groups()
+            async with silent_brokers(cluster, ["closed"]):
+                for change in (
+                    admin.create_topic(TopicConfig("new", 1, 1)),
+                    admin.put_group(GroupSettings("H")),
+                    admin.delete_group("G"),
+                    admin.clone_offsets("G", "H"),
+                ):
+                    with pytest.raises(Unreachable, match="closed:10911"):
+                        await change
+                assert await admin.topics() == topics
+                assert list(await admin.groups()) == list(groups)
+
+    run_in_virtual_time(main())
+
+
+def test_changes_of_a_topic_ask_only_brokers_of_its_route() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster),
+        ):
+            outcome = await admin.reset_offsets("G", "orders", last=True)
+            assert [each.queue.broker_name for each in outcome.changes] == ["a", "b"]
+            assert len(await admin.clone_offsets("G", "H", "orders")) == 2
+            assert await admin.delete_topic("orders") == ["a", "b"]
+            with pytest.raises(Unreachable):  # it may be on a broker that is not registered with it
+                await admin.delete_topic("orders")
+
+    run_in_virtual_time(main())
+
+
+def test_change_that_fails_at_one_broker_tells_what_is_done_and_what_is_not() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster, ["refusing"]),
+        ):
+            before = await admin.reset_offsets("G", "orders", first=True, dry_run=True)
+            assert [each.before for each in before.changes] == [0, 0]
+            await register(cluster, "z")
+            late = cluster.network.host("z").serve(
+                [], Address("0.0.0.0", PORT), identity=Identity(CONFIG.cluster, "z", 0, 0)
+            )
+            done = r"failed on broker refusing; done on a, b; not asked: z"
+            copied = (
+                r"failed on broker refusing; done on a \(queues before: orders 0 at -1\),"
+                r" b \(queues before: orders 0 at -1\); not asked: z"
+            )
+            async with late:
+                for change, told in (
+                    (admin.create_topic(TopicConfig("new", 1, 1)), done),
+                    (admin.put_group(GroupSettings("H")), done),
+                    (admin.clone_offsets("G", "H"), copied),
+                    (admin.delete_group("H"), done),
+                ):
+                    with pytest.raises(RefusedError, match=told):
+                        await change
+
+    run_in_virtual_time(main())
+
+
 def test_questions_are_asked_64_at_once() -> None:
     async def main() -> None:
         running = [0]
