@@ -230,7 +230,9 @@ class Registration:
         )
 
     async def leave(self) -> None:
-        """Withdraw the registration, if there is one and the NameServer answers; then hang up.
+        """Withdraw the registration, if the NameServer is connected; then hang up.
+
+        One that refuses what the broker is now keeps what it was before, and is told, too.
 
         A registration that is under way is waited for, so that the goodbye comes after it; one
         that takes too long is cut off.
@@ -250,8 +252,7 @@ class Registration:
             incarnation=self._registrant.incarnation,
         )
         try:
-            if self._failure is None:
-                await connection.call(UNREGISTER_BROKER, request, timeout_s=_LEAVE_TIMEOUT_S)
+            await connection.call(UNREGISTER_BROKER, request, timeout_s=_LEAVE_TIMEOUT_S)
         except TernError as error:
             logger.warning("not unregistered nameserver=%s error=%s", self.address, error)
         finally:

@@ -153,7 +153,7 @@ class RouteTable:
         """Take a refused registration as a sign of life of the member that it was to replace.
 
         The member keeps what it registered before. It counts as the same when its process is, or
-        an address of it.
+        an address of it; from then on the process that was refused may unregister it.
         """
         broker = self._brokers.get(registration.broker_name)
         known = broker.members.get(registration.broker_id) if broker else None
@@ -164,7 +164,9 @@ class RouteTable:
             and broker.cluster == registration.cluster
             and (known.incarnation == told.incarnation or _share_an_address(known, told))
         ):
-            broker.members[registration.broker_id] = replace(known, seen_at_ms=now_ms)
+            broker.members[registration.broker_id] = replace(
+                known, seen_at_ms=now_ms, incarnation=told.incarnation
+            )
 
     def unregister(
         self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str, now_ms: int

@@ -291,6 +291,24 @@ def test_broker_that_is_refused_says_why_once_and_registers_when_there_is_room(
     assert "registered again nameserver=ns:9876" in said
 
 
+def test_broker_that_is_refused_says_goodbye() -> None:
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            nameserver_of(around, registered_bytes_max=1 << 20),
+        ):
+            hog = await Hog.at(around)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await hog.take(2_026)
+                with pytest.raises(BrokerBusy, match="it is done and kept"):
+                    await client.put_topic("A", 1)
+                assert await brokers(around) == ["broker-a", "hog"]
+            assert await brokers(around) == ["hog"]
+
+    run_in_virtual_time(main())
+
+
 def test_two_brokers_of_one_name_are_each_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -123,6 +123,17 @@ def test_refused_broker_keeps_what_it_registered_before_it_grew() -> None:
     assert len(table.expire(now_ms=220_001)) == 1
 
 
+def test_refused_process_unregisters_what_the_one_before_registered() -> None:
+    table = RouteTable(bytes_max=room_for(master()))
+    table.register(master(), now_ms=0)
+    grown = master(topics=topics("t", "u"), data_version=DataVersion(2), incarnation="a-life-2")
+    with pytest.raises(BrokerBusy):
+        table.register(grown, now_ms=1)
+    table.keep_alive(grown, now_ms=1)
+    assert unregister(table, master()) == ()
+    assert len(unregister(table, grown)) == 1
+
+
 def test_slaves_leave_the_place_of_the_master_free() -> None:
     table = table_with(*(slave(broker_id=number) for number in range(1, 32)))
     with pytest.raises(BrokerBusy, match="broker a has 31 slaves"):
