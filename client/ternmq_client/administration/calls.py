@@ -33,8 +33,12 @@ U = TypeVar("U")
 _DIALS_MAX: Final = 3
 """Silent members of one broker name that are waited for."""
 
-_ASKED_AT_ONCE_MAX: Final = 64
+_ASKED_AT_ONCE_MAX: Final = 128
 """Brokers dialled side by side: each registered address costs a socket and up to a second."""
+
+_DIALLING_S: Final = 10.0
+"""For all brokers that are asked the same. Who is not connected by then is not asked: anybody can
+register thousands that are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,8 @@ class AdminCalls(Lifecycle):
     ) -> Answers[T]:
         """Ask every broker the same, side by side. One that gives no answer is a line, no failure.
 
+        Those that are not connected within ten seconds are not asked.
+
         Args:
             question: Gets a broker and a connection to its first member that answers.
             brokers: These alone: names, or addresses that their masters are registered with.
@@ -166,10 +172,17 @@ class AdminCalls(Lifecycle):
         unreachable: list[UnreachableBroker] = []
         refused: RefusedError | None = None
 
+        until_s = asyncio.get_running_loop().time() + _DIALLING_S
+
         async def ask(data: BrokerData) -> tuple[BrokerData, T | None, TernError | None]:
             try:
-                async with self._reader(data) as connection:
+                async with AsyncExitStack() as stack:
+                    async with asyncio.timeout_at(until_s):
+                        connection = await stack.enter_async_context(self._reader(data))
                     return data, await question(data, connection), None
+            except TimeoutError:
+                late = Unreachable(f"not connected {_DIALLING_S:.0f} s after the first was dialled")
+                return data, None, late
             except TernError as error:
                 return data, None, error
 
@@ -327,7 +340,7 @@ class AdminCalls(Lifecycle):
 
 
 async def side_by_side(things: Sequence[T], question: Callable[[T], Awaitable[U]]) -> list[U]:
-    """Return the answers to a question about each thing, in their order. 64 are asked at once.
+    """Return the answers to a question about each thing, in their order. 128 are asked at once.
 
     Raises:
         TernError: The first that a question raised, after all have ended.

@@ -10,7 +10,7 @@ import pytest
 from ternmq_client.admin import AdminClient
 from ternmq_client.administration.calls import side_by_side
 from ternmq_client.config import ClientConfig
-from ternmq_client.descriptions import UnreachableBroker
+from ternmq_client.descriptions import BrokersUnreachable, UnreachableBroker
 from ternmq_model.address import Address
 from ternmq_model.errors import RefusedError, Unreachable, UsageError, refusal
 from ternmq_model.group_settings import GroupSettings
@@ -282,7 +282,32 @@ def test_change_that_fails_at_one_broker_tells_what_is_done_and_what_is_not() ->
     run_in_virtual_time(main())
 
 
-def test_questions_are_asked_64_at_once() -> None:
+def test_time_of_a_question_is_bounded_however_many_brokers_are_silent() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster, ["hole"]),
+        ):
+            for number in range(2_000):
+                await register(cluster, f"hole{number}")
+                cluster.network.partition("admin", f"hole{number}")
+            began_ms = clock.monotonic_ms()
+            described = await admin.describe_group("G")
+            assert [each.queue.broker_name for each in described.progress] == ["a", "b"]
+            assert len(described.unreachable) == 2_001
+            assert clock.monotonic_ms() - began_ms <= 10_100
+            with pytest.raises(BrokersUnreachable) as caught:
+                await admin.describe_group("other")
+            assert len(caught.value.brokers) == 2_001
+            assert str(caught.value).endswith("; and 1993 more")
+            assert len(str(caught.value)) < 2_000
+
+    run_in_virtual_time(main())
+
+
+def test_questions_are_asked_128_at_once() -> None:
     async def main() -> None:
         running = [0]
 
@@ -292,8 +317,8 @@ def test_questions_are_asked_64_at_once() -> None:
             running.append(running[-1] - 1)
             return number
 
-        assert await side_by_side(range(200), question) == list(range(200))
-        assert max(running) == 64
+        assert await side_by_side(range(300), question) == list(range(300))
+        assert max(running) == 128
 
     run_in_virtual_time(main())
 
