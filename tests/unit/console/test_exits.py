@@ -8,6 +8,7 @@ import pytest
 
 from ternmq_client.descriptions import UnreachableBroker, require_all
 from ternmq_console.exits import errors_as_exits, exit_code
+from ternmq_console.main import ternmq
 from ternmq_model.errors import (
     CannotListen,
     ConfigError,
@@ -72,6 +73,10 @@ def test_brokers_without_an_answer_are_a_line_each(capsys: pytest.CaptureFixture
     assert caught.value.code == 4
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"ternmq: no answer from broker {name} (h:1): silent" for name in names]
+
+
+def test_help_tells_that_an_answer_in_part_has_the_code_of_what_is_unreachable() -> None:
+    assert "4 unreachable or printed in part" in (ternmq.help or "")
 
 
 def test_bug_is_not_hidden() -> None:
