@@ -117,6 +117,14 @@ class RouteTable:
         self._check_fence(registration, highest_epoch)
         self._check_bytes(registration)
 
+    def has_topics_of(
+        self, broker_name: str, broker_id: int, incarnation: str, version: DataVersion
+    ) -> bool:
+        """Tell whether the topics of a registration are no news: `register` does not read them."""
+        broker = self._brokers.get(broker_name)
+        source = _TopicsSource(broker_id == MASTER_ID, incarnation, version)
+        return broker is not None and not _is_news(broker, source)
+
     def register(
         self, registration: Registration, *, now_ms: int, highest_epoch: int = 0
     ) -> Registered:
@@ -141,7 +149,7 @@ class RouteTable:
         self.check(registration, highest_epoch=highest_epoch)
         changes = list(self._keep_member(registration, now_ms))
         broker = self._brokers[registration.broker_name]
-        if self._is_news(broker, registration):
+        if _is_news(broker, _source_of(registration)):
             changes.extend(self._keep_topics(broker, registration))
         master = broker.members.get(MASTER_ID)
         is_slave = registration.broker_id != MASTER_ID
@@ -353,7 +361,7 @@ class RouteTable:
             for broker_id, known in (broker.members.items() if broker else ())
             if broker_id == registration.broker_id or _share_an_address(known, told)
         )
-        if broker is None or self._is_news(broker, registration):
+        if broker is None or _is_news(broker, _source_of(registration)):
             growth += topics_bytes(registration.topics) - (broker.topics_bytes if broker else 0)
         taken = self._bytes + self._left.bytes_for_others(registration.broker_name)
         if growth > 0 and taken + growth > self._bytes_max:
@@ -388,12 +396,6 @@ class RouteTable:
                 f"broker {what} cluster=%s broker=%s id=%s endpoints=%s epoch=%s",
                 (registration.cluster, name, broker_id, endpoints, registration.epoch),
             )
-
-    def _is_news(self, broker: _Broker, registration: Registration) -> bool:
-        source = _source_of(registration)
-        if broker.topics_from is None or source.is_master:
-            return broker.topics_from != source
-        return not broker.topics_from.is_master and broker.topics_from != source
 
     def _keep_topics(self, broker: _Broker, registration: Registration) -> Iterator[Change]:
         name = registration.broker_name
@@ -445,6 +447,12 @@ class RouteTable:
 
 def _writable_topics(broker: _Broker) -> int:
     return sum(Permission.WRITE in data.permissions for data in broker.queues.values())
+
+
+def _is_news(broker: _Broker, source: _TopicsSource) -> bool:
+    if broker.topics_from is None or source.is_master:
+        return broker.topics_from != source
+    return not broker.topics_from.is_master and broker.topics_from != source
 
 
 def _source_of(registration: Registration) -> _TopicsSource:
