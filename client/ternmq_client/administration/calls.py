@@ -312,7 +312,7 @@ class AdminCalls(Lifecycle):
                     continue
                 yield connection
                 return
-        raise Unreachable(f"broker {data.broker_name}: no member answers: {'; '.join(failures)}")
+        raise Unreachable(_no_answer_of(data) + "; ".join(failures))
 
     @asynccontextmanager
     async def _member(self, data: BrokerData, member: BrokerMember) -> AsyncGenerator[Connection]:
@@ -392,4 +392,9 @@ def _names_of(data: BrokerData) -> list[str]:
 
 def _unreachable(data: BrokerData, error: TernError) -> UnreachableBroker:
     addresses = (str(address) for member in data.members for address in member.endpoints)
-    return UnreachableBroker(data.broker_name, tuple(addresses), str(error) or type(error).__name__)
+    reason = str(error).removeprefix(_no_answer_of(data)) or type(error).__name__
+    return UnreachableBroker(data.broker_name, tuple(addresses), reason)
+
+
+def _no_answer_of(data: BrokerData) -> str:
+    return f"broker {data.broker_name}: no member answers: "

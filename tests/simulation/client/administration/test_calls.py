@@ -114,6 +114,7 @@ def test_silent_brokers_cost_every_question_a_line_each_and_bounded_time() -> No
                 (f"{name}:{PORT}",) for name in SILENT
             ]
             assert "the broker leaves" in str(described.unreachable[2])
+            assert all(str(each).count("broker ") == 1 for each in described.unreachable[:2])
             topic = await admin.describe_topic("orders")
             assert [name for name, _ in topic.configs] == ["a", "b"]
             assert names(topic.unreachable) == SILENT
