@@ -260,9 +260,8 @@ class AdminCalls(Lifecycle):
             Unreachable: A master does not answer, or there is none: nothing is changed.
             TransportError: A master gave no answer; as with a refusal, and it may have changed.
         """
-        wanted = await self._holders(topic, cluster) if topic and not brokers else []
-        if not wanted:
-            wanted = await self._wanted(cluster, brokers)
+        holders = await self._holders(topic, cluster) if topic and not brokers else ()
+        wanted = holders or await self._wanted(cluster, brokers)
         done: list[tuple[str, T]] = []
         missing: list[RefusedError] = []
         async with self._masters(wanted) as masters:
