@@ -75,7 +75,7 @@ def clean(broker: str, *, yes: bool, nameserver: str, output: str) -> None:
 async def _expired(admin: AdminClient, broker: str) -> list[str]:
     """Return a line that tells what of a broker's messages a request to delete would take."""
     told = {each.name: each.value for each in await admin.settings(broker)}
-    hours = told["store.file_reserved_hours"]
+    hours = told.get("store.file_reserved_hours", "?")  # of a peer that does not tell it
     return [
         f"{broker}: files of its log go whose newest message is older than {hours} h"
         " (store.file_reserved_hours) and than every topic's retention"
