@@ -466,17 +466,18 @@ class Parts:
 
         Raises:
             StoreError: The table could not be saved; it is, as soon as the disk allows it.
+            RefusedError: A NameServer refuses them; names it. They are saved.
         """
         for topic in topics:
             for pull in self._reading.holds.take_topic(topic):
                 pull.wake()
         version = self._tables.topics.version
         self._registrar.changed()
-        saved = self._tables.topics_file.saved()
-        if saved is not None:
+        if (saved := self._tables.topics_file.saved()) is not None:
             await saved
         if not await self._registrar.told(version):
             logger.warning("a NameServer does not answer: it will be told later topics=%s", topics)
+        self._registrar.check_taken(version, " ".join(("topic", *topics))[:200])
 
     def _topic_deleted(self, topic: str) -> None:
         """End who reads the topic, and forget what else is known of it."""
@@ -489,8 +490,11 @@ class Parts:
 
         Raises:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
+            RefusedError: A NameServer refuses to hear of it; names it. They are saved.
         """
         saved = (self._tables.offsets_file.saved(), self._tables.versions_file.saved())
-        await self._topics_changed(topics)
-        for each in filter(None, saved):
-            await each
+        try:
+            await self._topics_changed(topics)
+        finally:
+            for each in filter(None, saved):
+                await each

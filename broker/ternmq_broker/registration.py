@@ -14,7 +14,7 @@ from ternmq_broker.topics import TopicTable
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.epochs import doubt_of
-from ternmq_model.errors import ClosedError, RefusedError, TernError, TransportError
+from ternmq_model.errors import ClosedError, RefusedError, TernError, TransportError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import common_pb2 as common
@@ -80,7 +80,7 @@ class Registration:
         registrant: Registrant,
         *,
         interval_ms: int,
-        is_settled: Callable[[], None],
+        note_settled: Callable[[], None],
         heard_of: Callable[[int, str], None],
         told_members: Callable[[Iterable[common.BrokerData], Address], None],
     ) -> None:
@@ -89,19 +89,21 @@ class Registration:
         self._topics = topics
         self._registrant = registrant
         self._interval_ms = interval_ms
-        self._is_settled = is_settled
+        self._note_settled = note_settled
         self._heard_of = heard_of
         self._told_members = told_members
         self._connection: Connection | None = None
         self._told = _NOTHING
         self._told_at_ms = 0
-        self._failure: int | None = None
-        """Response code of the last failure, 0 of one of the network; None = there is none."""
+        self._tried = _NOTHING
+        """Version of the topics that were told last, taken or not."""
+
+        self._failure: TernError | None = None
+        """Why the last attempt failed; None = it did not."""
         self._rival: tuple[Address, ...] = ()
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_leaving = False
-        self.is_away = False
 
     @property
     def is_current(self) -> bool:
@@ -111,6 +113,17 @@ class Registration:
     def has_told(self, version: DataVersion) -> bool:
         """Return whether the NameServer has the topics of that version, or of a later one."""
         return self._told >= version or self.is_current  # a slave's table may be an older one
+
+    def refusal_of(self, version: DataVersion) -> RefusedError | None:
+        """Return why the NameServer refuses the topics of that version, or of a later one."""
+        failure = self._failure
+        is_tried = self._tried >= version or self._tried == self._topics.version
+        return failure if is_tried and isinstance(failure, RefusedError) else None
+
+    def is_settled(self, version: DataVersion) -> bool:
+        """Return whether the NameServer has the topics, refuses them, or gives no answer."""
+        is_away = self._failure is not None and not isinstance(self._failure, RefusedError)
+        return is_away or self.has_told(version) or self.refusal_of(version) is not None
 
     async def step(self) -> bool:
         """Register if it is time, else ask whether it still holds; pause after a failure."""
@@ -124,9 +137,10 @@ class Registration:
 
     def pause_s(self) -> float:
         """Return how long to pause after a step."""
-        if self._failure == ResponseCode.FLOW_CONTROL:
-            return _FULL_PAUSE_S
-        return _RETRY_PAUSE_S if self.is_away else _LOOK_PAUSE_S
+        if self._failure is None:
+            return _LOOK_PAUSE_S
+        is_full = _code_of(self._failure) == ResponseCode.FLOW_CONTROL
+        return _FULL_PAUSE_S if is_full else _RETRY_PAUSE_S
 
     async def _keep_told(self) -> bool:
         try:
@@ -138,20 +152,18 @@ class Registration:
             await self._register()
         except TernError as error:
             self._told = _NOTHING
-            self.is_away = True
+            before, self._failure = self._failure, error
             if isinstance(error, TransportError):
                 await self._hang_up()
-            self._is_settled()
-            failure = error.code if isinstance(error, RefusedError) else 0
-            if failure != self._failure and not self._is_leaving:
-                self._failure = failure
+            self._note_settled()
+            is_new = before is None or _code_of(before) != _code_of(error)
+            if is_new and not self._is_leaving:
                 logger.warning("not registered nameserver=%s error=%s", self.address, error)
             return False
         if self._failure is not None:
             self._failure = None
             logger.info("registered again nameserver=%s", self.address)
-        self.is_away = False
-        self._is_settled()
+        self._note_settled()
         return not self.is_current
 
     async def _connected(self) -> Connection:
@@ -171,7 +183,7 @@ class Registration:
 
     async def _register(self) -> None:
         connection = await self._connected()
-        version = self._topics.version
+        version = self._tried = self._topics.version
         request = register_request(self._registrant, self._topics)
         reply = await connection.call(_REGISTER, request, timeout_s=_CALL_TIMEOUT_S)
         if reply.highest_epoch:
@@ -218,7 +230,9 @@ class Registration:
         )
 
     async def leave(self) -> None:
-        """Withdraw the registration, if there is one and the NameServer answers; then hang up.
+        """Withdraw the registration, if the NameServer is connected; then hang up.
+
+        One that refuses what the broker is now keeps what it was before, and is told, too.
 
         A registration that is under way is waited for, so that the goodbye comes after it; one
         that takes too long is cut off.
@@ -238,8 +252,7 @@ class Registration:
             incarnation=self._registrant.incarnation,
         )
         try:
-            if not self.is_away:
-                await connection.call(UNREGISTER_BROKER, request, timeout_s=_LEAVE_TIMEOUT_S)
+            await connection.call(UNREGISTER_BROKER, request, timeout_s=_LEAVE_TIMEOUT_S)
         except TernError as error:
             logger.warning("not unregistered nameserver=%s error=%s", self.address, error)
         finally:
@@ -292,7 +305,7 @@ class Registrar:
                 self._topics,
                 registrant,
                 interval_ms=self._interval_ms,
-                is_settled=self._note_settled,
+                note_settled=self._note_settled,
                 heard_of=self._heard_of,
                 told_members=self._told_members,
             )
@@ -309,7 +322,7 @@ class Registrar:
             self._wake(name)
 
     async def told(self, version: DataVersion | None = None) -> bool:
-        """Return when all that can be reached know the topics of that version, or of a later one.
+        """Return when all that answer know, or refuse, the topics of that version or a later one.
 
         Args:
             version: That of the table with the change; None = as it is now. Changes that come later
@@ -322,15 +335,31 @@ class Registrar:
         wanted = version or self._topics.version
         try:
             async with asyncio.timeout(_TOLD_WITHIN_S):
-                while not self._all_told(wanted):
+                while not all(each.is_settled(wanted) for each in self._registrations.values()):
                     settled = self._settled
                     await settled.wait()
         except TimeoutError:
             return False
         return True
 
-    def _all_told(self, version: DataVersion) -> bool:
-        return all(each.has_told(version) or each.is_away for each in self._registrations.values())
+    def check_taken(self, version: DataVersion, what: str) -> None:
+        """Refuse, for a NameServer that refuses the topics of that version, or of a later one.
+
+        Its routes stay as they were until it has room, or until the topics are such as it takes.
+
+        Args:
+            version: That of the table with a change, which is saved.
+            what: What was changed, for the remark.
+
+        Raises:
+            RefusedError: Has the NameServer's code, and names it.
+        """
+        for each in self._registrations.values():
+            if error := each.refusal_of(version):
+                remark = (
+                    f"{what}: it is done and kept at this broker, but NameServer {each.address}"
+                )
+                raise refusal(error.code, f"{remark} refuses to register it: {error.remark}")
 
     def _note_settled(self) -> None:
         self._settled.set()
@@ -342,6 +371,11 @@ class Registrar:
         The jobs register no more from then on, and what they wait for ends.
         """
         await asyncio.gather(*(each.leave() for each in self._registrations.values()))
+
+
+def _code_of(error: TernError) -> int:
+    """Return the response code of a refusal, 0 of a failure of the network."""
+    return error.code if isinstance(error, RefusedError) else 0
 
 
 def registered_endpoints(

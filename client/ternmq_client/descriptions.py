@@ -1,6 +1,6 @@
 """What brokers say of topics and groups, put together over a cluster."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -10,6 +10,8 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 
 T = TypeVar("T")
+
+_NAMED_MAX: Final = 8
 
 NEVER_CONSUMED: Final = -1
 """The committed offset of a queue that a group never consumed."""
@@ -44,14 +46,28 @@ class BrokerList(list[T]):
         self.unreachable = tuple(unreachable)
 
 
+class BrokersUnreachable(Unreachable):
+    """A whole result is needed, and brokers gave no answer. The text names the first eight.
+
+    Attributes:
+        brokers: Each of them.
+    """
+
+    def __init__(self, brokers: Sequence[UnreachableBroker]) -> None:
+        more = len(brokers) - _NAMED_MAX
+        named = "; ".join(map(str, brokers[:_NAMED_MAX]))
+        super().__init__(f"{named}; and {more} more" if more > 0 else named)
+        self.brokers = tuple(brokers)
+
+
 def require_all(unreachable: Iterable[UnreachableBroker]) -> None:
     """Refuse a partial result where a whole one is needed.
 
     Raises:
-        Unreachable: A broker gave no answer; names each such.
+        BrokersUnreachable: A broker gave no answer.
     """
-    if said := "; ".join(map(str, unreachable)):
-        raise Unreachable(said)
+    if brokers := tuple(unreachable):
+        raise BrokersUnreachable(brokers)
 
 
 @dataclass(frozen=True, slots=True)

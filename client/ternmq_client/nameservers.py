@@ -235,6 +235,7 @@ class NameServers:
 async def brokers_told(
     ask: Callable[[nameserver.GetClusterRequest], Awaitable[nameserver.GetClusterReply]],
 ) -> list[BrokerData]:
-    """Return every broker name that one NameServer tells, page by page."""
+    """Return every broker name that one NameServer tells, page by page, each once."""
     replies = pages(ask, nameserver.GetClusterRequest())
-    return [broker_data_from_pb(data) async for reply in replies for data in reply.brokers]
+    told = [broker_data_from_pb(data) async for reply in replies for data in reply.brokers]
+    return list({(data.cluster, data.broker_name): data for data in told}.values())

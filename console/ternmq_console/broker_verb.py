@@ -26,6 +26,10 @@ broker = LazyGroup(
             f"{_HERE}.repair_epoch:repair_epoch",
             "Set back an epoch that nobody began.",
         ),
+        "forget-epoch": (
+            f"{_HERE}.forget_epoch:forget_epoch",
+            "Let NameServers forget brokers that will not come back.",
+        ),
         "settings": (f"{_HERE}.broker:settings", "Show or change settings at run time."),
         "set-permission": (
             f"{_HERE}.broker:set_permission",

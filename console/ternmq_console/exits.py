@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Final, cast
 
-from ternmq_client.descriptions import UnreachableBroker
+from ternmq_client.descriptions import BrokersUnreachable, UnreachableBroker
 from ternmq_console.output import print_line
 from ternmq_model.errors import (
     GroupNotFound,
@@ -67,6 +67,9 @@ def errors_as_exits() -> Generator[None]:
             raise
         if isinstance(cause, BrokenPipeError):
             raise cause from None
+        if isinstance(cause, BrokersUnreachable):
+            name_unreachable(cause.brokers)
+            raise SystemExit(UNREACHABLE) from None
         lines = cause.problems if isinstance(cause, SettingsError) else (_one_line(cause),)
         for line in lines:
             print_line(f"ternmq: {line}", to_stderr=True)

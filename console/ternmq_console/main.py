@@ -128,8 +128,8 @@ ternmq = LazyGroup(
     name="ternmq",
     help=(
         "A message queue with Apache RocketMQ's semantics and files.\n\n"
-        "Exit codes: 0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable,"
-        " 141 nobody reads the output."
+        "Exit codes: 0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable"
+        " or printed in part, 141 nobody reads the output."
     ),
     lazy={
         "dev": (f"{_HERE}.services:dev", "Run a NameServer and a broker in one process."),

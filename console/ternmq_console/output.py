@@ -161,19 +161,27 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None
 
 
 async def print_names(pages: AsyncIterable[Iterable[str]], column: str, output: str) -> None:
-    """Print names as they come, as `print_rows` prints rows of that one column."""
-    if output != "json":
-        print_line(column.replace("_", " "))
-        async for page in pages:
-            print_lines(page)
-        return
+    """Print names as they come, as `print_rows` prints rows of that one column.
+
+    When a page fails, nothing is printed before the first one, and JSON is a whole document else.
+    """
     is_first = True
-    async for page in pages:
-        for name in page:
-            row = indent(_json({column: name}, indent=2), "  ")
-            click.echo(("[\n" if is_first else ",\n") + row, nl=False)
+    if output != "json":
+        async for page in pages:
+            print_lines([column.replace("_", " "), *page] if is_first else page)
             is_first = False
-    click.echo("[]" if is_first else "\n]")
+        return
+    try:
+        async for page in pages:
+            for name in page:
+                row = indent(_json({column: name}, indent=2), "  ")
+                click.echo(("[\n" if is_first else ",\n") + row, nl=False)
+                is_first = False
+        if is_first:
+            click.echo("[]")
+    finally:
+        if not is_first:
+            click.echo("\n]")
 
 
 def print_record(record: Row, output: str) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from ternmq_console.admin import time_text
-from ternmq_console.exits import errors_as_exits
+from ternmq_console.exits import errors_as_exits, leave_if_partial
 from ternmq_console.options import duration_ms, nameserver_option, output_option
 from ternmq_console.output import print_line, print_record, print_rows
 from ternmq_pipeline.jobs.report import report as make_report
@@ -73,6 +73,7 @@ def report(
         )
     if output == "json":
         print_record(report_document(made), output)
+        leave_if_partial(made.unreachable)
         return
     for place, table in enumerate(_SHOWN):
         if place:
@@ -82,6 +83,7 @@ def report(
     for path in (html, parquet):
         if path is not None:
             print_line(f"wrote {path}", to_stderr=True)
+    leave_if_partial(made.unreachable)
 
 
 def report_document(made: Report) -> dict[str, object]:
@@ -91,6 +93,7 @@ def report_document(made: Report) -> dict[str, object]:
         "hours": made.hours,
         "slow_after_s": made.slow_after_ms / 1000,
         "brokers": list(made.brokers),
+        "unreachable": [each.broker_name for each in made.unreachable],
     }
     return told | {table: _rows(made, table) for table in TABLES}
 

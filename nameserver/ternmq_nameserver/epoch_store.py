@@ -68,6 +68,11 @@ class EpochStore:
         """Return the highest epoch of a broker name that was ever accepted; 0 for none."""
         return self._table.get(cluster, broker_name)
 
+    def has_kept(self, cluster: str, broker_name: str, epoch: int) -> bool:
+        """Tell whether `accept` would have nothing to wait for."""
+        now, saved = (each.get(cluster, broker_name) for each in (self._table, self._saved))
+        return epoch <= saved <= now  # a repair that is being written may have taken it back
+
     async def accept(self, cluster: str, broker_name: str, epoch: int) -> None:
         """Raise the epoch of a broker name. When this returns, that survives a loss of power.
 
@@ -78,15 +83,13 @@ class EpochStore:
             StoreFailed: The disk refused; asking again tries again.
         """
         self._table = self._table.raised(cluster, broker_name, epoch)
-        now, saved = (each.get(cluster, broker_name) for each in (self._table, self._saved))
-        if epoch <= saved <= now:  # a repair that is being written may have taken it back
-            return
-        await self._written()
+        if not self.has_kept(cluster, broker_name, epoch):
+            await self._written()
 
     async def repair(self, cluster: str, broker_name: str, epoch: int) -> None:
-        """Set the epoch of a broker name, also to a lower one. Durable when this returns.
+        """Set the epoch of a broker name, also to a lower one, or forget it for 0.
 
-        Cancelling leaves it open whether it is kept.
+        Durable when this returns. Cancelling leaves it open whether it is kept.
 
         Raises:
             StoreFailed: The disk refused; asking again tries again.

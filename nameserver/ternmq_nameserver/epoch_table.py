@@ -14,7 +14,10 @@ from ternmq_model.response_code import ResponseCode
 
 FORMAT_VERSION: Final = 1
 NAMES_MAX: Final = 65_536
-"""Names are never forgotten: which of them will not come back, only an operator knows."""
+"""Which names will not come back, only an operator knows."""
+
+FORGET_COMMAND: Final = "ternmq broker forget-epoch"
+"""Makes room for names."""
 
 
 class EpochTable:
@@ -40,6 +43,9 @@ class EpochTable:
     def raised(self, cluster: str, broker_name: str, epoch: int) -> "EpochTable":
         """Return the table with that epoch; the same one when it has as high a one already.
 
+        A new name in a full table takes the place of the oldest one whose epoch is 1: no master has
+        a lower one that would have to be refused.
+
         Raises:
             RefusedError: FLOW_CONTROL: no more names fit.
         """
@@ -47,19 +53,24 @@ class EpochTable:
         if epoch <= self._epochs.get(key, 0):
             return self
         if key not in self._epochs and len(self) >= NAMES_MAX:
-            remark = f"{NAMES_MAX} broker names have had an epoch; no more fit"
-            raise refusal(ResponseCode.FLOW_CONTROL, remark)
+            first = next((each for each, number in self._epochs.items() if number == 1), None)
+            if first is None:
+                remark = f"{NAMES_MAX} broker names have had an epoch; no more fit"
+                raise refusal(ResponseCode.FLOW_CONTROL, f"{remark} (make room: {FORGET_COMMAND})")
+            return self.repaired(*first, 0).raised(cluster, broker_name, epoch)
         return EpochTable({**self._epochs, key: epoch})
 
     def repaired(self, cluster: str, broker_name: str, epoch: int) -> "EpochTable":
-        """Return the table with that epoch, also a lower one.
+        """Return the table with that epoch, also a lower one; without the name for 0.
 
         Raises:
             RefusedError: As `raised`.
         """
         if epoch >= self.get(cluster, broker_name):
             return self.raised(cluster, broker_name, epoch)
-        return EpochTable({**self._epochs, (cluster, broker_name): epoch})
+        others = {**self._epochs}
+        del others[cluster, broker_name]
+        return EpochTable(others).raised(cluster, broker_name, epoch)
 
     def to_json(self) -> bytes:
         """Return the content of `brokerEpochs.json`."""

@@ -39,7 +39,7 @@ class Registration:
 
     data_version: DataVersion
     topics: tuple[TopicConfig, ...] = ()
-    """Every topic of the broker."""
+    """Every topic of the broker; not read unless they are news (`RouteTable.has_topics_of`)."""
 
     expiry_ms: int = EXPIRY_MS
 

@@ -32,12 +32,13 @@ from ternmq_model.route import (
 )
 from ternmq_nameserver.changes import Change
 from ternmq_nameserver.kept_bytes import BYTES_MAX, member_bytes, topics_bytes
+from ternmq_nameserver.left_room import LeftRoom
 from ternmq_nameserver.registration import Registration, check_registration, invalid
 from ternmq_nameserver.topic_index import TopicIndex
 
 BROKER_NAMES_MAX: Final = 4_096
-MEMBERS_MAX: Final = 32
-"""Most members of one broker name."""
+SLAVES_MAX: Final = 31
+"""Most slaves of one broker name. A master has a place of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class RouteTable:
     """Every broker and its topics. Owned by the NameServer's loop.
 
     Invariants: a broker name has at least one member; a topic is on at least one broker; what all
-    count for (`kept_bytes`) is at most `bytes_max`.
+    count for (`kept_bytes`) is at most `bytes_max`, with what is kept free for members that left.
 
     Args:
         bytes_max: A registration that would need more is refused, unless it grows nothing.
@@ -102,6 +103,7 @@ class RouteTable:
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
+        self._left = LeftRoom()
         self._brokers: dict[str, _Broker] = {}
         self._topics = TopicIndex()
 
@@ -114,6 +116,14 @@ class RouteTable:
         check_registration(registration)
         self._check_fence(registration, highest_epoch)
         self._check_bytes(registration)
+
+    def has_topics_of(
+        self, broker_name: str, broker_id: int, incarnation: str, version: DataVersion
+    ) -> bool:
+        """Tell whether the topics of a registration are no news: `register` does not read them."""
+        broker = self._brokers.get(broker_name)
+        source = _TopicsSource(broker_id == MASTER_ID, incarnation, version)
+        return broker is not None and not _is_news(broker, source)
 
     def register(
         self, registration: Registration, *, now_ms: int, highest_epoch: int = 0
@@ -139,7 +149,7 @@ class RouteTable:
         self.check(registration, highest_epoch=highest_epoch)
         changes = list(self._keep_member(registration, now_ms))
         broker = self._brokers[registration.broker_name]
-        if self._is_news(broker, registration):
+        if _is_news(broker, _source_of(registration)):
             changes.extend(self._keep_topics(broker, registration))
         master = broker.members.get(MASTER_ID)
         is_slave = registration.broker_id != MASTER_ID
@@ -151,7 +161,7 @@ class RouteTable:
         """Take a refused registration as a sign of life of the member that it was to replace.
 
         The member keeps what it registered before. It counts as the same when its process is, or
-        an address of it.
+        an address of it; from then on the process that was refused may unregister it.
         """
         broker = self._brokers.get(registration.broker_name)
         known = broker.members.get(registration.broker_id) if broker else None
@@ -162,12 +172,23 @@ class RouteTable:
             and broker.cluster == registration.cluster
             and (known.incarnation == told.incarnation or _share_an_address(known, told))
         ):
-            broker.members[registration.broker_id] = replace(known, seen_at_ms=now_ms)
+            broker.members[registration.broker_id] = replace(
+                known, seen_at_ms=now_ms, incarnation=told.incarnation
+            )
 
     def unregister(
-        self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str
+        self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str, now_ms: int
     ) -> tuple[Change, ...]:
         """Take a member out; nothing happens unless all four are as it registered.
+
+        Its room is kept free until it is back, for as long as it could have been silent.
+
+        Args:
+            cluster: As it registered.
+            broker_name: As it registered.
+            broker_id: As it registered.
+            incarnation: As it registered.
+            now_ms: Monotonic.
 
         Returns:
             What there is to log.
@@ -178,7 +199,11 @@ class RouteTable:
             return ()
         if member.incarnation != incarnation:
             return ()
-        return tuple(self._drop(broker_name, broker_id, "unregistered"))
+        before = self._bytes
+        changes = tuple(self._drop(broker_name, broker_id, "unregistered"))
+        until_ms = now_ms + member.expiry_ms
+        self._left.keep(broker_name, broker_id, before - self._bytes, until_ms=until_ms)
+        return changes
 
     def expire(self, *, now_ms: int) -> tuple[Change, ...]:
         """Take out every member that was silent for longer than its expiry.
@@ -186,6 +211,7 @@ class RouteTable:
         Returns:
             What there is to log.
         """
+        self._left.expire(now_ms=now_ms)
         silent = [
             (broker_name, broker_id)
             for broker_name, broker in self._brokers.items()
@@ -201,18 +227,18 @@ class RouteTable:
             cluster: That the name belongs to.
             broker_name: The name.
             before: What is replaced.
-            epoch: What replaces it.
+            epoch: What replaces it; 0 = nothing, the name is forgotten.
 
         Raises:
             InvalidParameter: No epoch has that number.
             RefusedError: ILLEGAL_OPERATION: what is replaced is believed, or a living member has
-                registered a higher one than `epoch`.
+                registered a higher one than `epoch`; or any, of a name that is to be forgotten.
         """
         name = f"broker {broker_name}"
-        if not 0 < epoch <= EPOCH_MAX:
-            remark = f"{name}: epoch {epoch}: must be 1 to {EPOCH_MAX}"
+        if not 0 <= epoch <= EPOCH_MAX:
+            remark = f"{name}: epoch {epoch}: must be 1 to {EPOCH_MAX}, or 0 to forget the name"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if epoch < before and not doubt_of(before, epoch):
+        if 0 < epoch < before and not doubt_of(before, epoch):
             remark = (
                 f"{name}: epoch {before} may be real: it is no more than {EPOCH_STEP_MAX} above"
                 f" {epoch}, and a promotion goes beyond it"
@@ -221,7 +247,7 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         members = broker.members if broker and broker.cluster == cluster else {}
         for broker_id, member in sorted(members.items()):
-            if member.data.epoch > epoch:
+            if not epoch or member.data.epoch > epoch:
                 remark = f"{name}: member {broker_id} is registered with epoch {member.data.epoch}"
                 raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
@@ -305,12 +331,14 @@ class RouteTable:
     def _check_fence(self, registration: Registration, highest_epoch: int) -> None:
         name, broker_id = registration.broker_name, registration.broker_id
         broker = self._brokers.get(name)
-        if broker is None and len(self._brokers) >= BROKER_NAMES_MAX:
+        left = self._left.names - self._brokers.keys() - {name}
+        if broker is None and len(self._brokers) + len(left) >= BROKER_NAMES_MAX:
             remark = f"{BROKER_NAMES_MAX} broker names are registered; no more fit"
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
         members = broker.members if broker else {}
-        if broker_id not in members and len(members) >= MEMBERS_MAX:
-            raise refusal(ResponseCode.FLOW_CONTROL, f"broker {name} has {MEMBERS_MAX} members")
+        slaves = (members.keys() | self._left.ids(name)) - {MASTER_ID}
+        if broker_id not in {MASTER_ID, *slaves} and len(slaves) >= SLAVES_MAX:
+            raise refusal(ResponseCode.FLOW_CONTROL, f"broker {name} has {SLAVES_MAX} slaves")
         if broker and members.keys() - {broker_id} and broker.cluster != registration.cluster:
             remark = (
                 f"broker {name} belongs to cluster {broker.cluster}, not {registration.cluster}"
@@ -333,12 +361,13 @@ class RouteTable:
             for broker_id, known in (broker.members.items() if broker else ())
             if broker_id == registration.broker_id or _share_an_address(known, told)
         )
-        if broker is None or self._is_news(broker, registration):
+        if broker is None or _is_news(broker, _source_of(registration)):
             growth += topics_bytes(registration.topics) - (broker.topics_bytes if broker else 0)
-        if growth > 0 and self._bytes + growth > self._bytes_max:
+        taken = self._bytes + self._left.bytes_for_others(registration.broker_name)
+        if growth > 0 and taken + growth > self._bytes_max:
             remark = (
                 f"broker {registration.broker_name}: {growth} more bytes of topics and members do"
-                f" not fit, {self._bytes} of {self._bytes_max} (nameserver.registered_bytes_max)"
+                f" not fit, {taken} of {self._bytes_max} (nameserver.registered_bytes_max)"
                 " are taken"
             )
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
@@ -352,6 +381,7 @@ class RouteTable:
         before = broker.members.get(broker_id)
         kept = _member_of(registration, now_ms)
         broker.members[broker_id] = kept
+        self._left.drop(name, broker_id)
         self._bytes += kept.bytes - (before.bytes if before else 0)
         # A process that has taken another id is still where it was: one address, one member.
         for other_id in [*broker.members]:
@@ -366,12 +396,6 @@ class RouteTable:
                 f"broker {what} cluster=%s broker=%s id=%s endpoints=%s epoch=%s",
                 (registration.cluster, name, broker_id, endpoints, registration.epoch),
             )
-
-    def _is_news(self, broker: _Broker, registration: Registration) -> bool:
-        source = _source_of(registration)
-        if broker.topics_from is None or source.is_master:
-            return broker.topics_from != source
-        return not broker.topics_from.is_master and broker.topics_from != source
 
     def _keep_topics(self, broker: _Broker, registration: Registration) -> Iterator[Change]:
         name = registration.broker_name
@@ -423,6 +447,12 @@ class RouteTable:
 
 def _writable_topics(broker: _Broker) -> int:
     return sum(Permission.WRITE in data.permissions for data in broker.queues.values())
+
+
+def _is_news(broker: _Broker, source: _TopicsSource) -> bool:
+    if broker.topics_from is None or source.is_master:
+        return broker.topics_from != source
+    return not broker.topics_from.is_master and broker.topics_from != source
 
 
 def _source_of(registration: Registration) -> _TopicsSource:

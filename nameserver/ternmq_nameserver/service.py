@@ -94,8 +94,10 @@ class NameServerService:
         registration = self._registration_of(request)
         name = (registration.cluster, registration.broker_name)
         try:
-            self._routes.check(registration, highest_epoch=self._epochs.highest(*name))
-            await self._epochs.accept(*name, registration.epoch)
+            if not self._epochs.has_kept(*name, registration.epoch):
+                self._routes.check(registration, highest_epoch=self._epochs.highest(*name))
+                await self._epochs.accept(*name, registration.epoch)
+                registration = self._registration_of(request)  # its topics may be news by now
             registered = self._routes.register(
                 registration,
                 now_ms=self._clock.monotonic_ms(),
@@ -129,6 +131,7 @@ class NameServerService:
             broker_name=request.broker_name,
             broker_id=request.broker_id,
             incarnation=request.incarnation,
+            now_ms=self._clock.monotonic_ms(),
         )
         _log(changes)
         return pb.UnregisterBrokerReply()
@@ -233,6 +236,10 @@ class NameServerService:
         if len(request.topics) > TOPICS_MAX:  # before objects are made of them
             remark = f"{len(request.topics)} topics: a broker has at most {TOPICS_MAX}"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        version = data_version_from_pb(request.data_version)
+        is_known = self._routes.has_topics_of(
+            request.broker_name, request.broker_id, request.incarnation, version
+        )
         return Registration(
             cluster=request.cluster,
             broker_name=request.broker_name,
@@ -240,8 +247,8 @@ class NameServerService:
             endpoints=endpoints_from_pb(request.endpoints),
             incarnation=request.incarnation,
             epoch=request.epoch,
-            data_version=data_version_from_pb(request.data_version),
-            topics=tuple(map(topic_config_from_pb, request.topics)),
+            data_version=version,
+            topics=() if is_known else tuple(map(topic_config_from_pb, request.topics)),
             expiry_ms=request.expiry_ms or self._expiry_ms,
         )
 

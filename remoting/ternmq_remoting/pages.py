@@ -4,6 +4,7 @@ A request has `page_size` and `page_token`, its reply `next_page_token`. A calle
 pages sends 0 and gets everything, as long as it fits one message.
 """
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -13,11 +14,15 @@ from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.options import MESSAGE_BYTES_MAX
 
+logger = logging.getLogger(__name__)
+
 PAGE_SIZE: Final = 1_000
 """What our own clients ask for."""
 
 PAGE_SIZE_MAX: Final = 10_000
 PAGE_BYTES_MAX: Final = 1 << 20
+PAGES_MAX: Final = 1 << 16
+"""Of one list that we ask for: 65 million names."""
 
 T = TypeVar("T")
 Req = TypeVar("Req", bound=ProtoMessage)
@@ -93,7 +98,8 @@ def names_of(token: str, count: int) -> tuple[str, ...]:
 async def pages(ask: Callable[[Req], Awaitable[Rep]], request: Req) -> AsyncGenerator[Rep]:
     """Yield the replies to a request for a list, page by page.
 
-    A peer that knows of no pages answers with one reply.
+    A peer that knows of no pages answers with one reply. One whose tokens do not rise, or that goes
+    on for 65,536 pages, is not asked further, and logged: its list would need not end.
 
     Args:
         ask: Asks for one page.
@@ -101,9 +107,12 @@ async def pages(ask: Callable[[Req], Awaitable[Rep]], request: Req) -> AsyncGene
     """
     asked: Any = request
     asked.page_size = PAGE_SIZE
-    while True:
+    for _ in range(PAGES_MAX):
         reply: Any = await ask(request)
         yield reply
-        if not reply.next_page_token or reply.next_page_token == asked.page_token:
+        if not reply.next_page_token:
             return
+        if reply.next_page_token <= asked.page_token:
+            break
         asked.page_token = reply.next_page_token
+    logger.warning("list ends before its end token=%r", asked.page_token[:100])

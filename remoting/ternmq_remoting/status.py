@@ -16,6 +16,7 @@ change of those texts in a later gRPC would make errors more careful, never less
 Statuses go by gRPC's names for them, so that nothing here needs gRPC.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -49,6 +50,9 @@ _NEVER_SENT: Final = (
     "empty address list",
     "no children in weighted_target",
 )
+
+_NO_CONNECTION: Final = re.compile("^failed to connect to all addresses; last error: [A-Z_]+: ")
+"""What gRPC says before the reason."""
 
 _REFUSAL_STATUS: Final[Mapping[int, str]] = {
     ResponseCode.SYSTEM_ERROR: "INTERNAL",
@@ -108,7 +112,8 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
         )
         return error
     if code == "UNAVAILABLE" and details.lower().startswith(_NEVER_SENT):
-        return Unreachable(f"{peer}: {details}")
+        reason = _NO_CONNECTION.sub("", details).removeprefix(f"ipv4:{peer}: ")
+        return Unreachable(f"{peer}: {reason}")
     if code == "DEADLINE_EXCEEDED":
         return RequestTimedOut(f"{peer}: no answer in time")
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:

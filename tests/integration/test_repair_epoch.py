@@ -145,6 +145,26 @@ def test_broker_and_nameserver_poisoned_by_older_version_serve_again(site: Site)
     assert list(site.members()) == [0]
 
 
+def test_nameserver_forgets_name_that_will_not_come_back(site: Site) -> None:
+    def forget(*words: str) -> Result:
+        told = ("broker", "forget-epoch", "a", "b", *words, "--nameserver", site.nameserver)
+        return invoke(*told)
+
+    site.start_nameserver()
+    broker = site.start("one")
+    assert "broker a is registered at NameServer" in forget("--yes").stderr
+    broker.end()
+    assert forget().exit_code == 1
+    done = forget("--yes", "--output", "json")
+    assert done.exit_code == 0, done.stderr
+    assert [(row["broker"], row["forgets"]) for row in json.loads(done.stdout)] == [
+        ("a", 1),
+        ("b", None),
+    ]
+    kept = json.loads((site.data("names") / "brokerEpochs.json").read_bytes())
+    assert kept["epochs"] == {}
+
+
 def test_members_whose_log_has_a_made_up_epoch_follow_each_other_again(site: Site) -> None:
     names = site.start_nameserver()
     master = site.start("one", "--role", "sync_master")

@@ -71,6 +71,8 @@ ASKING: Final[Mapping[Words, Words]] = {
     ("broker", "status"): (BROKER,),
     ("broker", "ha"): (BROKER,),
     ("broker", "promote"): (BROKER, "--broker-id", "1", "--yes"),
+    ("broker", "repair-epoch"): (BROKER, "--yes"),
+    ("broker", "forget-epoch"): ("old", "--yes"),
     ("broker", "settings"): (BROKER,),
     ("broker", "set-permission"): (BROKER, "r"),
     ("broker", "clean"): (BROKER,),
@@ -83,6 +85,7 @@ SILENT: Final = {
     *{("group", "create"), ("group", "delete"), ("offset", "skip")},
     *{("cluster", "clean"), ("cluster", "wipe-write-permission")},
     *{("broker", verb) for verb in ("clean", "promote", "set-permission")},
+    *{("broker", verb) for verb in ("repair-epoch", "forget-epoch")},
     ("message", "send"),
 }
 """Those of them that show no text of the cluster's but names of brokers, and refusals."""

@@ -15,6 +15,7 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.jobs.reporting.asking import Measure, ask_cluster
 from ternmq_pipeline.jobs.reporting.measuring import first_offsets
+from ternmq_pipeline.jobs.reporting.page import page
 from ternmq_pipeline.jobs.reporting.tables import HOUR_MS, Report
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
@@ -67,6 +68,27 @@ def test_cluster_without_brokers_has_an_empty_report() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=()) as cluster:
             assert not (await report_of(cluster)).brokers
+
+    run_in_virtual_time(main())
+
+
+def test_report_names_brokers_that_give_no_answer_and_lacks_only_theirs() -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster, cluster.producer() as producer:
+            await cluster.put_topic("orders", 1)
+            for number in range(10):
+                await producer.send(Message("orders", b"%d" % number))
+            whole = await report_of(cluster)
+            cluster.kill("b")
+            found = await report_of(cluster)
+            assert (found.brokers, [each.broker_name for each in found.unreachable]) == (
+                ["a", "b"],
+                ["b"],
+            )
+            assert "No answer from b:" in page(found)
+            assert "No answer" not in page(whole)
+            assert [row.topic for row in found.topics] == ["orders"]
+            assert 0 < found.topics[0].messages < whole.topics[0].messages == 10
 
     run_in_virtual_time(main())
 

@@ -19,7 +19,7 @@ from ternmq_broker.sessions import Sessions
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import InvalidParameter, refusal
+from ternmq_model.errors import InvalidParameter, RefusedError, refusal
 from ternmq_model.names import check_kept_group, check_topic, is_system_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -103,10 +103,16 @@ class GroupAdminService:
         doomed = [retry_topic(group)]
         if request.with_dead_letters:
             doomed.append(dead_letter_topic(group))
+        refused: RefusedError | None = None
         for topic in doomed:
             if services.topics.get(topic) is not None:
-                await services.delete_topic(topic)
+                try:
+                    await services.delete_topic(topic)
+                except RefusedError as error:  # a NameServer's: the topic is deleted here
+                    refused = error
         await self._save()
+        if refused is not None:
+            raise refused
         return admin.DeleteGroupReply()
 
     async def reset_offsets(

@@ -10,7 +10,15 @@ from ternmq_client.config import ClientConfig
 from ternmq_client.descriptions import UnreachableBroker, require_all
 from ternmq_client.nameservers import NameServers
 from ternmq_model.address import resolve_addresses
-from ternmq_model.errors import RefusedError, TernError, Unreachable, UsageError, refusal
+from ternmq_model.errors import (
+    RefusedError,
+    TernError,
+    TopicNotFound,
+    Unreachable,
+    UsageError,
+    refusal,
+)
+from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_remoting.environment import Environment
@@ -25,8 +33,12 @@ U = TypeVar("U")
 _DIALS_MAX: Final = 3
 """Silent members of one broker name that are waited for."""
 
-_ASKED_AT_ONCE_MAX: Final = 64
+_ASKED_AT_ONCE_MAX: Final = 128
 """Brokers dialled side by side: each registered address costs a socket and up to a second."""
+
+_DIALLING_S: Final = 10.0
+"""For all brokers that are asked the same. Who is not connected by then is not asked: anybody can
+register thousands that are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,8 @@ class AdminCalls(Lifecycle):
     ) -> Answers[T]:
         """Ask every broker the same, side by side. One that gives no answer is a line, no failure.
 
+        Those that are not connected within ten seconds are not asked.
+
         Args:
             question: Gets a broker and a connection to its first member that answers.
             brokers: These alone: names, or addresses that their masters are registered with.
@@ -158,10 +172,17 @@ class AdminCalls(Lifecycle):
         unreachable: list[UnreachableBroker] = []
         refused: RefusedError | None = None
 
+        until_s = asyncio.get_running_loop().time() + _DIALLING_S
+
         async def ask(data: BrokerData) -> tuple[BrokerData, T | None, TernError | None]:
             try:
-                async with self._reader(data) as connection:
+                async with AsyncExitStack() as stack:
+                    async with asyncio.timeout_at(until_s):
+                        connection = await stack.enter_async_context(self._reader(data))
                     return data, await question(data, connection), None
+            except TimeoutError:
+                late = Unreachable(f"not connected {_DIALLING_S:.0f} s after the first was dialled")
+                return data, None, late
             except TernError as error:
                 return data, None, error
 
@@ -192,6 +213,82 @@ class AdminCalls(Lifecycle):
             yield connection
 
     @asynccontextmanager
+    async def _masters(
+        self, wanted: Sequence[BrokerData]
+    ) -> AsyncGenerator[Sequence[tuple[BrokerData, Connection]]]:
+        """Give connections to masters, all of them before anything is changed anywhere.
+
+        Raises:
+            Unreachable: One does not answer, or there is none.
+        """
+        async with AsyncExitStack() as stack:
+
+            async def dialled(data: BrokerData) -> tuple[BrokerData, Connection]:
+                return data, await stack.enter_async_context(self._master(data))
+
+            yield await side_by_side(wanted, dialled)
+
+    async def _change_each(
+        self,
+        change: Callable[[BrokerData, Connection], Awaitable[T]],
+        *,
+        cluster: str = "",
+        brokers: Collection[str] = (),
+        topic: str = "",
+        unknown: tuple[type[RefusedError], ...] = (),
+        told: Callable[[T], str] = lambda _: "",
+    ) -> tuple[list[tuple[str, T]], list[RefusedError]]:
+        """Have masters change something, one after the other, once all are connected.
+
+        Args:
+            change: Gets a broker and a connection to its master.
+            cluster: Of this cluster alone.
+            brokers: These alone: names, or addresses that their masters are registered with.
+            topic: What is changed is of this topic: brokers that no NameServer tells for it are
+                not asked, unless none is told, or brokers are named.
+            unknown: What a broker refuses with that does not have what is to be changed.
+            told: Returns what to tell of a change that is done when a later one fails.
+
+        Returns:
+            Broker names and their answers, sorted by cluster and name; and refusals of those that
+            do not have what was to be changed.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST: there is no such broker: nothing is changed. Else a
+                broker refuses; the text names those that have changed, and those not asked.
+            UsageError: There is no broker at all.
+            Unreachable: A master does not answer, or there is none: nothing is changed.
+            TransportError: A master gave no answer; as with a refusal, and it may have changed.
+        """
+        holders = await self._holders(topic, cluster) if topic and not brokers else ()
+        wanted = holders or await self._wanted(cluster, brokers)
+        done: list[tuple[str, T]] = []
+        missing: list[RefusedError] = []
+        async with self._masters(wanted) as masters:
+            for place, (data, connection) in enumerate(masters):
+                try:
+                    done.append((data.broker_name, await change(data, connection)))
+                except unknown as error:
+                    missing.append(error)
+                except TernError as error:
+                    left = [each.broker_name for each, _ in masters[place + 1 :]]
+                    texts = [f"{name}{told(answer)}" for name, answer in done]
+                    error.args = (_unfinished(str(error), data.broker_name, texts, left),)
+                    raise
+        return done, missing
+
+    async def _holders(self, topic: str, cluster: str) -> Sequence[BrokerData]:
+        """Return the brokers that any NameServer tells for a topic, sorted by cluster and name."""
+        try:
+            found = await self._names.topic_route(check_topic(topic))
+        except TopicNotFound:
+            return []
+        routes = [found.route, *await self._names.other_routes(topic, found)]
+        told = {data.broker_name: data for route in reversed(routes) for data in route.brokers}
+        wanted = (data for data in told.values() if cluster in ("", data.cluster))
+        return sorted(wanted, key=lambda data: (data.cluster, data.broker_name))
+
+    @asynccontextmanager
     async def _reader(self, data: BrokerData) -> AsyncGenerator[Connection]:
         """Give a connection to the first member that answers, the master before its slaves.
 
@@ -214,7 +311,7 @@ class AdminCalls(Lifecycle):
                     continue
                 yield connection
                 return
-        raise Unreachable(f"broker {data.broker_name}: no member answers: {'; '.join(failures)}")
+        raise Unreachable(_no_answer_of(data) + "; ".join(failures))
 
     @asynccontextmanager
     async def _member(self, data: BrokerData, member: BrokerMember) -> AsyncGenerator[Connection]:
@@ -242,16 +339,27 @@ class AdminCalls(Lifecycle):
 
 
 async def side_by_side(things: Sequence[T], question: Callable[[T], Awaitable[U]]) -> list[U]:
-    """Return the answers to a question about each thing, in their order. 64 are asked at once."""
-    free = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
+    """Return the answers to a question about each thing, in their order. 128 are asked at once.
 
-    async def ask(thing: T) -> U:
+    Raises:
+        TernError: The first that a question raised, after all have ended.
+    """
+    free = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
+    errors: list[TernError] = []
+
+    async def ask(thing: T) -> U | None:
         async with free:
-            return await question(thing)
+            try:
+                return await question(thing)
+            except TernError as error:
+                errors.append(error)
+                return None
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(ask(thing)) for thing in things]
-    return [task.result() for task in tasks]
+    if errors:
+        raise errors[0]
+    return [cast("U", task.result()) for task in tasks]
 
 
 def without_master(data: BrokerData) -> str:
@@ -265,6 +373,16 @@ def without_master(data: BrokerData) -> str:
     )
 
 
+def _unfinished(reason: str, failed: str, done: Sequence[str], left: Sequence[str]) -> str:
+    """Return what to tell of a change that failed at one of several brokers. Pure."""
+    if not done and not left:
+        return reason
+    parts = [f"{reason}; failed on broker {failed}"]
+    parts += [f"done on {', '.join(done)}"] if done else []
+    parts += [f"not asked: {', '.join(left)}"] if left else []
+    return "; ".join(parts)
+
+
 def _names_of(data: BrokerData) -> list[str]:
     """Return what a broker can be called by: its name, or an address of its master."""
     addresses = () if data.master is None else data.master.endpoints
@@ -273,4 +391,9 @@ def _names_of(data: BrokerData) -> list[str]:
 
 def _unreachable(data: BrokerData, error: TernError) -> UnreachableBroker:
     addresses = (str(address) for member in data.members for address in member.endpoints)
-    return UnreachableBroker(data.broker_name, tuple(addresses), str(error) or type(error).__name__)
+    reason = str(error).removeprefix(_no_answer_of(data)) or type(error).__name__
+    return UnreachableBroker(data.broker_name, tuple(addresses), reason)
+
+
+def _no_answer_of(data: BrokerData) -> str:
+    return f"broker {data.broker_name}: no member answers: "

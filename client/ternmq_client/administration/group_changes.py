@@ -16,10 +16,11 @@ from ternmq_model.group_settings import GroupSettings
 from ternmq_model.names import check_group, check_kept_group, check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
 from ternmq_remoting.convert import group_settings_to_pb
-from ternmq_remoting.rpc import Rep, Req, UnaryRpc
+from ternmq_remoting.rpc import Connection
 
 _DELETION_TIMEOUT_S: Final = 60.0
 """A retry topic has files."""
@@ -40,15 +41,19 @@ class GroupChanges(AdminCalls):
 
         Raises:
             UsageError: No broker is left, or the name is illegal.
-            RefusedError: A broker refuses the settings; brokers before it have taken them.
+            RefusedError: A broker refuses the settings; names the brokers that have taken them, and
+                those not asked.
+            Unreachable: A master does not answer: nothing is changed.
+            TransportError: A master gives no answer; as with a refusal.
         """
         check_kept_group(settings.group)
-        wanted = await self._wanted(cluster, brokers)
         request = admin.PutGroupRequest(settings=group_settings_to_pb(settings))
-        for data in wanted:
-            async with self._master(data) as connection:
-                await connection.call(PUT_GROUP, request, timeout_s=self._timeout_s)
-        return [data.broker_name for data in wanted]
+
+        async def put(_: BrokerData, connection: Connection) -> admin.PutGroupReply:
+            return await connection.call(PUT_GROUP, request, timeout_s=self._timeout_s)
+
+        done, _ = await self._change_each(put, cluster=cluster, brokers=brokers)
+        return [name for name, _ in done]
 
     async def delete_group(
         self,
@@ -69,17 +74,24 @@ class GroupChanges(AdminCalls):
         Raises:
             UsageError: No broker is left, or the name is illegal.
             GroupNotFound: No broker knows it.
-            RefusedError: It has live members, or belongs to the system; brokers before have
-                forgotten it.
+            RefusedError: It has live members, or belongs to the system; names the brokers that have
+                forgotten it, and those not asked.
+            Unreachable: A master does not answer: nothing is deleted.
+            TransportError: A master gives no answer; as with a refusal.
         """
         check_kept_group(group)
         request = admin.DeleteGroupRequest(group=group, with_dead_letters=with_dead_letters)
-        replies = await self._ask_all(DELETE_GROUP, request, _DELETION_TIMEOUT_S, cluster, brokers)
-        holders = [name for name, _ in replies]
-        if not holders:
+
+        async def delete(_: BrokerData, connection: Connection) -> admin.DeleteGroupReply:
+            return await connection.call(DELETE_GROUP, request, timeout_s=_DELETION_TIMEOUT_S)
+
+        done, _ = await self._change_each(
+            delete, cluster=cluster, brokers=brokers, unknown=(GroupNotFound,)
+        )
+        if not done:
             remark = f"group {group!r} is on no broker"
             raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        return holders
+        return [name for name, _ in done]
 
     async def reset_offsets(
         self,
@@ -100,7 +112,7 @@ class GroupChanges(AdminCalls):
 
         Args:
             group: The group; it must exist.
-            topic: The topic.
+            topic: The topic. Brokers that are not in its route are not asked.
             at_ms: The first message stored then or later, Unix milliseconds.
             offset: This one, or the queue's nearest end.
             first: The first message that is kept.
@@ -113,16 +125,17 @@ class GroupChanges(AdminCalls):
             UsageError: Not exactly one place is told.
             GroupNotFound: No broker that has the topic knows the group.
             TopicNotFound: No broker has the topic.
-            RefusedError: A broker refuses; brokers before it have done it.
+            RefusedError: A broker refuses; names the brokers that have done it, each with the
+                offsets before, and those not asked.
+            Unreachable: A master does not answer: nothing is changed.
+            TransportError: A master gives no answer; as with a refusal.
         """
         check_kept_group(group)
         check_topic(topic)
         if [at_ms is not None, offset is not None, first, last].count(True) != 1:
             raise UsageError("a reset goes to exactly one of: a time, an offset, first, last")
-        changes: list[OffsetChange] = []
-        told, failure = 0, None
-        is_done = False
-        for data in await self._wanted(brokers={queue.broker_name for queue in queues}):
+
+        async def reset(data: BrokerData, connection: Connection) -> admin.ResetOffsetsReply:
             request = admin.ResetOffsetsRequest(
                 group=group,
                 topic=topic,
@@ -138,18 +151,20 @@ class GroupChanges(AdminCalls):
                 request.first = True
             elif last:
                 request.last = True
-            async with self._master(data) as connection:
-                try:
-                    reply = await connection.call(RESET_OFFSETS, request, timeout_s=self._timeout_s)
-                except (TopicNotFound, GroupNotFound) as error:
-                    # Of a topic on two brokers a group may know one alone: that is no mistake.
-                    failure = failure if isinstance(failure, GroupNotFound) else error
-                    continue
-            is_done = True
-            told += reply.members_told
-            changes += _changes(reply.changes, data.broker_name)
-        if not is_done and failure is not None:
-            raise failure
+            return await connection.call(RESET_OFFSETS, request, timeout_s=self._timeout_s)
+
+        # Of a topic on two brokers a group may know one alone: that is no mistake.
+        done, missing = await self._change_each(
+            reset,
+            brokers={queue.broker_name for queue in queues},
+            topic=topic,
+            unknown=(TopicNotFound, GroupNotFound),
+            told=lambda reply: " (dry run)" if dry_run else _before(reply.changes),
+        )
+        if not done and missing:
+            raise next((each for each in missing if isinstance(each, GroupNotFound)), missing[0])
+        changes = [each for name, reply in done for each in _changes(reply.changes, name)]
+        told = sum(reply.members_told for _, reply in done)
         return ResetOutcome(tuple(sorted(changes, key=lambda one: one.queue)), told)
 
     async def clone_offsets(
@@ -160,41 +175,41 @@ class GroupChanges(AdminCalls):
         Args:
             from_group: Whose offsets are copied.
             to_group: Who gets them; comes into being here.
-            topic: Of this topic alone; empty = of all.
+            topic: Of this topic alone; empty = of all. Brokers that are not in its route are not
+                asked.
 
         Raises:
             GroupNotFound: No broker knows `from_group`.
             MessageNotFound: It has no offset there.
-            RefusedError: `to_group` has live members; brokers before have copied.
+            RefusedError: `to_group` has live members; names the brokers that have copied, each with
+                the offsets before, and those not asked.
+            Unreachable: A master does not answer: nothing is changed.
+            TransportError: A master gives no answer; as with a refusal.
         """
         check_kept_group(from_group)
         check_group(to_group)
         request = admin.CloneOffsetsRequest(from_group=from_group, to_group=to_group, topic=topic)
-        replies = await self._ask_all(CLONE_OFFSETS, request, self._timeout_s)
-        if not replies:
+
+        async def clone(_: BrokerData, connection: Connection) -> admin.CloneOffsetsReply:
+            return await connection.call(CLONE_OFFSETS, request, timeout_s=self._timeout_s)
+
+        done, _ = await self._change_each(
+            clone,
+            topic=topic,
+            unknown=(GroupNotFound, MessageNotFound),
+            told=lambda reply: _before(reply.changes),
+        )
+        if not done:
             remark = f"group {from_group!r} has no offset to copy on any broker"
             raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        changes = [each for name, reply in replies for each in _changes(reply.changes, name)]
+        changes = [each for name, reply in done for each in _changes(reply.changes, name)]
         return sorted(changes, key=lambda one: one.queue)
 
-    async def _ask_all(
-        self,
-        rpc: UnaryRpc[Req, Rep],
-        request: Req,
-        timeout_s: float,
-        cluster: str = "",
-        brokers: Collection[str] = (),
-    ) -> list[tuple[str, Rep]]:
-        """Return the answers of the masters that know what is asked about, with their names."""
-        replies: list[tuple[str, Rep]] = []
-        for data in await self._wanted(cluster, brokers):
-            async with self._master(data) as connection:
-                try:
-                    reply = await connection.call(rpc, request, timeout_s=timeout_s)
-                except (GroupNotFound, MessageNotFound):
-                    continue
-            replies.append((data.broker_name, reply))
-        return replies
+
+def _before(told: Iterable[admin.OffsetChange]) -> str:
+    """Return the offsets that a change has replaced: they are needed to go back. Pure."""
+    texts = [f"{one.topic} {one.queue_id} at {one.before}" for one in told]
+    return f" (queues before: {', '.join(texts)})" if texts else ""
 
 
 def _changes(told: Iterable[admin.OffsetChange], broker_name: str) -> list[OffsetChange]:

@@ -202,10 +202,11 @@ class ReplicationAdmin(AdminCalls):
             kept: What it keeps, as it told.
             cluster: That the name belongs to.
             broker_name: The name.
-            epoch: The highest that is real.
+            epoch: The highest that is real; 0 = the name is forgotten.
 
         Raises:
-            RefusedError: The one that it keeps may be real, or it keeps another one by now.
+            RefusedError: The one that it keeps may be real, or it keeps another one by now; or a
+                member of a name that is to be forgotten is registered.
             TransportError: It does not answer.
         """
         request = nameserver.RepairEpochRequest(

@@ -54,15 +54,19 @@ class TopicAdmin(AdminCalls):
 
         Raises:
             UsageError: No broker is left to create it on, or the name is illegal.
-            RefusedError: A broker refuses the settings; brokers before it have taken them.
+            RefusedError: A broker refuses the settings, or a NameServer the broker's registration;
+                names the brokers that have taken them, and those not asked.
+            Unreachable: A master does not answer: nothing is created.
+            TransportError: A master gives no answer; as with a refusal.
         """
         check_topic(config.topic)
-        wanted = await self._wanted(cluster, brokers)
         request = admin.PutTopicRequest(topic=topic_config_to_pb(config))
-        for data in wanted:
-            async with self._master(data) as connection:
-                await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
-        return [data.broker_name for data in wanted]
+
+        async def put(_: BrokerData, connection: Connection) -> admin.PutTopicReply:
+            return await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
+
+        done, _ = await self._change_each(put, cluster=cluster, brokers=brokers)
+        return [name for name, _ in done]
 
     async def create_topics(
         self, configs: Sequence[TopicConfig], *, cluster: str = "", brokers: Collection[str] = ()
@@ -120,28 +124,27 @@ class TopicAdmin(AdminCalls):
         """Delete a topic, its messages' queues and its groups' offsets; return the brokers' names.
 
         Args:
-            topic: Which one.
+            topic: Which one. Brokers that are not in its route are not asked.
             cluster: Only from brokers of this cluster.
 
         Raises:
             TopicNotFound: No broker has it.
+            RefusedError: A broker refuses, or a NameServer the broker's registration; names the
+                brokers that have deleted it, and those not asked.
+            Unreachable: A master does not answer: nothing is deleted.
+            TransportError: A master gives no answer; as with a refusal.
         """
-        check_topic(topic)
-        holders: list[str] = []
-        for data in await self._wanted(cluster):
-            async with self._master(data) as connection:
-                try:
-                    await connection.call(
-                        DELETE_TOPIC,
-                        admin.DeleteTopicRequest(topic=topic),
-                        timeout_s=self._timeout_s,
-                    )
-                    holders.append(data.broker_name)
-                except TopicNotFound:
-                    continue
-        if not holders:
+        request = admin.DeleteTopicRequest(topic=check_topic(topic))
+
+        async def delete(_: BrokerData, connection: Connection) -> admin.DeleteTopicReply:
+            return await connection.call(DELETE_TOPIC, request, timeout_s=self._timeout_s)
+
+        done, _ = await self._change_each(
+            delete, cluster=cluster, topic=topic, unknown=(TopicNotFound,)
+        )
+        if not done:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
-        return holders
+        return [name for name, _ in done]
 
     async def describe_topic(self, topic: str) -> TopicDescription:
         """Return a topic's settings and queues.

@@ -45,12 +45,12 @@ def report(
         clock: Tells the time; None = the system's.
 
     Returns:
-        The tables.
+        The tables. `unreachable` has the brokers that gave no answer.
 
     Raises:
         MissingPackage: A file is wanted and the extra that writes it is not installed.
         UsageError: A number is out of bounds.
-        TransportError: No NameServer answers, or a broker does not; nothing is written.
+        TransportError: No NameServer answers, or no broker; nothing is written.
     """
     if not 1 <= hours <= 24 * 31:
         raise UsageError(f"hours={hours}: from 1 to {24 * 31}")

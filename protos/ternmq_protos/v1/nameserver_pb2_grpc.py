@@ -179,7 +179,7 @@ class NameServerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RepairEpoch(self, request, context):
-        """Replace the epoch of a broker name that nobody began, by the highest that is real; durable.
+        """Replace the epoch of a broker name that nobody began, by the highest that is real, or forget the name; durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from ternmq_model.address import Address
-from ternmq_model.errors import RefusedError
+from ternmq_model.errors import BrokerBusy, RefusedError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_nameserver.service import NameServerService
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import contracts
-from ternmq_remoting.rpc import Call
+from ternmq_remoting.rpc import Call, Connection
 from tests.support.brokers import World, world
 from tests.support.files import MemoryFileSystem
 from tests.support.memory_network import Loss
@@ -191,28 +192,77 @@ def test_nameserver_returns_one_broker_name_when_asked_for_one() -> None:
     run_in_virtual_time(main())
 
 
+class Hog:
+    """A registration that takes the NameServer's memory."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def at(cls, around: World) -> "Hog":
+        return cls(await around.network.connect([Address("ns", PORT)]))
+
+    async def take(self, topics: int) -> None:
+        request = nameserver.RegisterBrokerRequest(
+            cluster="c",
+            broker_name="hog",
+            endpoints=[common.Endpoint(host="hog", port=1)],
+            data_version=common.DataVersion(counter=topics),
+            topics=[
+                common.TopicConfig(topic=f"{n:04}", read_queues=1, write_queues=1, permissions=6)
+                for n in range(topics)
+            ],
+            incarnation="1",
+        )
+        await self._connection.call(contracts.REGISTER_BROKER, request, timeout_s=1)
+
+
+def test_change_of_a_topic_that_a_nameserver_refuses_is_no_success() -> None:
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876", "ns2:9876")) as around,
+            nameserver_of(around, registered_bytes_max=1 << 20),
+            nameserver_of(around, "ns2"),
+            around.broker() as broker,
+        ):
+            client = await around.connect(broker)
+            await client.put_topic("A", 1)
+            hog = await Hog.at(around)
+            await hog.take(2_025)
+            refused = r"topic {}: it is done and kept .* NameServer ns:9876 .*bytes_max"
+            delete = contracts.DELETE_TOPIC.request
+            many = admin.PutTopicsRequest()
+            for topic in "AP":
+                many.topics.add(topic=topic, read_queues=3, write_queues=3, permissions=6)
+            async with asyncio.timeout(2):  # each is answered by an attempt of its own
+                with pytest.raises(BrokerBusy, match=refused.format("B")):
+                    await client.put_topic("B", 1)
+                with pytest.raises(BrokerBusy, match=refused.format("A")):
+                    await client.put_topic("A", 2)
+                with pytest.raises(BrokerBusy, match=refused.format("A P")):
+                    await client.call(contracts.PUT_TOPICS, many)
+                assert (await route(around, "A")).queues[0].read_queues == 1
+                assert (await route(around, "P", "ns2")).queues[0].read_queues == 3
+                with pytest.raises(BrokerBusy, match=refused.format("P")):
+                    await client.call(contracts.DELETE_TOPIC, delete(topic="P"))
+                with pytest.raises(RefusedError, match="no broker has topic P"):
+                    await route(around, "P", "ns2")
+                await client.call(contracts.DELETE_TOPIC, delete(topic="A"))  # it fits again
+            assert (await route(around, "B")).queues
+
+    run_in_virtual_time(main())
+
+
 def test_broker_that_is_refused_says_why_once_and_registers_when_there_is_room(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    hog = nameserver.RegisterBrokerRequest(
-        cluster="c",
-        broker_name="hog",
-        endpoints=[common.Endpoint(host="hog", port=1)],
-        topics=[
-            common.TopicConfig(topic=f"{n:04}", read_queues=1, write_queues=1, permissions=6)
-            for n in range(2_029)
-        ],
-        incarnation="1",
-    )
-    goodbye = nameserver.UnregisterBrokerRequest(cluster="c", broker_name="hog", incarnation="1")
-
     async def main() -> None:
         async with (
             world(nameservers=("ns:9876",)) as around,
             nameserver_of(around, registered_bytes_max=1 << 20),
         ):
-            connection = await around.network.connect([Address("ns", PORT)])
-            await connection.call(contracts.REGISTER_BROKER, hog, timeout_s=1)
+            hog = await Hog.at(around)
+            await hog.take(2_029)
             calls: list[str] = []
 
             def count(path: str) -> Loss:
@@ -225,10 +275,11 @@ def test_broker_that_is_refused_says_why_once_and_registers_when_there_is_room(
                 await asyncio.sleep(60)
                 assert await brokers(around) == ["hog"]
                 assert calls.count(contracts.REGISTER_BROKER.path) <= 13
-                await client.put_topic("A", 1)
-                await connection.call(contracts.UNREGISTER_BROKER, goodbye, timeout_s=1)
+                with pytest.raises(BrokerBusy, match="topic A: it is done and kept"):
+                    await client.put_topic("A", 1)
+                await hog.take(0)
                 await asyncio.sleep(5.5)
-                assert await brokers(around) == ["broker-a"]
+                assert await brokers(around) == ["broker-a", "hog"]
                 assert (await route(around, "A")).queues
 
     with caplog.at_level(logging.INFO):
@@ -238,6 +289,24 @@ def test_broker_that_is_refused_says_why_once_and_registers_when_there_is_room(
     assert "broker broker-a: " in refused
     assert "nameserver.registered_bytes_max" in refused
     assert "registered again nameserver=ns:9876" in said
+
+
+def test_broker_that_is_refused_says_goodbye() -> None:
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            nameserver_of(around, registered_bytes_max=1 << 20),
+        ):
+            hog = await Hog.at(around)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await hog.take(2_026)
+                with pytest.raises(BrokerBusy, match="it is done and kept"):
+                    await client.put_topic("A", 1)
+                assert await brokers(around) == ["broker-a", "hog"]
+            assert await brokers(around) == ["hog"]
+
+    run_in_virtual_time(main())
 
 
 def test_two_brokers_of_one_name_are_each_logged_once(

@@ -1,8 +1,10 @@
 import asyncio
+from functools import partialmethod
 from typing import Any
 
 import pytest
 
+from ternmq_broker.clients import ClientTable
 from ternmq_broker.offset_versions import VERSION_MAX, VERSION_STEP_MAX
 from ternmq_model.errors import BrokerBusy, InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode as Code
@@ -386,6 +388,22 @@ def test_impossible_version_is_refused() -> None:
             for version in (-1, 1 << 62):
                 (refused,) = (await commit_version(client, 0, version)).refused
                 assert refused.status.code == Code.INVALID_PARAMETER
+
+    run_in_virtual_time(main())
+
+
+def test_client_whose_hello_is_refused_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = partialmethod(ClientTable.__init__, bytes_max=4_096)
+    monkeypatch.setattr(ClientTable, "__init__", small)
+
+    async def main() -> None:
+        async with serving() as (_, client):
+            large = membership("H", *(f"T{number}" for number in range(9)))
+            for number in range(9):
+                with pytest.raises(BrokerBusy):
+                    await client.open_session(f"{number}@1", large)
+            session, _ = await client.open_session("a@1", membership("G", "T"))
+            assert await command(session) == "G"
 
     run_in_virtual_time(main())
 

@@ -114,6 +114,31 @@ def test_epoch_kept_by_older_version_is_repaired(tmp_path: Path) -> None:
     run(main)
 
 
+def test_name_is_forgotten_once_no_member_is_registered(tmp_path: Path) -> None:
+    async def forget(call: Caller, *, expected: int) -> None:
+        request = pb.RepairEpochRequest(cluster="c", broker_name="a", expected_epoch=expected)
+        await call(contracts.REPAIR_EPOCH, request)
+
+    async def main() -> None:
+        async with nameserver(tmp_path) as call:
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=1000))
+            with pytest.raises(RefusedError, match="member 0 is registered"):
+                await forget(call, expected=1000)
+            goodbye = pb.UnregisterBrokerRequest(
+                cluster="c", broker_name="a", broker_id=0, incarnation="life-0"
+            )
+            await call(contracts.UNREGISTER_BROKER, goodbye)
+            with pytest.raises(RefusedError, match="its epoch is 1000 by now, not 1"):
+                await forget(call, expected=1)
+            for _ in range(2):  # an answer that was lost
+                await forget(call, expected=1000)
+        async with nameserver(tmp_path) as call:
+            assert await epoch_of(call) == (False, 0)
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=3))
+
+    run(main)
+
+
 def test_refused_registration_raises_no_epoch() -> None:
     async def main() -> None:
         async with nameserver() as call:

@@ -18,12 +18,15 @@ from ternmq_model.errors import (
     TopicNotFound,
 )
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import TopicConfig
 from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.epoch_store import EpochStore
 from ternmq_nameserver.registration import TOPICS_MAX
 from ternmq_nameserver.server import NameServer
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import contracts
+from ternmq_remoting.convert import topic_config_from_pb
 from ternmq_remoting.environment import Environment
 from tests.support.called_nameserver import json_log, nameserver, registration, run
 from tests.support.memory_network import MemoryNetwork
@@ -331,5 +334,56 @@ def test_registration_answers_with_every_member_of_the_name() -> None:
             assert not reply.master_endpoints
             route = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
             assert [each.broker_id for each in route.route.brokers[0].members] == [1]
+
+    run(main)
+
+
+def test_topics_are_converted_only_when_they_are_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted: list[str] = []
+
+    def convert(told: common.TopicConfig) -> TopicConfig:
+        converted.append(told.topic)
+        return topic_config_from_pb(told)
+
+    monkeypatch.setattr("ternmq_nameserver.service.topic_config_from_pb", convert)
+
+    async def main() -> None:
+        async with nameserver() as call:
+            await call(contracts.REGISTER_BROKER, registration("t"))
+            await call(contracts.REGISTER_BROKER, registration("t"))
+            assert converted == ["t"]
+            news = registration("t", "u")
+            news.data_version.counter = 1
+            await call(contracts.REGISTER_BROKER, news)
+            assert converted == ["t", "t", "u"]
+            news.incarnation = "another"
+            await call(contracts.REGISTER_BROKER, news)
+            assert converted == ["t", "t", "u", "t", "u"]
+
+    run(main)
+
+
+def test_topics_that_become_news_while_an_epoch_is_saved_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    accept = EpochStore.accept
+
+    async def main() -> None:
+        async with nameserver() as call:
+
+            async def leave_meanwhile(
+                store: EpochStore, cluster: str, broker_name: str, epoch: int
+            ) -> None:
+                goodbye = pb.UnregisterBrokerRequest(
+                    cluster=cluster, broker_name=broker_name, incarnation="life-0"
+                )
+                await call(contracts.UNREGISTER_BROKER, goodbye)
+                await accept(store, cluster, broker_name, epoch)
+
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=1))
+            monkeypatch.setattr(EpochStore, "accept", leave_meanwhile)
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=2))
+            reply = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
+            assert reply.route.queues
 
     run(main)

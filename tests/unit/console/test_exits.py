@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+from ternmq_client.descriptions import UnreachableBroker, require_all
 from ternmq_console.exits import errors_as_exits, exit_code
+from ternmq_console.main import ternmq
 from ternmq_model.errors import (
     CannotListen,
     ConfigError,
@@ -62,6 +64,19 @@ def test_all_bad_settings_are_reported(capsys: pytest.CaptureFixture[str]) -> No
         raise SettingsError(["one", "two"])
     assert caught.value.code == 2
     assert capsys.readouterr().err == "ternmq: one\nternmq: two\n"
+
+
+def test_brokers_without_an_answer_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"b{number}" for number in range(300)]
+    with pytest.raises(SystemExit) as caught, errors_as_exits():
+        require_all(UnreachableBroker(name, ("h:1",), "silent") for name in names)
+    assert caught.value.code == 4
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"ternmq: no answer from broker {name} (h:1): silent" for name in names]
+
+
+def test_help_tells_that_an_answer_in_part_has_the_code_of_what_is_unreachable() -> None:
+    assert "4 unreachable or printed in part" in (ternmq.help or "")
 
 
 def test_bug_is_not_hidden() -> None:

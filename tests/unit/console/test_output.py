@@ -23,6 +23,7 @@ from ternmq_console.output import (
     print_record,
     print_rows,
 )
+from ternmq_model.errors import Unreachable
 
 HOSTILE = "x\x1b[2J\r\n\t\x9by"
 SHOWN = r"x\x1b[2J\r\n\t\x9by"
@@ -72,6 +73,27 @@ def test_names_that_come_in_pages_are_printed_as_rows_are(
     paged = capsys.readouterr().out
     print_rows([{"topic": name} for name in names], ("topic",), output)
     assert paged == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize("pages_before", [0, 1])
+def test_names_whose_pages_fail_leave_no_heading_and_no_open_document(
+    pages_before: int, output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def pages() -> AsyncGenerator[list[str]]:
+        for _ in range(pages_before):
+            yield ["a", "b"]
+        raise Unreachable("ns:9876")
+
+    with pytest.raises(Unreachable):
+        asyncio.run(print_names(pages(), "topic", output))
+    printed = capsys.readouterr().out
+    if not pages_before:
+        assert not printed
+    elif output == "json":
+        assert [row["topic"] for row in json.loads(printed)] == ["a", "b"]
+    else:
+        assert printed.split() == ["topic", "a", "b"]
 
 
 def test_cells_fields_and_lines_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,25 @@ def test_malformed_epoch_table_is_refused(data: bytes, reason: str) -> None:
 
 
 def test_number_of_names_is_bounded() -> None:
-    table = EpochTable({("c", str(number)): 1 for number in range(NAMES_MAX)})
-    with pytest.raises(RefusedError, match="no more fit"):
+    table = EpochTable({("c", str(number)): 2 for number in range(NAMES_MAX)})
+    with pytest.raises(RefusedError, match=r"no more fit .*ternmq broker forget-epoch"):
         table.raised("c", "one more", 1)
-    assert table.raised("c", "0", 2).get("c", "0") == 2
+    assert table.raised("c", "0", 3).get("c", "0") == 3
+    assert table.repaired("c", "0", 0).raised("c", "one more", 1).get("c", "one more") == 1
+
+
+def test_name_in_full_table_replaces_the_oldest_that_stands_at_its_first_epoch() -> None:
+    epochs = {("c", str(number)): 2 for number in range(NAMES_MAX - 2)}
+    table = EpochTable({**epochs, ("c", "z"): 1, ("c", "y"): 1})
+    table = table.raised("c", "one more", 7)
+    assert (len(table), table.get("c", "z"), table.get("c", "y")) == (NAMES_MAX, 0, 1)
+    table = table.raised("c", "y", 2).raised("c", "one more", 8)
+    with pytest.raises(RefusedError, match="no more fit"):
+        table.raised("c", "z", 1)
+
+
+def test_forgotten_name_may_come_back() -> None:
+    table = EpochTable({("c", "a"): 1000, ("d", "a"): 1})
+    assert list(table.repaired("c", "a", 0)) == [(("d", "a"), 1)]
+    assert table.repaired("c", "b", 0) is table
+    assert table.repaired("c", "a", 0).raised("c", "a", 1).get("c", "a") == 1

@@ -10,7 +10,6 @@ from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
 from ternmq_model.errors import (
-    BrokerBusy,
     IllegalName,
     InvalidParameter,
     RefusedError,
@@ -18,51 +17,10 @@ from ternmq_model.errors import (
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
-from ternmq_nameserver.changes import Change
-from ternmq_nameserver.kept_bytes import member_bytes, topics_bytes
 from ternmq_nameserver.registration import ENDPOINTS_MAX, Registration
 from ternmq_nameserver.route_table import RouteTable
 from tests.support.examples import examples
-
-
-def topics(*names: str) -> tuple[TopicConfig, ...]:
-    return tuple(map(TopicConfig, names))
-
-
-def master(name: str = "a", **changes: Any) -> Registration:
-    registration = Registration(
-        cluster="c",
-        broker_name=name,
-        broker_id=0,
-        endpoints=(Address(f"{name}-0", 10911), Address("*", 10911)),
-        incarnation=f"{name}-life-1",
-        data_version=DataVersion(1),
-        topics=topics("t"),
-    )
-    return replace(registration, **changes)
-
-
-def slave(name: str = "a", broker_id: int = 1, **changes: Any) -> Registration:
-    endpoints = (Address(f"{name}-{broker_id}", 10911), Address("*", 10911))
-    incarnation = f"{name}-{broker_id}-life-1"
-    whole = master(name, broker_id=broker_id, endpoints=endpoints, incarnation=incarnation)
-    return replace(whole, **changes)
-
-
-def unregister(table: RouteTable, registration: Registration) -> tuple[Change, ...]:
-    return table.unregister(
-        cluster=registration.cluster,
-        broker_name=registration.broker_name,
-        broker_id=registration.broker_id,
-        incarnation=registration.incarnation,
-    )
-
-
-def table_with(*registrations: Registration) -> RouteTable:
-    table = RouteTable()
-    for registration in registrations:
-        table.register(registration, now_ms=0)
-    return table
+from tests.support.registrations import master, slave, table_with, topics, unregister
 
 
 def test_registered_broker_serves_its_topics() -> None:
@@ -212,7 +170,7 @@ def test_refusal_by_an_epoch_that_is_made_up_names_the_repair() -> None:
     [
         (1 << 62, 4, "member 1 is registered with epoch 5"),
         (EPOCH_STEP_MAX + 5, 5, "may be real"),
-        (1 << 62, 0, "must be 1 to"),
+        (1 << 62, -1, "must be 1 to"),
         (1 << 62, EPOCH_MAX + 1, "must be 1 to"),
     ],
 )
@@ -222,6 +180,15 @@ def test_epoch_that_may_be_real_is_not_repaired(before: int, epoch: int, reason:
         table.check_repair("c", "a", before=before, epoch=epoch)
     table.check_repair("c", "a", before=1 << 62, epoch=5)
     table.check_repair("other", "a", before=1 << 62, epoch=1)
+
+
+def test_name_with_a_living_member_is_not_forgotten() -> None:
+    table = table_with(slave(epoch=0))
+    for before in (1, 5, 1 << 62):
+        with pytest.raises(RefusedError, match="member 1 is registered with epoch 0"):
+            table.check_repair("c", "a", before=before, epoch=0)
+        table.check_repair("other", "a", before=before, epoch=0)
+        table.check_repair("c", "b", before=before, epoch=0)
 
 
 def test_broker_name_belongs_to_a_single_cluster() -> None:
@@ -312,81 +279,6 @@ def test_registration_displaces_no_member_of_another_name() -> None:
         ("b", 1),
     ]
     assert table.topics() == ["t"]
-
-
-def room_for(*registrations: Registration) -> int:
-    """Return what registrations count for."""
-    told = sum(topics_bytes(each.topics) for each in registrations)
-    return told + sum(
-        member_bytes((each.cluster, each.broker_name, each.incarnation), each.endpoints)
-        for each in registrations
-    )
-
-
-def test_registration_that_would_grow_over_the_bound_changes_nothing() -> None:
-    kept, other = master(), slave("b")
-    table = RouteTable(bytes_max=room_for(kept, other))
-    for registration in (kept, other):
-        table.register(registration, now_ms=0)
-    for grown in (
-        master(topics=topics("t", "u"), data_version=DataVersion(2)),
-        slave("b", topics=topics("tt"), data_version=DataVersion(2)),
-        slave(),
-        master("c"),
-        master(endpoints=(*kept.endpoints, Address("a-9", 1))),
-    ):
-        with pytest.raises(BrokerBusy, match=f"broker {grown.broker_name}: .* bytes of topics"):
-            table.register(grown, now_ms=1)
-    assert [data.broker_name for data in table.clusters()] == ["a", "b"]
-    assert [len(data.members) for data in table.clusters()] == [1, 1]
-    assert table.topics() == ["t"]
-
-
-def test_full_table_takes_signs_of_life_and_what_does_not_grow() -> None:
-    kept = master(topics=topics("t", "u"))
-    table = RouteTable(bytes_max=room_for(kept))
-    table.register(kept, now_ms=0)
-    table.register(kept, now_ms=1)
-    table.register(replace(kept, incarnation="a-life-2"), now_ms=2)
-    renamed = replace(kept, topics=topics("t", "v"), data_version=DataVersion(2))
-    table.register(renamed, now_ms=3)
-    assert table.topics() == ["t", "v"]
-
-
-def test_room_comes_back_whichever_way_members_and_topics_go() -> None:
-    grown = master(topics=topics("t", "u"), data_version=DataVersion(2))
-    table = RouteTable(bytes_max=room_for(grown, slave(topics=())))
-    for at_ms in range(0, 1_000_000, 200_000):
-        table.register(master(), now_ms=at_ms)
-        table.register(slave(), now_ms=at_ms)
-        table.register(grown, now_ms=at_ms)
-        table.register(slave(broker_id=2, endpoints=slave().endpoints), now_ms=at_ms)
-        unregister(table, grown)
-        table.expire(now_ms=at_ms + 150_000)
-        assert table.clusters() == ()
-
-
-def test_refused_broker_keeps_what_it_registered_before_it_grew() -> None:
-    table = RouteTable(bytes_max=room_for(master()))
-    table.register(master(), now_ms=0)
-    grown = master(topics=topics("t", "u"), data_version=DataVersion(2))
-    for registration in (
-        grown,
-        replace(grown, incarnation="a-life-2"),
-        replace(grown, endpoints=(Address("elsewhere", 1),)),
-    ):
-        table.register(master(), now_ms=0)
-        table.keep_alive(registration, now_ms=100_000)
-        assert table.expire(now_ms=200_000) == ()
-        assert table.topics() == ["t"]
-    for stranger in (
-        replace(grown, incarnation="x", endpoints=(Address("elsewhere", 1),)),
-        replace(grown, cluster="d"),
-        slave(),
-        master("b"),
-    ):
-        table.keep_alive(stranger, now_ms=300_000)
-    assert len(table.expire(now_ms=220_001)) == 1
 
 
 class RouteTableMachine(RuleBasedStateMachine):

@@ -78,11 +78,26 @@ def test_caller_asks_until_the_last_page_and_a_peer_without_pages_once() -> None
     asyncio.run(main())
 
 
-def test_peer_that_repeats_its_token_ends_the_list() -> None:
+@pytest.mark.parametrize("tokens", ["tttt", "tutu", "utut"])
+def test_list_ends_when_tokens_do_not_rise(tokens: str) -> None:
     async def main() -> None:
-        async def stuck(_: nameserver.ListTopicsRequest) -> nameserver.ListTopicsReply:
-            return nameserver.ListTopicsReply(topics=["t"], next_page_token="t")
+        left = list(tokens * 10)
 
-        assert len([reply async for reply in pages(stuck, nameserver.ListTopicsRequest())]) == 2
+        async def stuck(_: nameserver.ListTopicsRequest) -> nameserver.ListTopicsReply:
+            return nameserver.ListTopicsReply(topics=["a"], next_page_token=left.pop(0))
+
+        assert len([each async for each in pages(stuck, nameserver.ListTopicsRequest())]) <= 3
+
+    asyncio.run(main())
+
+
+def test_list_ends_however_long_tokens_rise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ternmq_remoting.pages.PAGES_MAX", 50)
+
+    async def main() -> None:
+        async def endless(asked: nameserver.ListTopicsRequest) -> nameserver.ListTopicsReply:
+            return nameserver.ListTopicsReply(topics=["a"], next_page_token=asked.page_token + "a")
+
+        assert len([each async for each in pages(endless, nameserver.ListTopicsRequest())]) == 50
 
     asyncio.run(main())

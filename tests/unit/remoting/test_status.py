@@ -63,6 +63,14 @@ def test_bare_grpc_status_maps_to_blame_and_doubt(
     assert str(found).startswith("broker:1: ")
 
 
+def test_address_that_refuses_is_named_once() -> None:
+    (near, far) = (
+        str(error_of_status(GrpcStatus("UNAVAILABLE", REFUSED, {}), peer))
+        for peer in ("127.0.0.1:1", "broker:1")
+    )
+    assert (near, far) == ("127.0.0.1:1: refused", "broker:1: ipv4:127.0.0.1:1: refused")
+
+
 def test_handler_crash_is_reported_as_the_peers_and_leaves_doubt() -> None:
     found = error_of_status(CRASHED, "broker:1")
     assert isinstance(found, RefusedError)

@@ -1,6 +1,6 @@
 """What a report asks of a cluster, and how its tables are made of the answers."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,9 +10,9 @@ from ternmq_client.descriptions import (
     Progress,
     QueueStatus,
     TopicDescription,
-    require_all,
+    UnreachableBroker,
 )
-from ternmq_model.errors import RefusedError, TopicNotFound
+from ternmq_model.errors import RefusedError, TopicNotFound, Unreachable
 from ternmq_model.names import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
@@ -73,7 +73,7 @@ async def ask_cluster(
 ) -> Report:
     """Return a report of all topics and groups but those of the system.
 
-    What is deleted while it is asked is left out.
+    What is deleted while it is asked is left out, as is what only brokers know that give no answer.
 
     Args:
         admin: An open client.
@@ -84,15 +84,27 @@ async def ask_cluster(
         slow_after_ms: From which lag in time on a group is slow.
 
     Raises:
-        TransportError: No NameServer answers, or a broker does not.
+        TransportError: No NameServer answers, or no broker; or one gives no answer any more of
+            which it was known what it has.
     """
     brokers = [data.broker_name for data in await admin.brokers()]
     if not brokers:
         return Report(now_ms, hours, slow_after_ms, (), (), (), (), (), ())
+    unreachable: dict[str, UnreachableBroker] = {}
+
+    def note(found: Iterable[UnreachableBroker]) -> None:
+        for each in found:
+            unreachable.setdefault(each.broker_name, each)
+
     statistics = await admin.statistics()
-    require_all(statistics.unreachable)
+    note(statistics.unreachable)
     counted = counters(statistics)
-    descriptions = await _groups(admin)
+    names = await admin.groups()
+    note(names.unreachable)
+    descriptions = await admin.describe_groups(
+        [each for each in names if not is_system_group(each)]
+    )
+    note(descriptions.unreachable)
     topics: list[TopicRow] = []
     traffic: list[HourRow] = []
     for name in await admin.topics():
@@ -100,7 +112,10 @@ async def ask_cluster(
             continue
         try:
             found = await admin.describe_topic(name)
-            require_all(found.unreachable)
+        except (TopicNotFound, Unreachable):
+            continue
+        note(found.unreachable)
+        try:
             by_hour = await _traffic(offsets_at, found, hour_starts(now_ms, hours))
             in_24h = _got(found) - await _got_by(offsets_at, found, now_ms - _DAY_MS)
             kept_bytes = await measure(found.queues)
@@ -108,6 +123,8 @@ async def ask_cluster(
             continue
         traffic += by_hour
         topics.append(topic_row(found, kept_bytes, max(0, in_24h), counted, descriptions))
+    letters = await admin.dead_letter_counts()
+    note(letters.unreachable)
     return Report(
         now_ms,
         hours,
@@ -118,9 +135,10 @@ async def ask_cluster(
         await _members(admin, descriptions, now_ms, slow_after_ms),
         [
             DeadLettersRow(one.group, one.waiting, one.kept, one.last_died_at_ms or None)
-            for one in await admin.dead_letter_counts()
+            for one in letters
         ],
         traffic,
+        [unreachable[name] for name in sorted(unreachable)],
     )
 
 
@@ -235,14 +253,6 @@ def _rate(counted: Counted, name: str, key: str) -> Rate:
     return counted.get(name, {}).get(key, _NONE)
 
 
-async def _groups(admin: AdminClient) -> list[GroupDescription]:
-    names = await admin.groups()
-    require_all(names.unreachable)
-    found = await admin.describe_groups([name for name in names if not is_system_group(name)])
-    require_all(found.unreachable)
-    return found
-
-
 async def _members(
     admin: AdminClient,
     descriptions: Sequence[GroupDescription],
@@ -254,7 +264,7 @@ async def _members(
         for member in found.members:
             try:
                 state = await admin.consumer_state(found.group, member.client_id)
-            except RefusedError:
+            except (RefusedError, Unreachable):
                 state = None
             row = member_row(
                 found.group,

@@ -104,7 +104,9 @@ def time_text(at_ms: int) -> str:
 
 def _brokers(report: Report) -> str:
     names = ", ".join(map(escape, report.brokers))
-    return f"Brokers: {names}." if names else "No broker is registered."
+    silent = ", ".join(escape(each.broker_name) for each in report.unreachable)
+    missing = f" No answer from {silent}: what they have is missing." if silent else ""
+    return f"Brokers: {names}.{missing}" if names else "No broker is registered."
 
 
 def _footer(report: Report) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_client.descriptions import UnreachableBroker
+
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
@@ -116,6 +118,8 @@ class Report:
     members: Sequence[MemberRow]
     dead_letters: Sequence[DeadLettersRow]
     traffic: Sequence[HourRow]
+    unreachable: Sequence[UnreachableBroker] = ()
+    """Brokers that gave no answer, sorted by name: what they have is missing."""
 
     @property
     def slow(self) -> list[GroupRow]:

@@ -10,9 +10,9 @@ import pytest
 from ternmq_client.admin import AdminClient
 from ternmq_client.administration.calls import side_by_side
 from ternmq_client.config import ClientConfig
-from ternmq_client.descriptions import UnreachableBroker
+from ternmq_client.descriptions import BrokersUnreachable, UnreachableBroker
 from ternmq_model.address import Address
-from ternmq_model.errors import RefusedError, Unreachable, refusal
+from ternmq_model.errors import RefusedError, Unreachable, UsageError, refusal
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -114,6 +114,7 @@ def test_silent_brokers_cost_every_question_a_line_each_and_bounded_time() -> No
                 (f"{name}:{PORT}",) for name in SILENT
             ]
             assert "the broker leaves" in str(described.unreachable[2])
+            assert all(str(each).count("broker ") == 1 for each in described.unreachable[:2])
             topic = await admin.describe_topic("orders")
             assert [name for name, _ in topic.configs] == ["a", "b"]
             assert names(topic.unreachable) == SILENT
@@ -215,7 +216,99 @@ def test_question_that_no_broker_answers_fails_with_their_reasons() -> None:
     run_in_virtual_time(main())
 
 
-def test_questions_are_asked_64_at_once() -> None:
+def test_changes_of_all_brokers_begin_once_every_master_is_connected() -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster, admin_of(cluster) as admin:
+            topics, groups = await admin.topics(), await admin.groups()
+            async with silent_brokers(cluster, ["closed"]):
+                for change in (
+                    admin.create_topic(TopicConfig("new", 1, 1)),
+                    admin.put_group(GroupSettings("H")),
+                    admin.delete_group("G"),
+                    admin.clone_offsets("G", "H"),
+                ):
+                    with pytest.raises(Unreachable, match="closed:10911"):
+                        await change
+                assert await admin.topics() == topics
+                assert list(await admin.groups()) == list(groups)
+
+    run_in_virtual_time(main())
+
+
+def test_changes_of_a_topic_ask_only_brokers_of_its_route() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster),
+        ):
+            outcome = await admin.reset_offsets("G", "orders", last=True)
+            assert [each.queue.broker_name for each in outcome.changes] == ["a", "b"]
+            assert len(await admin.clone_offsets("G", "H", "orders")) == 2
+            assert await admin.delete_topic("orders") == ["a", "b"]
+            with pytest.raises(Unreachable):  # it may be on a broker that is not registered with it
+                await admin.delete_topic("orders")
+
+    run_in_virtual_time(main())
+
+
+def test_change_that_fails_at_one_broker_tells_what_is_done_and_what_is_not() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster, ["refusing"]),
+        ):
+            before = await admin.reset_offsets("G", "orders", first=True, dry_run=True)
+            assert [each.before for each in before.changes] == [0, 0]
+            await register(cluster, "z")
+            late = cluster.network.host("z").serve(
+                [], Address("0.0.0.0", PORT), identity=Identity(CONFIG.cluster, "z", 0, 0)
+            )
+            done = r"failed on broker refusing; done on a, b; not asked: z"
+            copied = (
+                r"failed on broker refusing; done on a \(queues before: orders 0 at -1\),"
+                r" b \(queues before: orders 0 at -1\); not asked: z"
+            )
+            async with late:
+                for change, told in (
+                    (admin.create_topic(TopicConfig("new", 1, 1)), done),
+                    (admin.put_group(GroupSettings("H")), done),
+                    (admin.clone_offsets("G", "H"), copied),
+                    (admin.delete_group("H"), done),
+                ):
+                    with pytest.raises(RefusedError, match=told):
+                        await change
+
+    run_in_virtual_time(main())
+
+
+def test_time_of_a_question_is_bounded_however_many_brokers_are_silent() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            silent_brokers(cluster, ["hole"]),
+        ):
+            for number in range(2_000):
+                await register(cluster, f"hole{number}")
+                cluster.network.partition("admin", f"hole{number}")
+            began_ms = clock.monotonic_ms()
+            described = await admin.describe_group("G")
+            assert [each.queue.broker_name for each in described.progress] == ["a", "b"]
+            assert len(described.unreachable) == 2_001
+            assert clock.monotonic_ms() - began_ms <= 10_100
+            with pytest.raises(BrokersUnreachable) as caught:
+                await admin.describe_group("other")
+            assert len(caught.value.brokers) == 2_001
+            assert str(caught.value).endswith("; and 1993 more")
+            assert len(str(caught.value)) < 2_000
+
+    run_in_virtual_time(main())
+
+
+def test_questions_are_asked_128_at_once() -> None:
     async def main() -> None:
         running = [0]
 
@@ -225,7 +318,25 @@ def test_questions_are_asked_64_at_once() -> None:
             running.append(running[-1] - 1)
             return number
 
-        assert await side_by_side(range(200), question) == list(range(200))
-        assert max(running) == 64
+        assert await side_by_side(range(300), question) == list(range(300))
+        assert max(running) == 128
+
+    run_in_virtual_time(main())
+
+
+def test_questions_side_by_side_all_end_before_the_first_error_is_raised() -> None:
+    ended: list[int] = []
+
+    async def main() -> None:
+        async def question(number: int) -> int:
+            await asyncio.sleep(number)
+            if number == 1:
+                raise UsageError("one")
+            ended.append(number)
+            return number
+
+        with pytest.raises(UsageError, match="one"):
+            await side_by_side(range(4), question)
+        assert ended == [0, 2, 3]
 
     run_in_virtual_time(main())
