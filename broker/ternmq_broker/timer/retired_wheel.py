@@ -1,23 +1,22 @@
 """RocketMQ's wheel, which tells of timed messages as they were when this broker took them over.
 
 Nothing reads it here: what waits is found in its queue. Left where it is, it would let RocketMQ
-deliver again what was delivered meanwhile, and what was cancelled.
+deliver again what was delivered meanwhile, and what was cancelled. `config/timermetrics` stays: it
+counts what waits for operators, and the store watches over that folder.
 
-Source: RocketMQ `TimerMessageStore`, `TimerMetrics`.
+Source: RocketMQ `TimerMessageStore`.
 """
 
 import logging
 from pathlib import Path
 from typing import Final
 
-from ternmq_broker.found_tables import config_folder
 from ternmq_store.disk.filesystem import FileSystem
 
 logger = logging.getLogger(__name__)
 
 _WHEEL: Final = "timerwheel"
 _LOG: Final = "timerlog"
-_METRICS: Final = ("timermetrics", "timermetrics.bak")
 
 
 def retired_folder(data: Path) -> Path:
@@ -34,7 +33,6 @@ def retire_wheel(files: FileSystem, data: Path) -> int:
         OSError: The disk failed. Some of the files may be moved.
     """
     old = [data / _WHEEL, *(data / _LOG / name for name in files.files(data / _LOG))]
-    old += [config_folder(data) / name for name in _METRICS]
     found = [path for path in old if files.exists(path)]
     if not found:
         return 0

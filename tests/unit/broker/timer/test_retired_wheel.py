@@ -9,7 +9,7 @@ from ternmq_broker.timer.retired_wheel import retire_wheel, retired_folder
 from tests.support.files import MemoryFileSystem, Node, PowerLossFileSystem, PowerLost
 
 DATA = Path("/broker")
-NAMES = ["timerwheel", f"timerlog/{0:020d}", f"timerlog/{104857600:020d}", "config/timermetrics"]
+NAMES = ["timerwheel", f"timerlog/{0:020d}", f"timerlog/{104857600:020d}"]
 
 
 def put(files: MemoryFileSystem, content: int) -> None:
