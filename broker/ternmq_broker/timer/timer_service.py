@@ -289,9 +289,14 @@ class TimerService:
         """
         if self._is_taken_over:
             return
-        if self._kept.timer_log_position and (candidate := self._progress()) is not None:
-            await self._save(candidate.checkpoint)
-            self._kept = candidate.checkpoint
+        if self._kept.timer_log_position:
+            # RocketMQ's progress in our form, and no more: of our own the log may not be on the disk.
+            kept = self._kept._replace(
+                timer_log_position=0, first_offset=0, next_offset=self._known.first_offset
+            )
+            kept = kept._replace(look_behind=self._look_behind(kept))
+            await self._save(kept)
+            self._kept, self._is_dirty = kept, True
         await self._retire_wheel()
         self._is_taken_over = True
 

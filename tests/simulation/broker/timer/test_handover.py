@@ -1,0 +1,115 @@
+"""A store that changes hands between RocketMQ and a broker, end to end on virtual time."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import numpy as np
+import pytest
+
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_store.config import FlushMode
+from tests.support.brokers import Client, World, stored, world
+from tests.support.examples import points
+from tests.support.files import Node, PowerLossFileSystem
+from tests.support.virtual_time import run_in_virtual_time
+
+DATA: Final = Path("/broker")
+CHECK: Final = DATA / "config" / "timercheck"
+WHEEL: Final = (DATA / "timerlog" / f"{0:020d}", DATA / "timerwheel")
+MINUTES_MS: Final = 600_000
+COUNT: Final = 20
+
+
+class SnapshotFileSystem(PowerLossFileSystem):
+    """Keeps what a loss of power would leave at every change, from when it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.snapshots: list[PowerLossFileSystem] | None = None
+
+    def happen(self) -> None:
+        """Take a snapshot."""
+        if self.snapshots is not None:
+            self.snapshots.append(self.lose_power(Random(len(self.snapshots))))
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Have a file on the disk."""
+        data = np.frombuffer(content, dtype=np.uint8).copy()
+        self.make_folder(path.parent)
+        self.record((path, Node(data, data.copy(), len(data))))
+        self.sync_folder(path.parent)
+
+
+async def bodies_of(client: Client) -> list[bytes]:
+    found: list[bytes] = []
+    while messages := stored(await client.pull("A", len(found))):
+        found += [message.body for message in messages]
+    return found
+
+
+async def left_by_rocketmq(around: World, *, behind_ms: int) -> SnapshotFileSystem:
+    """Give a broker what RocketMQ leaves: twenty messages in its wheel, none of them due.
+
+    Args:
+        around: Gets the files.
+        behind_ms: By how much the clock is behind RocketMQ's.
+    """
+    files = around.files = SnapshotFileSystem()
+    async with around.broker(flush_mode=FlushMode.SYNC) as broker:
+        client = await around.connect(broker)
+        await client.put_topic("A", 1)
+        for number in range(COUNT):
+            properties = {"TIMER_DELAY_MS": str(2 * MINUTES_MS + 500 * number)}
+            await client.send("A", b"%d" % number, queue_id=0, properties=properties)
+        await client.connection.close()
+    read_ms = around.clock.wall_ms() + behind_ms
+    kept = TimerCheckpoint(read_ms, 520, first_offset=COUNT, next_offset=COUNT)
+    for path in (CHECK, *WHEEL):
+        files.put(path, kept.encode())
+    return files
+
+
+@pytest.mark.parametrize("behind_ms", [0, MINUTES_MS])
+def test_take_over_notes_where_to_begin_before_it_retires_the_wheel(behind_ms: int) -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            files = await left_by_rocketmq(around, behind_ms=behind_ms)
+            files.snapshots = []
+            async with around.broker():
+                await asyncio.sleep(3)
+                snapshots, files.snapshots = files.snapshots, None
+            retired = 0
+            for snapshot in snapshots:
+                paths = (CHECK, CHECK.with_name("timercheck.bak"))
+                check = next(path for path in paths if path in snapshot.nodes)
+                kept = TimerCheckpoint.decode(snapshot.nodes[check].data.tobytes())
+                has_wheel = [path in snapshot.nodes for path in WHEEL]
+                retired += not all(has_wheel)
+                assert all(has_wheel) or not kept.timer_log_position
+            assert 0 < retired < len(snapshots)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("behind_ms", [0, MINUTES_MS])
+def test_power_loss_during_a_take_over_loses_no_timed_message(behind_ms: int) -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            files = await left_by_rocketmq(around, behind_ms=behind_ms)
+            files.snapshots = []
+            async with around.broker():
+                await asyncio.sleep(3)
+                snapshots, files.snapshots = files.snapshots, None
+            for around.files in points(snapshots):
+                around.clock.asleep_ms = 0
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    await asyncio.sleep(1)
+                    around.clock.asleep_ms = 2 * MINUTES_MS
+                    await asyncio.sleep(25)
+                    assert set(await bodies_of(client)) == {b"%d" % n for n in range(COUNT)}
+                    await client.connection.close()
+
+    run_in_virtual_time(main())
