@@ -25,6 +25,7 @@ from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
+from ternmq_broker.timer.handover import Handover, WheelFiles
 from ternmq_broker.timer.moving import Mover
 from ternmq_broker.timer.rolling import Rolled, Roller, read_many
 from ternmq_broker.timer.wheel import NEVER_MS, Due, TimerWheel
@@ -68,7 +69,7 @@ class TimerService:
         kept: How far a previous use came.
         save: Keeps how far this one is, durably; raises StoreError.
         clock: For what is due.
-        retire_wheel: Puts a wheel that RocketMQ left out of its way; raises StoreError.
+        wheel_files: By which RocketMQ knows what waits.
         wake: Runs the job of that name now.
         pending_max: More are not taken.
     """
@@ -82,7 +83,7 @@ class TimerService:
         save: Callable[[TimerCheckpoint], Awaitable[None]],
         clock: Clock,
         *,
-        retire_wheel: Callable[[], Awaitable[None]],
+        wheel_files: WheelFiles,
         wake: Callable[[str], None],
         pending_max: int,
     ) -> None:
@@ -94,8 +95,7 @@ class TimerService:
         self._kept = kept
         self._save = save
         self._clock = clock
-        self._retire_wheel = retire_wheel
-        self._is_taken_over = False
+        self._handover = Handover(wheel_files, clock)
         self._pending_max = pending_max
         self._wake = wake
         self._alarm = Alarm(lambda: wake(TIMER_JOB))
@@ -172,10 +172,10 @@ class TimerService:
     async def step(self) -> bool:
         """Take new messages in, then deliver a batch of what is due: one step of a job."""
         try:
+            await self._take_over()
             # All that lies there first: a message may cancel another one.
             has_more = await self._take_in()
             if not has_more and self._mover.end is None:
-                await self._take_over()
                 has_more = await self._deliver() or await self._roll()
             await self._keep()
         except TernError as error:
@@ -222,8 +222,6 @@ class TimerService:
             RefusedError: The disk cannot be read; nothing was taken in.
         """
         first, end = self._store.queue_range(WHEEL_TOPIC, 0)
-        if self._next < 0:
-            self._begin()
         begin = max(self._next, first)
         if self._mover.end is not None:
             end = min(end, self._mover.end)  # what came later is not to be moved
@@ -280,25 +278,21 @@ class TimerService:
         self._is_dirty |= len(self._copies.offsets) > 0
 
     async def _take_over(self) -> None:
-        """Let RocketMQ find no wheel but where to begin, before anything is delivered here.
-
-        The other way round a crash in between would leave it neither.
+        """Let RocketMQ find where to begin, then no wheel, before anything is stored or delivered.
 
         Raises:
-            StoreError: The disk refused; it is tried again.
+            StoreError: Where to begin is not kept; it is tried again.
         """
-        if self._is_taken_over:
-            return
+        if self._next < 0:
+            self._begin()
         if self._kept.timer_log_position:
-            # RocketMQ's progress in our form, and no more: of our own the log may not be on the disk.
-            kept = self._kept._replace(
-                timer_log_position=0, first_offset=0, next_offset=self._known.first_offset
-            )
+            kept = self._known.adopted()
             kept = kept._replace(look_behind=self._look_behind(kept))
             await self._save(kept)
             self._kept, self._is_dirty = kept, True
-        await self._retire_wheel()
-        self._is_taken_over = True
+        again_s = await self._handover.take_over()
+        if again_s is not None:
+            self._alarm.set(again_s)
 
     async def _deliver(self) -> bool:
         """Deliver what is due, a batch at most; tell whether there may be more.

@@ -12,7 +12,7 @@ from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, World, stored, world
 from tests.support.examples import points
-from tests.support.files import Node, PowerLossFileSystem
+from tests.support.files import MemoryFileSystem, Node, PowerLossFileSystem
 from tests.support.virtual_time import run_in_virtual_time
 
 DATA: Final = Path("/broker")
@@ -34,12 +34,25 @@ class SnapshotFileSystem(PowerLossFileSystem):
         if self.snapshots is not None:
             self.snapshots.append(self.lose_power(Random(len(self.snapshots))))
 
-    def put(self, path: Path, content: bytes) -> None:
-        """Have a file on the disk."""
-        data = np.frombuffer(content, dtype=np.uint8).copy()
-        self.make_folder(path.parent)
-        self.record((path, Node(data, data.copy(), len(data))))
-        self.sync_folder(path.parent)
+
+def put(files: MemoryFileSystem, path: Path, content: bytes) -> None:
+    """Have a file on the disk."""
+    data = np.frombuffer(content, dtype=np.uint8).copy()
+    files.make_folder(path.parent)
+    files.record((path, Node(data, data.copy(), len(data))))
+    files.sync_folder(path.parent)
+
+
+class RefusingFileSystem(PowerLossFileSystem):
+    """Moves nothing to where wheels are retired, while it is told so."""
+
+    is_refusing = True
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file another name."""
+        if self.is_refusing and "timer.retired" in new.parts:
+            raise NotADirectoryError(20, "not a directory", str(new))
+        super().rename(old, new)
 
 
 async def bodies_of(client: Client) -> list[bytes]:
@@ -67,7 +80,7 @@ async def left_by_rocketmq(around: World, *, behind_ms: int) -> SnapshotFileSyst
     read_ms = around.clock.wall_ms() + behind_ms
     kept = TimerCheckpoint(read_ms, 520, first_offset=COUNT, next_offset=COUNT)
     for path in (CHECK, *WHEEL):
-        files.put(path, kept.encode())
+        put(files, path, kept.encode())
     return files
 
 
@@ -111,5 +124,25 @@ def test_power_loss_during_a_take_over_loses_no_timed_message(behind_ms: int) ->
                     await asyncio.sleep(25)
                     assert set(await bodies_of(client)) == {b"%d" % n for n in range(COUNT)}
                     await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_wheel_that_cannot_be_retired_holds_nothing_up_and_is_tried_again() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            files = around.files = RefusingFileSystem()
+            put(files, WHEEL[1], b"old")
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.send("A", b"x", queue_id=0, properties={"TIMER_DELAY_MS": "5000"})
+                await asyncio.sleep(6)
+                assert await bodies_of(client) == [b"x"]
+                assert WHEEL[1] in files.nodes
+                files.is_refusing = False
+                await asyncio.sleep(60)
+                assert WHEEL[1] not in files.nodes
+                await client.connection.close()
 
     run_in_virtual_time(main())
