@@ -317,6 +317,7 @@ async def load_tables(
     )
     tables.timer = found.timer.table or tables.timer
     if is_slave:
+        await _disown(tables)
         return tables
     ends = store.end_of
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
@@ -325,6 +326,16 @@ async def load_tables(
         was_clean=store.was_clean,
     )
     return tables
+
+
+async def _disown(tables: Tables) -> None:
+    """Remove the timer log that a former master left: what waits is its new master's to tell."""
+    if tables.timer.timer_log_position:
+        return  # RocketMQ's, which a master takes over
+    try:
+        await tables.wheel_files.retire()
+    except OSError as error:
+        logger.error("RocketMQ would repeat timed messages error=%s", error)
 
 
 def _unsaved(found: FoundTables) -> frozenset[str]:

@@ -51,10 +51,9 @@ class Cancelling:
                 kept.append(record)
         return kept
 
-    def take(self) -> Due:
-        """Return what cancels, to wait once more, and forget it."""
+    def waiting(self) -> Due:
+        """Return what cancels and is not forgotten."""
         rows = [(offset, due_ms) for due_ms, keys in self._keys.items() for offset in keys.values()]
-        self._keys.clear()
         offsets, dues_ms = np.array(rows, dtype=np.int64).reshape(-1, 2).T
         return Due(offsets, dues_ms, np.ones_like(offsets))
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ternmq_broker.timer.timer_log import LOG_FOLDER
 from ternmq_store.disk.filesystem import FileSystem
 
 logger = logging.getLogger(__name__)
 
 _WHEEL: Final = "timerwheel"
-_LOG: Final = "timerlog"
 
 
 def retired_folder(data: Path) -> Path:
@@ -59,7 +59,7 @@ def retire_wheel(files: FileSystem, data: Path) -> int:
 
 def _wheel_files(files: FileSystem, folder: Path) -> Sequence[Path]:
     """Return the files of a timer log, then that of the wheel; those that there are."""
-    log = [folder / _LOG / name for name in files.files(folder / _LOG)]
+    log = [folder / LOG_FOLDER / name for name in files.files(folder / LOG_FOLDER)]
     return [*log, folder / _WHEEL] if files.exists(folder / _WHEEL) else log
 
 

@@ -95,7 +95,7 @@ class TimerService:
         self._kept = kept
         self._save = save
         self._clock = clock
-        self._handover = Handover(wheel_files, clock)
+        self._handover = Handover(self._store, wheel_files, clock)
         self._pending_max = pending_max
         self._wake = wake
         self._alarm = Alarm(lambda: wake(TIMER_JOB))
@@ -195,7 +195,7 @@ class TimerService:
         return has_more
 
     async def settle(self, flush_to: Callable[[PhysicalOffset], Awaitable[None]]) -> None:
-        """Keep how far we are; the job has ended.
+        """Keep how far we are, and leave RocketMQ what waits; the job has ended.
 
         Args:
             flush_to: Brings the log to the disk up to an offset, if it can.
@@ -204,8 +204,12 @@ class TimerService:
             StoreError: The disk refused; what was kept before holds.
         """
         self._alarm.clear()
-        await flush_to(self._end)
-        self._candidate = self._progress() if self._is_dirty else self._candidate
+        # What is left for RocketMQ names records.
+        await flush_to(self._store.max_physical)
+        if self._is_dirty or (self._next >= 0 and self.waiting):
+            self._candidate = self._progress()
+        if self._candidate is not None and self._mover.end is None:
+            await self._handover.leave(self._waits(), self._candidate.checkpoint)
         refused = await self._keep()
         self._alarm.clear()
         if refused is not None:
@@ -255,13 +259,11 @@ class TimerService:
         if self._mover.end is None or self._next < self._mover.end:
             return False
         if not self._mover.is_moving:
-            waits = [self._wheel.take(NEVER_MS, len(self._wheel)), self._cancelling.take()]
+            waits = self._waits()
             if self._in_hand is None:
                 self._begun = self._store.max_physical
-            else:
-                waits.append(self._in_hand)
-            self._wheel, self._in_hand = TimerWheel(), None
-            self._mover.begin(Due(*map(np.concatenate, zip(*waits, strict=True))))
+            self._wheel, self._in_hand, self._cancelling = TimerWheel(), None, Cancelling()
+            self._mover.begin(waits)
         self._note_rolled(await self._mover.step(), self._begun)
         self._begun = self._store.max_physical
         if not self._mover.is_moving:
@@ -276,6 +278,16 @@ class TimerService:
         )
         self._next = QueueOffset(self._known.begins_at)
         self._is_dirty |= len(self._copies.offsets) > 0
+
+    def _waits(self) -> Due:
+        """Return what waits and is not being laid anew, by queue offset."""
+        found = [self._wheel.waiting(), self._cancelling.waiting()]
+        if self._in_hand is not None:
+            found.append(self._in_hand)
+        waits = Due(*map(np.concatenate, zip(*found, strict=True)))
+        # A message in hand that cancels is known twice.
+        _, rows = np.unique(waits.offsets, return_index=True)
+        return Due(*(column[rows] for column in waits))
 
     async def _take_over(self) -> None:
         """Let RocketMQ find where to begin, then no wheel, before anything is stored or delivered.

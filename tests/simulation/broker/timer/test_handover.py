@@ -1,6 +1,7 @@
 """A store that changes hands between RocketMQ and a broker, end to end on virtual time."""
 
 import asyncio
+import struct
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -20,6 +21,7 @@ CHECK: Final = DATA / "config" / "timercheck"
 WHEEL: Final = (DATA / "timerlog" / f"{0:020d}", DATA / "timerwheel")
 MINUTES_MS: Final = 600_000
 COUNT: Final = 20
+QUEUE: Final = DATA / "consumequeue" / "rmq_sys_wheel_timer" / "0" / f"{0:020d}"
 
 
 class SnapshotFileSystem(PowerLossFileSystem):
@@ -144,5 +146,73 @@ def test_wheel_that_cannot_be_retired_holds_nothing_up_and_is_tried_again() -> N
                 await asyncio.sleep(60)
                 assert WHEEL[1] not in files.nodes
                 await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def units_left(around: World) -> list[tuple[int, int]]:
+    """Return where the records of the timer log lie, each with its delay."""
+    if WHEEL[0] not in around.files.nodes:
+        return []
+    content = around.files.nodes[WHEEL[0]].data.tobytes()
+    assert len(content) == 100 << 20
+    count = next(n for n in range(len(content)) if not content[52 * n + 3])
+    units = [struct.unpack_from(">iqiqiqi", content, 52 * n) for n in range(count)]
+    return [(offset, delay_ms) for _, _, _, _, delay_ms, offset, _ in units]
+
+
+def places(around: World) -> list[int]:
+    """Return where the messages of the queue lie in the log."""
+    content = around.files.nodes[QUEUE].data.tobytes()
+    units = struct.iter_unpack(">qiq", content[: len(content) // 20 * 20])
+    return [offset for offset, size, _ in units if size]
+
+
+def test_stop_in_order_leaves_a_timer_log_of_what_waits_until_the_next_start() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                at_ms = around.clock.wall_ms() + 10_000
+
+                async def send(body: bytes, after_ms: int, **properties: str) -> None:
+                    told = {"TIMER_DELIVER_MS": str(at_ms + after_ms), **properties}
+                    await client.send("A", body, queue_id=0, properties=told)
+
+                await send(b"waits", MINUTES_MS)
+                await send(b"delivered", 0)
+                await send(b"cancelled", 0, UNIQ_KEY="one")
+                await send(b"cancels", 0, TIMER_DEL_UNIQKEY="one")
+                await send(b"cancelled later", MINUTES_MS, UNIQ_KEY="two")
+                await send(b"cancels later", MINUTES_MS, TIMER_DEL_UNIQKEY="two")
+                await send(b"delivered, too", 1_000)
+                await asyncio.sleep(15)
+                assert await bodies_of(client) == [b"delivered", b"delivered, too"]
+                await client.connection.close()
+            where = places(around)
+            left = units_left(around)
+            assert [offset for offset, _ in left] == [where[0], *where[4:7]]
+            assert left[-1][1] == -1000  # tells RocketMQ where to go on
+            assert all(0 < delay_ms <= MINUTES_MS + 10_000 for _, delay_ms in left[:-1])
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(0.1)
+                assert WHEEL[0] not in around.files.nodes
+                around.clock.asleep_ms += MINUTES_MS
+                await asyncio.sleep(15)
+                assert (await bodies_of(client))[2:] == [b"waits"]
+                await client.connection.close()
+            assert not units_left(around)
+
+    run_in_virtual_time(main())
+
+
+def test_slave_removes_the_timer_log_of_its_time_as_master() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            put(around.files, WHEEL[0], b"left")
+            async with around.broker(broker_id=1):
+                assert WHEEL[0] not in around.files.nodes
 
     run_in_virtual_time(main())

@@ -57,9 +57,11 @@ def test_cancellation_is_kept_until_its_tick_is_over() -> None:
     assert cancelling.first_offset is None
 
 
-def test_taken_message_cancels_no_more_and_can_wait_again() -> None:
+def test_cancelling_messages_are_told_until_they_are_forgotten() -> None:
     cancelling = Cancelling()
-    assert not len(cancelling.take())
+    assert not len(cancelling.waiting())
     cancelling.without_cancelled([timed("c", cancels="one")], due((7, DUE_MS, 1)))
-    assert [column.tolist() for column in cancelling.take()] == [[7], [DUE_MS], [1]]
-    assert cancelling.first_offset is None
+    for _ in range(2):
+        assert [column.tolist() for column in cancelling.waiting()] == [[7], [DUE_MS], [1]]
+    cancelling.forget(DUE_MS)
+    assert not len(cancelling.waiting())
