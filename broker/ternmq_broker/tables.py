@@ -27,7 +27,7 @@ from ternmq_broker.table_formats import (
     find_tables,
 )
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
-from ternmq_broker.timer.retired_wheel import retire_wheel
+from ternmq_broker.timer.handover import WheelFiles
 from ternmq_broker.topics import TopicTable
 from ternmq_broker.transactions.progress import GROUP as TRANSACTIONS_GROUP
 from ternmq_broker.transactions.progress import ScanOffset
@@ -87,10 +87,10 @@ class Tables:
         self.groups = groups
         self.offsets = offsets
         self.delays = delays
-        self.filters = filters
-        self.scan_offset = scan_offset
+        self.filters, self.scan_offset = filters, scan_offset
         self.timer = TimerCheckpoint()
         """How far timed messages are delivered, as last kept."""
+        self.wheel_files = WheelFiles(files, blocking, config.data)
         self._timer_path = folder / TIMER.name
         self._disk = (files, blocking)
         self._unsaved = unsaved
@@ -202,18 +202,6 @@ class Tables:
         if outcome[0] is not None:
             raise StoreError(f"{self._timer_path} not saved: {outcome[0]}") from outcome[0]
         self.timer = checkpoint
-
-    async def retire_wheel(self) -> None:
-        """Put RocketMQ's wheel of timed messages out of its way, if there is one.
-
-        Raises:
-            StoreError: The disk refused; some of it may be left.
-        """
-        files, blocking = self._disk
-        try:
-            await blocking.run(retire_wheel, files, self._timer_path.parent.parent)
-        except OSError as error:
-            raise StoreError(f"wheel of RocketMQ not retired: {error}") from error
 
     async def begin(self) -> Sequence[str]:
         """Write the tables that have no file with a checksum; return the names of all files.
@@ -340,6 +328,7 @@ async def load_tables(
     )
     tables.timer = found.timer.table or tables.timer
     if is_slave:
+        await _disown(tables)
         return tables
     ends = store.end_of
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
@@ -348,6 +337,16 @@ async def load_tables(
         was_clean=store.was_clean,
     )
     return tables
+
+
+async def _disown(tables: Tables) -> None:
+    """Remove the timer log that a former master left: what waits is its new master's to tell."""
+    if tables.timer.timer_log_position:
+        return  # RocketMQ's, which a master takes over
+    try:
+        await tables.wheel_files.retire()
+    except OSError as error:
+        logger.error("RocketMQ would repeat timed messages error=%s", error)
 
 
 def _unsaved(found: FoundTables) -> frozenset[str]:

@@ -59,7 +59,7 @@ class WaitingParts:
         self.delays = DelayService(reader, deliverer, tables.delays, env.clock, wake=wake)
         self.timer = TimerService(
             *(reader, deliverer, inner, tables.timer, tables.save_timer, env.clock),
-            retire_wheel=tables.retire_wheel,
+            wheel_files=tables.wheel_files,
             wake=wake,
             pending_max=config.timer_pending_max,
         )

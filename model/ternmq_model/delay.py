@@ -83,5 +83,19 @@ def wheel_code(properties: Mapping[str, str], stored_at_ms: int) -> int | None:
     return tick_up(due_ms) + (TIMER_CANCEL in properties)
 
 
+def cancel_key(topic: str, told: str) -> str:
+    """Return the name of a timed message that another one cancels: topic, `+`, unique key.
+
+    RocketMQ 5.3.3 keeps it in the cancelling message. Earlier versions of it and of this broker
+    keep and compare the unique key alone.
+
+    Args:
+        topic: Of both messages.
+        told: The unique key, with the topic before it or without.
+    """
+    prefix = f"{topic}+"  # no topic has a plus in its name
+    return told if told.startswith(prefix) else prefix + told
+
+
 def _whole(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 18 else None

@@ -108,9 +108,10 @@ def test_timed_messages_of_a_rocketmq_queue_are_delivered_on_time(is_killed: boo
             around.files.nodes[path] = Node(data, data.copy(), len(data))
             wheel = {
                 DATA / name: Node(data, data.copy(), len(data))
-                for name in ("timerwheel", f"timerlog/{0:020d}", "config/timermetrics")
+                for name in ("timerwheel", f"timerlog/{0:020d}")
             }
-            around.files.nodes |= wheel
+            metrics = DATA / "config" / "timermetrics"
+            around.files.nodes |= {**wheel, metrics: Node(data, data.copy(), len(data))}
             around.files.made_folders.add(DATA / "timerlog")
             if is_killed:
                 abort = np.zeros(0, dtype=np.uint8)
@@ -123,7 +124,7 @@ def test_timed_messages_of_a_rocketmq_queue_are_delivered_on_time(is_killed: boo
                 assert bodies == {b"2", b"3", b"4", b"5"}
                 assert not wheel.keys() & around.files.nodes.keys()
                 moved = {DATA / "timer.retired" / each.relative_to(DATA) for each in wheel}
-                assert moved <= around.files.nodes.keys()
+                assert {*moved, metrics} <= around.files.nodes.keys()
                 # Where RocketMQ would begin.
                 left = TimerCheckpoint.decode(around.files.nodes[path].data.tobytes())
                 assert (left.timer_log_position, left.first_offset, left.next_offset) == (0, 6, 20)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ternmq_broker.inner.inner_record import InnerRecord
-from ternmq_model.delay import DELAY_LEVEL_MAX, DELAY_MS_MAX, tick_up
+from ternmq_model.delay import DELAY_LEVEL_MAX, DELAY_MS_MAX, cancel_key, tick_up
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import (
     DEAD_LETTER_PREFIX,
@@ -151,7 +151,10 @@ def timed(record: InnerRecord, due_ms: int) -> InnerRecord:
         record: Its own properties say the time that was asked for.
         due_ms: Unix milliseconds; never delivered before.
     """
-    return _elsewhere(record, WHEEL_TOPIC, 0, {TIMER_DUE_MS: str(tick_up(due_ms))})
+    further = {TIMER_DUE_MS: str(tick_up(due_ms))}
+    if (cancelled := record.properties.get(TIMER_CANCEL)) is not None:
+        further[TIMER_CANCEL] = cancel_key(record.topic, cancelled)
+    return _elsewhere(record, WHEEL_TOPIC, 0, further)
 
 
 def half(record: InnerRecord) -> InnerRecord:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ternmq_broker.timer.wheel import Due
+from ternmq_model.delay import cancel_key
 from ternmq_model.properties import REAL_TOPIC, TIMER_CANCEL, UNIQUE_KEY, decode_properties
 from ternmq_model.record import Record
 
@@ -16,7 +17,7 @@ class Cancelling:
     """What is cancelled of the ticks that are being delivered. Owned by `TimerService`."""
 
     def __init__(self) -> None:
-        self._keys: dict[int, dict[tuple[str, str], int]] = {}
+        self._keys: dict[int, dict[str, int]] = {}
 
     @property
     def first_offset(self) -> int | None:
@@ -44,16 +45,15 @@ class Cancelling:
             properties = decode_properties(record.properties)
             topic = properties.get(REAL_TOPIC, "")
             if cancels:
-                key = (topic, properties.get(TIMER_CANCEL, ""))
+                key = cancel_key(topic, properties.get(TIMER_CANCEL, ""))
                 self._keys.setdefault(due_ms, {}).setdefault(key, offset)
-            elif (topic, properties.get(UNIQUE_KEY, "")) not in self._keys[due_ms]:
+            elif cancel_key(topic, properties.get(UNIQUE_KEY, "")) not in self._keys[due_ms]:
                 kept.append(record)
         return kept
 
-    def take(self) -> Due:
-        """Return what cancels, to wait once more, and forget it."""
+    def waiting(self) -> Due:
+        """Return what cancels and is not forgotten."""
         rows = [(offset, due_ms) for due_ms, keys in self._keys.items() for offset in keys.values()]
-        self._keys.clear()
         offsets, dues_ms = np.array(rows, dtype=np.int64).reshape(-1, 2).T
         return Due(offsets, dues_ms, np.ones_like(offsets))
 

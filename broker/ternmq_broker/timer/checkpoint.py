@@ -70,6 +70,12 @@ class TimerCheckpoint(NamedTuple):
         is_known = self.look_behind and not self.timer_log_position
         return PhysicalOffset(self.look_behind - 1) if is_known else None
 
+    def adopted(self) -> Self:
+        """Return RocketMQ's progress, which is the same, without its timer log."""
+        return self._replace(
+            timer_log_position=0, first_offset=self.begins_at, next_offset=self.known_end
+        )
+
     @property
     def begins_at(self) -> int:
         """The first message of the queue that may not be delivered.

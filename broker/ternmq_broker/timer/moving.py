@@ -9,8 +9,6 @@ import logging
 from collections import deque
 from typing import Final
 
-import numpy as np
-
 from ternmq_broker.timer.rolling import Rolled, Roller
 from ternmq_broker.timer.wheel import Due
 from ternmq_model.clock import Clock
@@ -87,10 +85,9 @@ class Mover:
         """Begin with the first of the steps.
 
         Args:
-            waits: All that waited then. A message that occurs twice counts once.
+            waits: All that waited then, by queue offset.
         """
-        _, rows = np.unique(waits.offsets, return_index=True)
-        self._left = Due(*(column[rows] for column in waits))
+        self._left = waits
 
     async def step(self) -> Rolled:
         """Lay a batch of messages anew.

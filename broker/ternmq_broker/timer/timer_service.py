@@ -25,6 +25,7 @@ from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
+from ternmq_broker.timer.handover import Handover, WheelFiles
 from ternmq_broker.timer.moving import Mover
 from ternmq_broker.timer.rolling import Rolled, Roller, read_many
 from ternmq_broker.timer.wheel import NEVER_MS, Due, TimerWheel
@@ -68,7 +69,7 @@ class TimerService:
         kept: How far a previous use came.
         save: Keeps how far this one is, durably; raises StoreError.
         clock: For what is due.
-        retire_wheel: Puts a wheel that RocketMQ left out of its way; raises StoreError.
+        wheel_files: By which RocketMQ knows what waits.
         wake: Runs the job of that name now.
         pending_max: More are not taken.
     """
@@ -82,7 +83,7 @@ class TimerService:
         save: Callable[[TimerCheckpoint], Awaitable[None]],
         clock: Clock,
         *,
-        retire_wheel: Callable[[], Awaitable[None]],
+        wheel_files: WheelFiles,
         wake: Callable[[str], None],
         pending_max: int,
     ) -> None:
@@ -94,8 +95,7 @@ class TimerService:
         self._kept = kept
         self._save = save
         self._clock = clock
-        self._retire_wheel = retire_wheel
-        self._is_taken_over = False
+        self._handover = Handover(self._store, wheel_files, clock)
         self._pending_max = pending_max
         self._wake = wake
         self._alarm = Alarm(lambda: wake(TIMER_JOB))
@@ -172,10 +172,10 @@ class TimerService:
     async def step(self) -> bool:
         """Take new messages in, then deliver a batch of what is due: one step of a job."""
         try:
+            await self._take_over()
             # All that lies there first: a message may cancel another one.
             has_more = await self._take_in()
             if not has_more and self._mover.end is None:
-                await self._take_over()
                 has_more = await self._deliver() or await self._roll()
             await self._keep()
         except TernError as error:
@@ -195,7 +195,7 @@ class TimerService:
         return has_more
 
     async def settle(self, flush_to: Callable[[PhysicalOffset], Awaitable[None]]) -> None:
-        """Keep how far we are; the job has ended.
+        """Keep how far we are, and leave RocketMQ what waits; the job has ended.
 
         Args:
             flush_to: Brings the log to the disk up to an offset, if it can.
@@ -204,8 +204,12 @@ class TimerService:
             StoreError: The disk refused; what was kept before holds.
         """
         self._alarm.clear()
-        await flush_to(self._end)
-        self._candidate = self._progress() if self._is_dirty else self._candidate
+        # What is left for RocketMQ names records.
+        await flush_to(self._store.max_physical)
+        if self._is_dirty or (self._next >= 0 and self.waiting):
+            self._candidate = self._progress()
+        if self._candidate is not None and self._mover.end is None:
+            await self._handover.leave(self._waits(), self._candidate.checkpoint)
         refused = await self._keep()
         self._alarm.clear()
         if refused is not None:
@@ -222,8 +226,6 @@ class TimerService:
             RefusedError: The disk cannot be read; nothing was taken in.
         """
         first, end = self._store.queue_range(WHEEL_TOPIC, 0)
-        if self._next < 0:
-            self._begin()
         begin = max(self._next, first)
         if self._mover.end is not None:
             end = min(end, self._mover.end)  # what came later is not to be moved
@@ -257,13 +259,11 @@ class TimerService:
         if self._mover.end is None or self._next < self._mover.end:
             return False
         if not self._mover.is_moving:
-            waits = [self._wheel.take(NEVER_MS, len(self._wheel)), self._cancelling.take()]
+            waits = self._waits()
             if self._in_hand is None:
                 self._begun = self._store.max_physical
-            else:
-                waits.append(self._in_hand)
-            self._wheel, self._in_hand = TimerWheel(), None
-            self._mover.begin(Due(*map(np.concatenate, zip(*waits, strict=True))))
+            self._wheel, self._in_hand, self._cancelling = TimerWheel(), None, Cancelling()
+            self._mover.begin(waits)
         self._note_rolled(await self._mover.step(), self._begun)
         self._begun = self._store.max_physical
         if not self._mover.is_moving:
@@ -279,21 +279,32 @@ class TimerService:
         self._next = QueueOffset(self._known.begins_at)
         self._is_dirty |= len(self._copies.offsets) > 0
 
-    async def _take_over(self) -> None:
-        """Let RocketMQ find no wheel but where to begin, before anything is delivered here.
+    def _waits(self) -> Due:
+        """Return what waits and is not being laid anew, by queue offset."""
+        found = [self._wheel.waiting(), self._cancelling.waiting()]
+        if self._in_hand is not None:
+            found.append(self._in_hand)
+        waits = Due(*map(np.concatenate, zip(*found, strict=True)))
+        # A message in hand that cancels is known twice.
+        _, rows = np.unique(waits.offsets, return_index=True)
+        return Due(*(column[rows] for column in waits))
 
-        The other way round a crash in between would leave it neither.
+    async def _take_over(self) -> None:
+        """Let RocketMQ find where to begin, then no wheel, before anything is stored or delivered.
 
         Raises:
-            StoreError: The disk refused; it is tried again.
+            StoreError: Where to begin is not kept; it is tried again.
         """
-        if self._is_taken_over:
-            return
-        if self._kept.timer_log_position and (candidate := self._progress()) is not None:
-            await self._save(candidate.checkpoint)
-            self._kept = candidate.checkpoint
-        await self._retire_wheel()
-        self._is_taken_over = True
+        if self._next < 0:
+            self._begin()
+        if self._kept.timer_log_position:
+            kept = self._known.adopted()
+            kept = kept._replace(look_behind=self._look_behind(kept))
+            await self._save(kept)
+            self._kept, self._is_dirty = kept, True
+        again_s = await self._handover.take_over()
+        if again_s is not None:
+            self._alarm.set(again_s)
 
     async def _deliver(self) -> bool:
         """Deliver what is due, a batch at most; tell whether there may be more.

@@ -141,7 +141,7 @@ class TimerWheel:
         self._position += len(keys)
         if self._position == len(self._sorted):
             self._sorted, self._position = _NONE, 0
-        return _due(keys, base + (keys >> _TICK_SHIFT))
+        return _of_bucket(self._open, keys)
 
     def _open_next(self, now_tick: int) -> bool:
         """Open the next bucket if its time has come and the open one is empty."""
@@ -181,6 +181,20 @@ class TimerWheel:
         if self._position < len(self._sorted):
             yield int((self._sorted[self._position :] & _OFFSET_MASK).min())
 
+    def waiting(self) -> Due:
+        """Return all that waits, in no order."""
+        late = np.array(self._late, dtype=np.int64).reshape(-1, 2)
+        keys = np.frombuffer(b"".join(self._buckets.values()), dtype=np.int64)
+        numbers = np.array([*self._buckets], dtype=np.int64)
+        counts = np.fromiter(map(len, self._buckets.values()), dtype=np.int64)
+        bases = np.repeat(numbers << _TICK_BITS, counts)
+        found = (
+            _due(late[:, 1], late[:, 0]),
+            _of_bucket(self._open, self._sorted[self._position :]),
+            _due(keys, bases + (keys >> _TICK_SHIFT)),
+        )
+        return Due(*map(np.concatenate, zip(*found, strict=True)))
+
     def take_before(self, offset: int, count_max: int) -> Due:
         """Return messages that lie before a queue offset, and forget them; in no order.
 
@@ -196,7 +210,7 @@ class TimerWheel:
                 continue
             keys = np.array(bucket, dtype=np.int64)
             rows = np.flatnonzero((keys & _OFFSET_MASK) < offset)[:left]
-            found.append(_due(keys[rows], (number << _TICK_BITS) + (keys[rows] >> _TICK_SHIFT)))
+            found.append(_of_bucket(number, keys[rows]))
             left -= len(rows)
             kept = np.delete(keys, rows)
             if len(kept):
@@ -208,6 +222,10 @@ class TimerWheel:
         done = Due(*map(np.concatenate, zip(*found, strict=True)))
         self._count -= len(done)
         return done
+
+
+def _of_bucket(number: int, keys: Ints) -> Due:
+    return _due(keys, (number << _TICK_BITS) + (keys >> _TICK_SHIFT))
 
 
 def _due(keys: Ints, ticks: Ints) -> Due:

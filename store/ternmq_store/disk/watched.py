@@ -34,6 +34,11 @@ class WatchedFileSystem:
         """Return `files` if it is watched already, else a watched file system over it."""
         return files if isinstance(files, cls) else cls(files, root)
 
+    @classmethod
+    def under(cls, files: FileSystem) -> FileSystem:
+        """Return the file system that `files` watches; `files` itself if it watches none."""
+        return files._files if isinstance(files, cls) else files
+
     def fail(self, error: OSError) -> None:
         """Keep `error` unless there is one before it."""
         if self.failure is None:

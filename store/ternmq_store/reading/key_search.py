@@ -19,6 +19,7 @@ from ternmq_model.record import Record, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.queues.log_places import first_from
+from ternmq_store.queues.units import UNIT, Units
 from ternmq_store.reading.cold_read import ColdRecord
 from ternmq_store.reading.many_records import ManyRecords
 from ternmq_store.reading.prepared_search import PreparedSearch
@@ -205,10 +206,14 @@ class KeySearches:
 
     def places_at(self, topic: str, queue_id: int, offset: QueueOffset, count: int) -> Ints:
         """Return where messages of a queue lie in the log, by their units; as `codes_at`."""
+        return self.units_at(topic, queue_id, offset, count)["offset"].astype(np.int64)
+
+    def units_at(self, topic: str, queue_id: int, offset: QueueOffset, count: int) -> Units:
+        """Return a copy of a queue's units; as `codes_at`."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.end:
-            return np.zeros(0, dtype=np.int64)
-        return queue.units(offset, count)["offset"].astype(np.int64)
+            return np.zeros(0, dtype=UNIT)
+        return queue.units(offset, count).copy()
 
     def place_of(self, topic: str, queue_id: int, offset: QueueOffset) -> PhysicalOffset | None:
         """Return where a queue's message lies in the log, by its unit; None when it is gone."""

@@ -77,6 +77,13 @@ def test_plain_message_is_not_routed_as_transaction() -> None:
     assert route(plain, RULES) is plain
 
 
+@pytest.mark.parametrize("told", ["AB", "flights+AB"])
+def test_cancelling_message_waits_with_topic_and_key_as_rocketmq_compares_them(told: str) -> None:
+    form = route(message(TIMER_DELIVER_MS=str(NOW_MS + 99), TIMER_DEL_UNIQKEY=told), RULES)
+    assert form.topic == "rmq_sys_wheel_timer"
+    assert form.properties["TIMER_DEL_UNIQKEY"] == "flights+AB"
+
+
 def test_half_message_goes_to_the_half_topic() -> None:
     record = InnerRecord(
         topic="flights",

@@ -1,6 +1,7 @@
 """Timed messages that cancel others."""
 
 import numpy as np
+import pytest
 
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.wheel import Due
@@ -21,6 +22,13 @@ def timed(key: str, topic: str = "A", cancels: str = "") -> Record:
 
 def due(*rows: tuple[int, int, int]) -> Due:
     return Due(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
+
+
+@pytest.mark.parametrize("cancels", ["one", "A+one"])
+def test_cancelling_message_names_a_key_with_its_topic_or_without(cancels: str) -> None:
+    records = [timed("c", cancels=cancels), timed("one"), timed("two"), timed("one", "B")]
+    batch = due((7, DUE_MS, 1), (1, DUE_MS, 0), (2, DUE_MS, 0), (3, DUE_MS, 0))
+    assert Cancelling().without_cancelled(records, batch) == records[2:]
 
 
 def test_cancelling_by_topic_key_and_tick_is_idempotent() -> None:
@@ -49,9 +57,11 @@ def test_cancellation_is_kept_until_its_tick_is_over() -> None:
     assert cancelling.first_offset is None
 
 
-def test_taken_message_cancels_no_more_and_can_wait_again() -> None:
+def test_cancelling_messages_are_told_until_they_are_forgotten() -> None:
     cancelling = Cancelling()
-    assert not len(cancelling.take())
+    assert not len(cancelling.waiting())
     cancelling.without_cancelled([timed("c", cancels="one")], due((7, DUE_MS, 1)))
-    assert [column.tolist() for column in cancelling.take()] == [[7], [DUE_MS], [1]]
-    assert cancelling.first_offset is None
+    for _ in range(2):
+        assert [column.tolist() for column in cancelling.waiting()] == [[7], [DUE_MS], [1]]
+    cancelling.forget(DUE_MS)
+    assert not len(cancelling.waiting())

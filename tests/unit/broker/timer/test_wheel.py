@@ -32,6 +32,7 @@ def test_timer_wheel_is_empty_at_first() -> None:
     assert wheel.first_ms == NEVER_MS
     assert wheel.first_offset() is None
     assert take(wheel, NOW_MS) == []
+    assert rows(wheel.waiting()) == []
     wheel.add(np.array([], dtype=np.int64), np.array([], dtype=np.int64))
     assert len(wheel) == 0
 
@@ -106,6 +107,8 @@ def test_timer_wheel_agrees_with_a_sorted_list(seed: int) -> None:
                     assert model.pop(number) == due_ms + cancels
                     taken.append(number)
         assert len(wheel) == len(model)
+        waiting = {number: due_ms + cancels for number, due_ms, cancels in rows(wheel.waiting())}
+        assert waiting == model
         assert wheel.first_offset() == min(model, default=None)
         assert wheel.first_ms <= min(model.values(), default=NEVER_MS)
     while len(wheel):

@@ -134,3 +134,4 @@ def test_watched_file_system_is_not_watched_twice() -> None:
     disk, watched, _ = watched_disk()
     assert WatchedFileSystem.over(watched, ROOT) is watched
     assert isinstance(WatchedFileSystem.over(disk, ROOT), WatchedFileSystem)
+    assert WatchedFileSystem.under(watched) is WatchedFileSystem.under(disk) is disk

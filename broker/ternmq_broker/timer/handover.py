@@ -1,0 +1,134 @@
+"""What RocketMQ has, and finds, of timed messages beside their queue."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.timer.retired_wheel import retire_wheel
+from ternmq_broker.timer.timer_log import TimerLog, log_units, write_timer_log
+from ternmq_broker.timer.wheel import Due
+from ternmq_model.clock import Clock
+from ternmq_model.names import WHEEL_TOPIC
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.record_heads import Ints
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.whole_calls import run_whole
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.watched import WatchedFileSystem
+from ternmq_store.message_store import MessageStore
+from ternmq_store.queues.units import Units
+
+logger = logging.getLogger(__name__)
+
+_AGAIN_MS: Final = 60_000
+_UNITS: Final = 65_536
+
+
+class WheelFiles:
+    """The files of RocketMQ's wheel and timer log. One call at a time.
+
+    Nothing is lost with them, so an error of theirs leaves the store as it is.
+
+    Args:
+        files: The file system; used in the blocking pool only.
+        blocking: That pool.
+        data: The data directory.
+    """
+
+    def __init__(self, files: FileSystem, blocking: Blocking, data: Path) -> None:
+        self._disk = (WatchedFileSystem.under(files), data)
+        self._blocking = blocking
+
+    async def retire(self) -> None:
+        """Put RocketMQ's wheel out of its way, and remove the timer log that was left for it.
+
+        Raises:
+            OSError: The disk refused; some of it may be left.
+        """
+        await self._run(retire_wheel)
+
+    async def leave(self, log: TimerLog) -> None:
+        """Leave RocketMQ a timer log, durably.
+
+        Raises:
+            OSError: The disk refused; RocketMQ finds the beginning of it, or none.
+        """
+        await self._run(write_timer_log, log)
+
+    async def _run(self, function: Callable[..., Any], *args: Any) -> None:
+        outcome: list[OSError | None] = []
+        call = partial(function, *self._disk, *args)
+        await run_whole(self._blocking.run, call, outcome.append)
+        if outcome[0] is not None:
+            raise outcome[0]
+
+
+class Handover:
+    """Takes timed messages over from RocketMQ, and leaves them to it. Owned by `TimerService`.
+
+    Args:
+        store: Has the messages.
+        files: By which RocketMQ knows what waits.
+        clock: For when to try again.
+    """
+
+    def __init__(self, store: MessageStore, files: WheelFiles, clock: Clock) -> None:
+        self._store, self._files, self._clock = store, files, clock
+        self._is_done = False
+        self._again_at_ms = clock.monotonic_ms()
+
+    async def take_over(self) -> float | None:
+        """Have RocketMQ find no wheel; return in how many seconds to try again, None when done.
+
+        What the disk refuses is logged: delivering goes on, the way back to RocketMQ is in doubt.
+        """
+        if self._is_done:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._again_at_ms:
+            try:
+                await self._files.retire()
+            except OSError as error:
+                self._again_at_ms = now_ms + _AGAIN_MS
+                logger.error("RocketMQ would repeat timed messages, tried again error=%s", error)
+            else:
+                self._is_done = True
+                return None
+        return (self._again_at_ms - now_ms) / 1000
+
+    async def leave(self, waits: Due, checkpoint: TimerCheckpoint) -> None:
+        """Leave RocketMQ a timer log; none if nothing waits. What the disk refuses is logged.
+
+        Args:
+            waits: All that waits, by queue offset.
+            checkpoint: How far messages are delivered; to be kept next.
+        """
+        first, _ = self._store.queue_range(WHEEL_TOPIC, 0)
+        waits = Due(*(column[waits.offsets >= first] for column in waits))
+        if not (self._is_done and len(waits) and checkpoint.read_ms):
+            return
+        last = QueueOffset(checkpoint.next_offset - 1)
+        is_last = waits.offsets[-1] == last
+        units = self._units_of(waits.offsets)
+        newest = self._store.searches.units_at(WHEEL_TOPIC, 0, last, 0 if is_last else 1)
+        log = log_units(waits, units, checkpoint.read_ms, last=newest)
+        try:
+            await self._files.leave(log)
+        except OSError as error:
+            logger.warning("RocketMQ would make a wheel of its own error=%s", error)
+
+    def _units_of(self, offsets: Ints) -> Units:
+        """Return the units of messages that are there, by their queue offsets."""
+        at, end = int(offsets[0]), int(offsets[-1])
+        parts: list[Units] = []
+        while at <= end:
+            units = self._store.searches.units_at(WHEEL_TOPIC, 0, QueueOffset(at), _UNITS)
+            rows = slice(*np.searchsorted(offsets, (at, at + len(units))))
+            parts.append(units[offsets[rows] - at])
+            at += len(units)
+        return np.concatenate(parts)

@@ -1,0 +1,110 @@
+"""RocketMQ's timer log of what waits, as a stop in order leaves it (docs/formats/timer.md).
+
+RocketMQ walks its units at a start and makes its wheel of them: the last one tells it from which
+message of the queue to go on. With a timer log of all that waits it delivers that, and nothing that
+was delivered or cancelled here.
+
+Source: RocketMQ `TimerLog`, `TimerMessageStore.recover`, `reviseQueueOffset`, `dequeue`.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_broker.timer.wheel import Due
+from ternmq_model.record_heads import layout_bytes
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.queues.units import Units
+
+TimerLog = NDArray[np.void]
+"""Units of the log, as structures."""
+
+LOG_FOLDER: Final = "timerlog"
+
+_FIELDS: Final[list[Any]] = [
+    ("size", ">i4"),
+    ("previous", ">i8"),
+    ("magic", ">i4"),
+    ("written_ms", ">i8"),
+    ("delay_ms", ">i4"),
+    ("offset", ">i8"),
+    ("record_size", ">i4"),
+    ("topic_hash", ">i4"),
+    ("reserved", ">i8"),
+]
+_UNIT: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
+_FILE_BYTES: Final = 100 << 20
+_FILE_UNITS: Final = _FILE_BYTES // _UNIT.itemsize
+_BLANK: Final = (16).to_bytes(4, "big") + bytes(8) + bytes.fromhex("cbd43194")
+assert _FILE_UNITS * _UNIT.itemsize + len(_BLANK) == _FILE_BYTES
+
+_WAITS: Final = 1
+_ROLLS: Final = 2
+_CANCELS: Final = 4
+_SLOT_MS: Final = 1000
+_ROLL_MS: Final = 2 * 86_400_000
+_NEVER_READ_MS: Final = -_SLOT_MS
+"""From where RocketMQ begins to read to the second before, at which it never looks."""
+
+
+def log_units(waits: Due, units: Units, read_ms: int, *, last: Units) -> TimerLog:
+    """Return the timer log of what waits. Pure.
+
+    Args:
+        waits: By queue offset.
+        units: Of these messages, in their queue.
+        read_ms: Where RocketMQ begins to read.
+        last: The unit of the newest message that was looked at, if that does not wait.
+    """
+    # A second's messages are read when it is over: so this is the one that RocketMQ files them by.
+    delays_ms = np.maximum((waits.due_ms - 1) // _SLOT_MS * _SLOT_MS - read_ms, 0)
+    rolls = delays_ms >= _ROLL_MS
+    delays_ms[rolls] = _ROLL_MS // 2
+    magic = _WAITS + _ROLLS * rolls + _CANCELS * waits.cancels
+    delays_ms = np.append(delays_ms, np.full(len(last), _NEVER_READ_MS))
+    log = np.zeros(len(units) + len(last), dtype=_UNIT)
+    log["size"] = _UNIT.itemsize
+    log["previous"] = _previous((read_ms + delays_ms) // _SLOT_MS)
+    log["magic"] = np.append(magic, np.full(len(last), _WAITS))
+    log["written_ms"] = read_ms
+    log["delay_ms"] = delays_ms
+    log["offset"] = np.append(units["offset"], last["offset"])
+    log["record_size"] = np.append(units["size"], last["size"])
+    return log
+
+
+def _previous(seconds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where the unit before of the same second lies in the log; -1 for none."""
+    rows = np.arange(len(seconds))
+    places = rows // _FILE_UNITS * _FILE_BYTES + rows % _FILE_UNITS * _UNIT.itemsize
+    found = np.full(len(seconds), -1, dtype=np.int64)
+    order = np.argsort(seconds, kind="stable")
+    is_same = seconds[order][1:] == seconds[order][:-1]
+    found[order[1:][is_same]] = places[order[:-1][is_same]]
+    return found
+
+
+def write_timer_log(files: FileSystem, data: Path, log: TimerLog) -> None:
+    """Leave a timer log, durably; there is none.
+
+    Interrupted it leaves the log's beginning: RocketMQ goes on from its last unit.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    folder = data / LOG_FOLDER
+    files.make_folder(folder)
+    content = layout_bytes(log, _UNIT).tobytes()
+    length = _FILE_UNITS * _UNIT.itemsize
+    for number, begin in enumerate(range(0, len(content), length)):
+        part = content[begin : begin + length]
+        file = files.open(folder / f"{number * _FILE_BYTES:020d}", create=True)
+        try:
+            file.resize(_FILE_BYTES)
+            file.write(0, part + _BLANK if len(part) == length else part)
+            file.sync()
+        finally:
+            file.close()
+    files.sync_folder(folder)
