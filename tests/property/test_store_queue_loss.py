@@ -2,14 +2,22 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from ternmq_store.disk.layout import commit_log_folder, consume_queue_folder, file_name, notes_path
-from tests.support.damage import CONFIG, copied, ends, filled, readable
+from ternmq_store.disk.layout import (
+    abort_path,
+    commit_log_folder,
+    consume_queue_folder,
+    file_name,
+    notes_path,
+)
+from tests.support.damage import CONFIG, blank_record, copied, ends, filled, readable
+from tests.support.examples import seeds
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
-from tests.support.stores import ROOT, append, checkpoint, open_store, settle
+from tests.support.stores import ROOT, append, checkpoint, open_store, settle, whole
 
 NEW_SENDS = 40
 
@@ -121,3 +129,27 @@ def test_stale_records_beyond_the_former_end_do_not_return() -> None:
     again = open_store(files, config=CONFIG)
     assert again.max_physical == end
     assert again.report.cut_bytes > 0
+
+
+@pytest.mark.parametrize("seed", seeds(50, soak=2_000))
+@pytest.mark.parametrize("has_notes", [True, False], ids=["notes", "no notes"])
+@pytest.mark.parametrize("source", [CLEAN, CRASHED], ids=["clean", "killed"])
+def test_number_of_a_record_lost_inside_the_log_is_never_given_again(
+    source: MemoryFileSystem, has_notes: bool, seed: int
+) -> None:
+    random = Random(seed)
+    before = readable(open_store(copied(source), config=CONFIG))
+    places = {key: whole(data).header.physical_offset for key, data in before.items()}
+    names = sorted(places, key=places.__getitem__)
+    share, tail = random.choice([0, 0.1, 0.4]), names[len(names) - random.randint(0, 6) :]
+    lost = {*tail, *(name for name in names if random.random() < share)}
+    files = copied(source) if has_notes else without_notes(source)
+    if random.random() < 1 / 2:
+        files.open(abort_path(ROOT), create=True)
+    for name in lost:
+        blank_record(files, before[name])
+    store = open_store(files, config=CONFIG)
+    assert readable(store) == {name: before[name] for name in names if name not in lost}
+    for topic, queue_id, number in lost:
+        if places[topic, queue_id, number] < store.report.end:
+            assert store.next_offset(topic, queue_id) > number, (topic, queue_id)

@@ -7,12 +7,13 @@ from dataclasses import replace
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.properties import decode_properties
 from ternmq_store.config import StoreConfig
+from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.key_search import KeyQuery
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult, ReadStatus
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
-from tests.support.stores import SMALL, append, checkpoint, open_store, settle, whole
+from tests.support.stores import ROOT, SMALL, append, checkpoint, open_store, settle, whole
 
 Key = tuple[str, int, int]
 """Topic, queue, offset."""
@@ -90,6 +91,13 @@ def filled(*, is_clean: bool, count: int = 60, body_bytes: int = 60) -> MemoryFi
         store.close()
     files.locks.clear()
     return files
+
+
+def blank_record(files: MemoryFileSystem, data: bytes) -> None:
+    """Let a record of a store with `CONFIG` be zeros on the disk."""
+    at, size = whole(data).header.physical_offset, len(data)
+    base = at - at % CONFIG.commit_log_file_bytes
+    files.nodes[commit_log_folder(ROOT) / file_name(base)].data[at - base : at - base + size] = 0
 
 
 def copied(files: MemoryFileSystem) -> MemoryFileSystem:

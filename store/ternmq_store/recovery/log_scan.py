@@ -22,7 +22,7 @@ from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.log.resync import is_blank, lies_at, next_record
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
-from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_padding
+from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_padding, unit_of
 from ternmq_store.recovery.recovery import (
     Finding,
     FirstRecord,
@@ -242,13 +242,15 @@ def units_from(queue: ConsumeQueue, first: QueueOffset) -> Units:
 
 def unit_before(queue: ConsumeQueue, limit: PhysicalOffset) -> Unit | None:
     """Return the last unit, by the queue's files, of a record before `limit`."""
-    at = count_before(queue, limit) - 1
+    return unit_at(queue, QueueOffset(count_before(queue, limit) - 1))
+
+
+def unit_at(queue: ConsumeQueue, number: QueueOffset) -> Unit | None:
+    """Return one unit, by the queue's files; None if it is not written."""
     for file in queue.files.files:
-        if file.base <= at * UNIT_BYTES < file.end:
-            fields = _read(file.file, at - file.base // UNIT_BYTES, 1)[0]
-            return Unit(
-                PhysicalOffset(int(fields["offset"])), int(fields["size"]), int(fields["tag_code"])
-            )
+        if file.base <= number * UNIT_BYTES < file.end:
+            units = _read(file.file, number - file.base // UNIT_BYTES, 1)
+            return unit_of(units) if len(units) else None
     return None
 
 

@@ -471,8 +471,7 @@ class _Opening:
             reason = f"{missing} messages are gone; the next one is number {note.end}"
             self._tell(Finding(What.REPORTED, path, queue.end * UNIT_BYTES, 0, reason))
             pad_to(queue, note.end)
-        is_crash = self._session.last_use is LastUse.CRASHED
-        given = self._evidence.given(max(self._log.end, self._noted_to), is_crash=is_crash)
+        given = self._evidence.given(max(self._log.end, self._noted_to))
         for (topic, queue_id), end in numbers_given(self._queues, given):
             if topic in self._dispatcher.dropped:
                 continue

@@ -7,14 +7,20 @@ given, even when the records that had them are gone.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record import OVERHEAD_BYTES, RECORD_BYTES_MAX
+from ternmq_model.record_check import check_record
+from ternmq_model.record_heads import Ints
 from ternmq_store.disk.layout import file_name
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
-from ternmq_store.recovery.log_scan import count_before, unit_before
+from ternmq_store.recovery.log_scan import count_before, unit_at, unit_before, units_from
 from ternmq_store.recovery.recovery import Finding, What
 from ternmq_store.recovery.session import Session
 
@@ -22,6 +28,24 @@ _HEAD_BYTES: Final = 65_536
 _ANYWHERE: Final = PhysicalOffset((1 << 63) - 1)
 
 QueueKey = tuple[str, int]
+
+
+class Claims(NamedTuple):
+    """The last units of a queue, back to one whose record is good or was removed with its file."""
+
+    first: QueueOffset
+    """Number of the first of them."""
+
+    places: Ints
+    """Where their records lie; padding lies where the record before it does."""
+
+    are_lost: NDArray[np.bool_]
+    """Whose records lay in bytes that no file of the log has any more."""
+
+    def end(self, limit: PhysicalOffset) -> QueueOffset:
+        """Return the number behind the last record before `limit` or lost; 0 = there is none."""
+        rows = np.flatnonzero((self.places < limit) | self.are_lost)
+        return QueueOffset(self.first + int(rows[-1]) + 1 if len(rows) else 0)
 
 
 class Evidence(NamedTuple):
@@ -32,29 +56,25 @@ class Evidence(NamedTuple):
     have room for; 0 when no queue tells of any."""
 
     ends: Mapping[QueueKey, QueueOffset]
-    """Behind the last unit of each queue that tells of a record."""
+    """Behind the last unit of each queue."""
 
-    lost: Mapping[QueueKey, QueueOffset]
-    """Those of them whose last record lay in bytes that no file of the log has any more."""
+    claims: Mapping[QueueKey, Claims]
+    """By the last units of each queue that has some."""
 
-    places: Mapping[QueueKey, PhysicalOffset]
-    """Where the last record of each of them lies."""
-
-    def given(self, limit: PhysicalOffset, *, is_crash: bool) -> Mapping[QueueKey, QueueOffset]:
+    def given(self, limit: PhysicalOffset) -> Mapping[QueueKey, QueueOffset]:
         """Return behind which number each queue goes on at least.
 
         RocketMQ cuts a queue where it cuts the log, and so do we behind what we have noted. Padding
         in front of later messages would hide those from it: it takes padding for removed messages,
         and passes over what follows in the same answer.
 
+        What no file has was on the disk: each file is made durably, and of its full length, before
+        anything goes into it. It may be put back.
+
         Args:
             limit: The log ends here, or was noted to have been on the disk up to here.
-            is_crash: Of this store: what never was on the disk does not count.
         """
-        before = {key: end for key, end in self.ends.items() if self.places[key] < limit}
-        # What no file has was on the disk: each is made durably, and of its full length, before
-        # anything goes into it. It may be put back.
-        return self.lost if is_crash else {**before, **self.lost}
+        return {key: claims.end(limit) for key, claims in self.claims.items()}
 
 
 def look_at_queues(
@@ -70,18 +90,53 @@ def look_at_queues(
     limit = PhysicalOffset(log.files.last.end if log.files.files else 0)
     known_end = PhysicalOffset(0)
     ends: dict[QueueKey, QueueOffset] = {}
-    lost: dict[QueueKey, QueueOffset] = {}
-    places: dict[QueueKey, PhysicalOffset] = {}
+    claims: dict[QueueKey, Claims] = {}
     for queue in queues:
-        last, key = unit_before(queue, _ANYWHERE), (queue.topic, queue.queue_id)
-        if last is not None and OVERHEAD_BYTES <= last.size <= RECORD_BYTES_MAX:
-            ends[key], places[key] = count_before(queue, _ANYWHERE), last.offset
-            if is_missing(last.offset + last.size - 1):
-                lost[key] = ends[key]
+        key, end = (queue.topic, queue.queue_id), count_before(queue, _ANYWHERE)
+        ends[key] = end
+        if queue.files.files:
+            claims[key] = _last_claims(log, queue, end, is_missing)
         inside = unit_before(queue, limit)
         if inside is not None and OVERHEAD_BYTES <= inside.size <= RECORD_BYTES_MAX:
             known_end = max(known_end, min(limit, PhysicalOffset(inside.offset + inside.size)))
-    return Evidence(known_end, ends, lost, places)
+    return Evidence(known_end, ends, claims)
+
+
+def _last_claims(
+    log: CommitLog, queue: ConsumeQueue, end: QueueOffset, is_missing: Callable[[int], bool]
+) -> Claims:
+    """Return the last units of `queue`, which ends at `end`.
+
+    Steps that double find a good record behind any damage without reading all of the queue.
+    """
+    begin, step = queue.files.files[0].base // UNIT_BYTES, 1
+    first = QueueOffset(max(end - step, begin))
+    while first > begin and not _is_settled(log, queue, first):
+        step *= 2
+        first = QueueOffset(max(end - step, begin))
+    units = units_from(queue, first)
+    offsets, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
+    is_message = (sizes >= OVERHEAD_BYTES) & (sizes <= RECORD_BYTES_MAX)
+    lasts = (offsets + sizes - 1).tolist()
+    are_lost = is_message & np.array([is_missing(last) for last in lasts], dtype=np.bool_)
+    rows = np.maximum.accumulate(np.where(is_message, np.arange(len(units)), 0))
+    places = np.where(is_message, offsets, _ANYWHERE)[rows]
+    return Claims(first, places, are_lost[rows])
+
+
+def _is_settled(log: CommitLog, queue: ConsumeQueue, number: QueueOffset) -> bool:
+    """Tell whether the record of a unit is good, or was removed with the log's first files."""
+    unit = unit_at(queue, number)
+    if unit is None or unit.size > RECORD_BYTES_MAX:
+        return False
+    if not log.files.has(unit.offset):
+        return unit.offset < log.start
+    file = log.files.at(unit.offset)
+    try:
+        record = check_record(file.view, unit.offset - file.base, at=unit.offset, next_file=True)
+    except CorruptRecord:
+        return False
+    return record is not None and record.header.queue_offset == number
 
 
 def find_repairs(

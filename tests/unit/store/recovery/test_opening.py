@@ -22,7 +22,7 @@ from ternmq_store.log.checkpoint import decode_checkpoint, encode_checkpoint
 from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import PADDING_SIZE
-from tests.support.damage import CONFIG, check_index, copied, readable
+from tests.support.damage import CONFIG, blank_record, check_index, copied, readable
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of
@@ -35,7 +35,6 @@ from tests.support.stores import (
     queue_files,
     settle,
     units_in,
-    whole,
 )
 
 CLEAN = pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
@@ -251,8 +250,14 @@ def test_number_of_a_record_that_is_lost_before_good_ones_is_not_given_again() -
     assert (store.next_offset("A", 0), store.next_offset("B", 0)) == (15, 15)
 
 
-def blank_record(files: MemoryFileSystem, data: bytes) -> None:
-    """Let a record be zeros on the disk."""
-    at, size = whole(data).header.physical_offset, len(data)
-    base = at - at % CONFIG.commit_log_file_bytes
-    files.nodes[commit_log_folder(ROOT) / file_name(base)].data[at - base : at - base + size] = 0
+def test_number_of_a_record_lost_before_a_good_one_stays_though_its_queue_is_cut() -> None:
+    files, _, before = used(is_clean=True)
+    for name in ("ternmq.store", "ternmq.store.bak"):
+        files.nodes.pop(ROOT / name, None)
+    for number in (13, 14):  # the record of A 14 lies between them
+        blank_record(files, before["B", 0, number])
+    store = opened(files)
+    assert (store.next_offset("A", 0), store.next_offset("B", 0)) == (15, 14)
+    append(store, batch_of(record("B", 0, b"later")))
+    settle(store)
+    assert readable(store).keys() == before.keys() - {("B", 0, 13)}
