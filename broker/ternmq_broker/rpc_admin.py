@@ -95,8 +95,9 @@ class AdminService:
 
     def __init__(self, services: AdminServices) -> None:
         self._services = services
-        self._leaving: dict[str, None] = {}
-        """Topics that wait to be deleted, in the order in which that was asked for."""
+        self._leaving: dict[object, str] = {}
+        """The topic of each call whose deletion waits, in the order of the calls. Two calls may ask
+        for one topic: each is answered for itself."""
         self._removing = asyncio.Lock()
 
     def handlers(self) -> Sequence[Handler]:
@@ -179,21 +180,22 @@ class AdminService:
         Raises:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
         """
-        self._leaving[topic] = None
+        call = object()
+        self._leaving[call] = topic
         try:
             async with self._removing:
-                if topic in self._leaving:
+                if call in self._leaving:
                     await self._remove_leaving()
                     return
         finally:
-            self._leaving.pop(topic, None)
+            self._leaving.pop(call, None)
         await self._services.deletions_saved([topic])  # it went with those of another call
 
     async def _remove_leaving(self) -> None:
         """Forget every topic that waits: others gather until that is on disk."""
         services = self._services
         async with services.no_cleaning:
-            topics = list(self._leaving)
+            topics = list(dict.fromkeys(self._leaving.values()))
             services.store.delete_topic(*topics)
             self._leaving.clear()
             for topic in topics:
