@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from ternmq_broker.clients import Session
@@ -17,7 +18,7 @@ from ternmq_broker.locks import LockTable
 from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.statistics.lag import GroupLag
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import check_group, check_topic, is_system_topic
@@ -192,12 +193,14 @@ class AdminService:
         await self._services.deletions_saved([topic])  # it went with those of another call
 
     async def _remove_leaving(self) -> None:
-        """Forget every topic that waits: others gather until that is on disk."""
+        """Forget the topics that wait longest: others gather until that is on disk."""
         services = self._services
         async with services.no_cleaning:
-            topics = list(dict.fromkeys(self._leaving.values()))
+            oldest = islice(self._leaving.values(), DELETED_AT_ONCE_MAX)
+            topics = list(dict.fromkeys(oldest))
             services.store.delete_topic(*topics)
-            self._leaving.clear()
+            for call in [call for call, topic in self._leaving.items() if topic in topics]:
+                del self._leaving[call]
             for topic in topics:
                 services.topics.remove(topic, now_ms=services.clock.wall_ms())
                 services.offsets.remove_topic(topic)

@@ -30,6 +30,9 @@ TOPICS_MAX: Final = 65_536
 REGISTERED_BYTES_MAX: Final = 4 << 20
 """A NameServer takes no more topics of one broker, and no longer message that tells them."""
 
+DELETED_AT_ONCE_MAX: Final = 32
+"""Topics that are deleted without a pause: some 8 ms of the loop each, mostly its folders'."""
+
 
 class TopicTable:
     """Every topic of one broker, with the table's version. Owned by the broker's loop.

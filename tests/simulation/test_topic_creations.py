@@ -162,17 +162,40 @@ def test_answered_creations_survive_power_loss_at_any_moment() -> None:
     run_in_virtual_time(main())
 
 
-@pytest.mark.parametrize("count", [1, 100])
-def test_concurrent_deletions_share_writes(count: int) -> None:
+@pytest.mark.parametrize(("count", "syncs_max"), [(1, 16), (33, 16), (100, 32)])
+def test_concurrent_deletions_share_writes(count: int, syncs_max: int) -> None:
     async def main() -> None:
         async with serving() as (around, client):
             await put_topics(client, *(config(f"topic-{number}") for number in range(count)))
             before = around.files.syncs
             await asyncio.gather(*(delete(client, f"topic-{number}") for number in range(count)))
-            assert around.files.syncs - before < 16
+            assert around.files.syncs - before < syncs_max
             assert not any(name.startswith("topic-") for name in topics_on(around.files))
 
     run_in_virtual_time(main())
+
+
+def test_deletions_that_wait_together_hold_the_loop_for_32_topics_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delete_topic, groups = MessageStore.delete_topic, list[int]()
+
+    def count(store: MessageStore, *topics: str) -> None:
+        groups.append(len(topics))
+        delete_topic(store, *topics)
+
+    monkeypatch.setattr(MessageStore, "delete_topic", count)
+
+    async def main() -> None:
+        async with serving() as (around, client):
+            names = [f"topic-{number}" for number in range(100)]
+            await put_topics(client, *map(config, names))
+            await asyncio.gather(*(delete(client, name) for name in names))
+            assert not set(names) & topics_on(around.files)
+
+    run_in_virtual_time(main())
+    assert max(groups) == 32
+    assert sum(groups) == 100
 
 
 async def queue_deletions(around: World, client: Client) -> list[asyncio.Task[Any]]:
