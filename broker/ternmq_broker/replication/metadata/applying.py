@@ -141,7 +141,10 @@ class TableTaker:
                 for topic in some:
                     services.topic_gone(topic)
                 await asyncio.sleep(0)  # others' turn
-            logger.info("topics deleted as at the master topics=%s before=%s", topics, at)
+            logger.info(
+                "topics deleted as at the master topics=%s of %s before=%s",
+                *(topics[:3], len(topics), at),
+            )
 
     async def _topics(self, content: Mapping[str, Any]) -> None:
         services, tables = self._services, self._services.tables
