@@ -233,6 +233,12 @@ class NameServerService:
         if len(request.topics) > TOPICS_MAX:  # before objects are made of them
             remark = f"{len(request.topics)} topics: a broker has at most {TOPICS_MAX}"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        rows = tuple(config.SerializeToString() for config in request.topics)
+        known = self._routes.told(request.broker_name)
+        topics = (
+            known.get(row) or topic_config_from_pb(config)
+            for row, config in zip(rows, request.topics, strict=True)
+        )
         return Registration(
             cluster=request.cluster,
             broker_name=request.broker_name,
@@ -241,7 +247,8 @@ class NameServerService:
             incarnation=request.incarnation,
             epoch=request.epoch,
             data_version=data_version_from_pb(request.data_version),
-            topics=tuple(map(topic_config_from_pb, request.topics)),
+            topics=tuple(topics),
+            rows=rows,
             expiry_ms=request.expiry_ms or self._expiry_ms,
         )
 

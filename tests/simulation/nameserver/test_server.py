@@ -18,12 +18,16 @@ from ternmq_model.errors import (
     TopicNotFound,
 )
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import TopicConfig
+from ternmq_nameserver import registration as nameserver_registration
+from ternmq_nameserver import service as nameserver_service
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.registration import TOPICS_MAX
 from ternmq_nameserver.server import NameServer
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import contracts
+from ternmq_remoting.convert import topic_config_from_pb
 from ternmq_remoting.environment import Environment
 from tests.support.called_nameserver import json_log, nameserver, registration, run
 from tests.support.memory_network import MemoryNetwork
@@ -331,5 +335,47 @@ def test_registration_answers_with_every_member_of_the_name() -> None:
             assert not reply.master_endpoints
             route = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
             assert [each.broker_id for each in route.route.brokers[0].members] == [1]
+
+    run(main)
+
+
+def test_topics_that_a_broker_told_before_are_neither_converted_nor_checked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    converted, checked = list[str](), list[str]()
+    check = nameserver_registration.check_topic_config
+
+    def count_converted(config: common.TopicConfig) -> TopicConfig:
+        converted.append(config.topic)
+        return topic_config_from_pb(config)
+
+    def count_checked(config: TopicConfig) -> TopicConfig:
+        checked.append(config.topic)
+        return check(config)
+
+    monkeypatch.setattr(nameserver_service, "topic_config_from_pb", count_converted)
+    monkeypatch.setattr(nameserver_registration, "check_topic_config", count_checked)
+
+    async def main() -> None:
+        async with nameserver() as call:
+
+            async def tell(*topics: str, counter: int, queues: int = 4) -> set[str]:
+                request = registration(*topics)
+                request.data_version.counter = counter
+                request.topics[0].read_queues = queues
+                converted.clear()
+                checked.clear()
+                await call(contracts.REGISTER_BROKER, request)
+                route = pb.GetTopicRouteRequest(topic=topics[0])
+                (told,) = (await call(contracts.GET_TOPIC_ROUTE, route)).route.queues
+                assert told.read_queues == queues
+                assert set(converted) == set(checked)
+                return set(checked)
+
+            assert await tell("a", "b", "c", counter=1) == {"a", "b", "c"}
+            assert await tell("a", "b", "c", counter=2) == set()
+            assert await tell("a", "b", "c", counter=3, queues=5) == {"a"}
+            assert await tell("b", "c", "d", counter=4) == {"d"}
+            assert await tell("a", "b", "c", counter=5) == {"a"}
 
     run(main)
