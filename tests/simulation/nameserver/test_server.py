@@ -18,7 +18,7 @@ from ternmq_model.errors import (
     TopicNotFound,
 )
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import TopicConfig
+from ternmq_model.route import TopicConfig, check_topic_config
 from ternmq_nameserver import registration as nameserver_registration
 from ternmq_nameserver import service as nameserver_service
 from ternmq_nameserver.config import NameServerConfig
@@ -343,7 +343,6 @@ def test_topics_that_a_broker_told_before_are_neither_converted_nor_checked_agai
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     converted, checked = list[str](), list[str]()
-    check = nameserver_registration.check_topic_config
 
     def count_converted(config: common.TopicConfig) -> TopicConfig:
         converted.append(config.topic)
@@ -351,7 +350,7 @@ def test_topics_that_a_broker_told_before_are_neither_converted_nor_checked_agai
 
     def count_checked(config: TopicConfig) -> TopicConfig:
         checked.append(config.topic)
-        return check(config)
+        return check_topic_config(config)
 
     monkeypatch.setattr(nameserver_service, "topic_config_from_pb", count_converted)
     monkeypatch.setattr(nameserver_registration, "check_topic_config", count_checked)

@@ -235,10 +235,13 @@ def test_slaves_table_writes_anew_the_rows_alone_that_its_master_changed(
     def follow() -> list[str]:
         slave.take_over(TopicTable.from_dict(master.to_dict(), now_ms=1))
         written = list[str]()
+
+        def note(name: str, row: object) -> str:
+            written.append(name)
+            return write_row(name, row)
+
         with monkeypatch.context() as patch:
-            patch.setattr(
-                topics, "write_row", lambda name, row: written.append(name) or write_row(name, row)
-            )
+            patch.setattr(topics, "write_row", note)
             assert write_json(slave.to_written()) == write_json(master.to_dict())
         return sorted(written)
 
