@@ -7,6 +7,8 @@ from types import FunctionType as _FunctionType
 
 from ternmq_client.admin import AdminClient as AdminClient
 from ternmq_client.config import ClientConfig as ClientConfig
+from ternmq_client.descriptions import TopicCreation as TopicCreation
+from ternmq_client.descriptions import TopicDescription as TopicDescription
 from ternmq_client.interceptors import ConsumeEvent as ConsumeEvent
 from ternmq_client.interceptors import ConsumeInterceptor as ConsumeInterceptor
 from ternmq_client.interceptors import ConsumeOutcome as ConsumeOutcome
@@ -146,6 +148,8 @@ __all__ = [
     "Subscription",
     "TernError",
     "TopicConfig",
+    "TopicCreation",
+    "TopicDescription",
     "TopicNotFound",
     "TransactionProducer",
     "TransactionResult",

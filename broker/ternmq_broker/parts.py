@@ -476,7 +476,7 @@ class Parts:
         if (saved := self._tables.topics_file.saved()) is not None:
             await saved
         if not await self._registrar.told(version):
-            logger.warning("a NameServer does not answer: it will be told later topics=%s", topics)
+            logger.warning("a NameServer is told later topics=%s of %s", topics[:3], len(topics))
         self._registrar.check_taken(version, " ".join(("topic", *topics))[:200])
 
     def _topic_deleted(self, topic: str) -> None:

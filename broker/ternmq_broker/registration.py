@@ -44,7 +44,9 @@ _FULL_PAUSE_S: Final = 5.0
 _LOOK_PAUSE_S: Final = 1.0
 """Between two looks whether a registration still holds."""
 
-_TOLD_WITHIN_S: Final = 3.0
+_TOLD_WITHIN_S: Final = 2.0
+"""For an answer to whoever changed topics: clients give up after 3 s."""
+
 _REGISTER: Final = replace(
     REGISTER_BROKER, answers=frozenset({0, int(ResponseCode.ILLEGAL_OPERATION)})
 )

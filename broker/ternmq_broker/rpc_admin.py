@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from ternmq_broker.clients import Session
@@ -17,7 +18,7 @@ from ternmq_broker.locks import LockTable
 from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.statistics.lag import GroupLag
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import check_kept_group, check_topic, is_system_topic
@@ -95,8 +96,9 @@ class AdminService:
 
     def __init__(self, services: AdminServices) -> None:
         self._services = services
-        self._leaving: dict[str, None] = {}
-        """Topics that wait to be deleted, in the order in which that was asked for."""
+        self._leaving: dict[object, str] = {}
+        """The topic of each call whose deletion waits, in the order of the calls. Two calls may ask
+        for one topic: each is answered for itself."""
         self._removing = asyncio.Lock()
 
     def handlers(self) -> Sequence[Handler]:
@@ -179,23 +181,26 @@ class AdminService:
         Raises:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
         """
-        self._leaving[topic] = None
+        call = object()
+        self._leaving[call] = topic
         try:
             async with self._removing:
-                if topic in self._leaving:
+                if call in self._leaving:
                     await self._remove_leaving()
                     return
         finally:
-            self._leaving.pop(topic, None)
+            self._leaving.pop(call, None)
         await self._services.deletions_saved([topic])  # it went with those of another call
 
     async def _remove_leaving(self) -> None:
-        """Forget every topic that waits: others gather until that is on disk."""
+        """Forget the topics that wait longest: others gather until that is on disk."""
         services = self._services
         async with services.no_cleaning:
-            topics = list(self._leaving)
+            oldest = islice(self._leaving.values(), DELETED_AT_ONCE_MAX)
+            topics = list(dict.fromkeys(oldest))
             services.store.delete_topic(*topics)
-            self._leaving.clear()
+            for call in [call for call, topic in self._leaving.items() if topic in topics]:
+                del self._leaving[call]
             for topic in topics:
                 services.topics.remove(topic, now_ms=services.clock.wall_ms())
                 services.offsets.remove_topic(topic)

@@ -9,7 +9,7 @@ import click
 from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import require_all
 from ternmq_console.admin import ask, reserved_hours, time_text
-from ternmq_console.exits import exit_code, leave_if_partial
+from ternmq_console.exits import errors_as_exits, exit_code, leave_if_partial
 from ternmq_console.losses import retention_losses
 from ternmq_console.options import (
     INT32,
@@ -38,7 +38,10 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
 @click.command()
 @click.argument("topics", metavar="TOPIC...", nargs=-1)
 @click.option(
-    "--file", "names", type=click.File(), help="Topics too, one a line. - = standard input."
+    "--file",
+    "names",
+    type=click.File(encoding="utf-8-sig"),
+    help="Topics too, one a line, in UTF-8. - = standard input.",
 )
 @click.option("--queues", type=INT32, default=8, show_default=True, help="Queues on each broker.")
 @click.option("--read-queues", type=INT32, help="Those to read, if they are other than --queues.")
@@ -79,8 +82,7 @@ def create(
     output: str,
 ) -> None:
     """Create TOPIC, or give it these settings, on every broker. What is refused stops no other."""
-    lines = [line.strip() for line in names or ()]
-    wanted = list(dict.fromkeys([*topics, *filter(None, lines)]))
+    wanted = list(dict.fromkeys([*topics, *_lines(names)]))
     if not wanted:
         raise click.UsageError("name a topic, or a --file of topics")
     if retention and not yes:
@@ -92,26 +94,37 @@ def create(
         _PERMISSIONS[permissions],
         retention_ms=retention,
     )
-    if len(wanted) == 1:
-        on = ask(nameserver, lambda it: it.create_topic(config, cluster=cluster, brokers=brokers))
-        print_record({"topic": wanted[0], "queues": config.write_queues, "brokers": on}, output)
-        return
     configs = [replace(config, topic=topic) for topic in wanted]
     found = ask(
         nameserver, lambda admin: admin.create_topics(configs, cluster=cluster, brokers=brokers)
     )
+    failed = [error for one in found for error in one.errors.values()]
     rows = [
         {
             "topic": one.topic,
+            "queues": config.write_queues,
             "brokers": one.brokers,
             "errors": {broker: str(error) for broker, error in one.errors.items()},
         }
         for one in found
     ]
-    print_rows(rows, ("topic", "brokers", "errors"), output)
-    failed = [error for one in found for error in one.errors.values()]
+    if len(rows) > 1:
+        print_rows(rows, ("topic", "brokers", "errors"), output)
+    elif found[0].brokers:
+        print_record(rows[0], output)
+    else:
+        with errors_as_exits():
+            raise failed[0]
     if failed:
         raise SystemExit(exit_code(failed[0]))
+
+
+def _lines(names: TextIO | None) -> list[str]:
+    """Return what stands in the lines of a file that are not blank."""
+    try:
+        return list(filter(None, map(str.strip, names or ())))
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"--file: {error}") from None
 
 
 @click.command()

@@ -1,5 +1,6 @@
 """What one broker tells of itself, and what it may tell. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,13 +40,21 @@ class Registration:
 
     data_version: DataVersion
     topics: tuple[TopicConfig, ...] = ()
-    """Every topic of the broker; not read unless they are news (`RouteTable.has_topics_of`)."""
+    """Every topic of the broker; not read unless they are news (`RouteTable.has_topics_of`). Those
+    that it told before in the same bytes are the same objects (`RouteTable.told`)."""
+
+    rows: tuple[bytes, ...] = ()
+    """The bytes that told each of them; empty = not known."""
 
     expiry_ms: int = EXPIRY_MS
 
 
-def check_registration(registration: Registration) -> None:
+def check_registration(registration: Registration, known: Mapping[str, TopicConfig]) -> None:
     """Refuse what cannot be, before anything of it is kept.
+
+    Args:
+        registration: What a broker tells.
+        known: Topics that are kept of the broker, by name: these objects were checked.
 
     Raises:
         IllegalName: A name of it is illegal.
@@ -68,7 +77,8 @@ def check_registration(registration: Registration) -> None:
             raise invalid(registration, f"endpoint {str(endpoint)[:300]!r}: is no host and port")
     topics: set[str] = set()
     for config in registration.topics:
-        check_topic_config(config)
+        if known.get(config.topic) is not config:
+            check_topic_config(config)
         topics.add(config.topic)
     if len(topics) < len(registration.topics):
         raise invalid(registration, "it names a topic twice")

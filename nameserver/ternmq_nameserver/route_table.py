@@ -12,7 +12,7 @@ Three rules keep an old broker from harming a new one:
 Source: RocketMQ `RouteInfoManager`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -31,7 +31,7 @@ from ternmq_model.route import (
     TopicRoute,
 )
 from ternmq_nameserver.changes import Change
-from ternmq_nameserver.kept_bytes import BYTES_MAX, member_bytes, topics_bytes
+from ternmq_nameserver.kept_bytes import BYTES_MAX, is_kept_row, member_bytes, topics_bytes
 from ternmq_nameserver.left_room import LeftRoom
 from ternmq_nameserver.registration import Registration, check_registration, invalid
 from ternmq_nameserver.topic_index import TopicIndex
@@ -81,9 +81,12 @@ class _Broker:
 
     cluster: str
     members: dict[int, _Member] = field(default_factory=dict[int, _Member])
-    queues: dict[str, QueueData] = field(default_factory=dict[str, QueueData])
+    topics: dict[str, TopicConfig] = field(default_factory=dict[str, TopicConfig])
+    told: dict[bytes, TopicConfig] = field(default_factory=dict[bytes, TopicConfig])
+    """The same topics by the bytes that told them."""
+
     topics_bytes: int = 0
-    """What `queues` count for."""
+    """What `topics` and `told` count for."""
 
     topics_from: _TopicsSource | None = None
     wiped_from: str | None = None
@@ -113,7 +116,8 @@ class RouteTable:
         Raises:
             As `register`.
         """
-        check_registration(registration)
+        broker = self._brokers.get(registration.broker_name)
+        check_registration(registration, broker.topics if broker else {})
         self._check_fence(registration, highest_epoch)
         self._check_bytes(registration)
 
@@ -124,6 +128,14 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         source = _TopicsSource(broker_id == MASTER_ID, incarnation, version)
         return broker is not None and not _is_news(broker, source)
+
+    def told(self, broker_name: str) -> Mapping[bytes, TopicConfig]:
+        """Return the topics that are kept of a broker, by the bytes that told them.
+
+        With every change a broker tells all its topics: most of them are these.
+        """
+        broker = self._brokers.get(broker_name)
+        return broker.told if broker else {}
 
     def register(
         self, registration: Registration, *, now_ms: int, highest_epoch: int = 0
@@ -400,20 +412,22 @@ class RouteTable:
     def _keep_topics(self, broker: _Broker, registration: Registration) -> Iterator[Change]:
         name = registration.broker_name
         broker.topics_from = _source_of(registration)
-        queues = {config.topic: _queue_data_of(name, config) for config in registration.topics}
-        before = broker.queues
-        broker.queues = queues
+        topics = {config.topic: config for config in registration.topics}
+        before = broker.topics
+        broker.topics = topics
+        told = zip(registration.rows, registration.topics, strict=False)
+        broker.told = {row: config for row, config in told if is_kept_row(row, config)}
         self._bytes -= broker.topics_bytes
         broker.topics_bytes = topics_bytes(registration.topics)
         self._bytes += broker.topics_bytes
-        self._topics.remove(before.keys() - queues.keys(), name)
-        self._topics.add(queues.keys() - before.keys(), name)
-        if before != queues:
-            changed = sum(before.get(topic) != data for topic, data in queues.items())
-            gone = len(before.keys() - queues.keys())
+        gone = before.keys() - topics.keys()
+        self._topics.remove(gone, name)
+        self._topics.add(topics.keys() - before.keys(), name)
+        if before != topics:
+            changed = sum(before.get(topic) != config for topic, config in topics.items())
             yield Change(
                 "topics changed broker=%s topics=%s changed=%s gone=%s",
-                (name, len(queues), changed, gone),
+                (name, len(topics), changed, len(gone)),
             )
 
     def _drop(self, broker_name: str, broker_id: int, reason: str) -> Iterator[Change]:
@@ -427,16 +441,16 @@ class RouteTable:
             return
         del self._brokers[broker_name]
         self._bytes -= broker.topics_bytes
-        self._topics.remove(broker.queues, broker_name)
+        self._topics.remove(broker.topics, broker_name)
 
     def _queue_data(self, broker_name: str, topic: str) -> QueueData:
         broker = self._brokers[broker_name]
-        data = broker.queues[topic]
-        if broker.wiped_from is None:
-            return data
-        permissions = data.permissions.without(Permission.WRITE)
+        config = broker.topics[topic]
+        permissions = config.permissions
+        if broker.wiped_from is not None:
+            permissions = permissions.without(Permission.WRITE)
         return QueueData(
-            broker_name, data.read_queues, data.write_queues, permissions, data.sys_flag
+            broker_name, config.read_queues, config.write_queues, permissions, config.sys_flag
         )
 
     def _broker_data(self, broker_name: str) -> BrokerData:
@@ -446,7 +460,7 @@ class RouteTable:
 
 
 def _writable_topics(broker: _Broker) -> int:
-    return sum(Permission.WRITE in data.permissions for data in broker.queues.values())
+    return sum(Permission.WRITE in config.permissions for config in broker.topics.values())
 
 
 def _is_news(broker: _Broker, source: _TopicsSource) -> bool:
@@ -458,12 +472,6 @@ def _is_news(broker: _Broker, source: _TopicsSource) -> bool:
 def _source_of(registration: Registration) -> _TopicsSource:
     is_master = registration.broker_id == MASTER_ID
     return _TopicsSource(is_master, registration.incarnation, registration.data_version)
-
-
-def _queue_data_of(broker_name: str, config: TopicConfig) -> QueueData:
-    return QueueData(
-        broker_name, config.read_queues, config.write_queues, config.permissions, config.sys_flag
-    )
 
 
 def _member_of(registration: Registration, now_ms: int) -> _Member:

@@ -237,8 +237,15 @@ class NameServerService:
             remark = f"{len(request.topics)} topics: a broker has at most {TOPICS_MAX}"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
         version = data_version_from_pb(request.data_version)
-        is_known = self._routes.has_topics_of(
+        rows: tuple[bytes, ...] = ()
+        if not self._routes.has_topics_of(
             request.broker_name, request.broker_id, request.incarnation, version
+        ):
+            rows = tuple(config.SerializeToString() for config in request.topics)
+        known = self._routes.told(request.broker_name)
+        topics = (
+            known.get(row) or topic_config_from_pb(config)
+            for row, config in zip(rows, request.topics, strict=False)
         )
         return Registration(
             cluster=request.cluster,
@@ -248,7 +255,8 @@ class NameServerService:
             incarnation=request.incarnation,
             epoch=request.epoch,
             data_version=version,
-            topics=() if is_known else tuple(map(topic_config_from_pb, request.topics)),
+            topics=tuple(topics),
+            rows=rows,
             expiry_ms=request.expiry_ms or self._expiry_ms,
         )
 

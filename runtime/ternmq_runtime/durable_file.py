@@ -34,25 +34,28 @@ def replace_durably(path: Path, data: bytes, *, in_both: bool = False) -> None:
     Args:
         path: In a directory that exists.
         data: All of the file.
-        in_both: Make it the generation before as well, so that either can be taken.
+        in_both: Make it the generation before as well, so that either can be taken. Each is
+            replaced in its place: what was the file never becomes the generation before.
 
     Raises:
         OSError: The disk refused. What was there before can still be read.
     """
-    for _ in range(1 + in_both):
-        _replace(path, data)
-
-
-def _replace(path: Path, data: bytes) -> None:
     new = _beside(path, ".tmp")
+    _replace(path, new, data, keep_previous=not in_both)
+    if in_both:
+        _replace(_beside(path, ".bak"), new, data, keep_previous=False)
+
+
+def _replace(path: Path, new: Path, data: bytes, *, keep_previous: bool) -> None:
     try:
         with open_private(new, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # Between the two renames there is no main file; a reader takes the previous one.
-        with suppress(FileNotFoundError):
-            path.replace(_beside(path, ".bak"))
+        if keep_previous:
+            # Between the two renames there is no main file; a reader takes the previous one.
+            with suppress(FileNotFoundError):
+                path.replace(_beside(path, ".bak"))
         new.replace(path)
     except OSError:
         with suppress(OSError):
@@ -107,7 +110,11 @@ def sync_directory(path: Path) -> None:
 
 
 def read_newest(path: Path, parse: Callable[[bytes], T]) -> T | None:
-    """Return what the newest right generation of the file at `path` parses to.
+    """Return what the newest right generation of the file at `path` parses to, for its writer.
+
+    Where that is the generation before, a file that is not right is renamed to `<name>.bad`: it
+    must not become the generation before. Then the file is written anew; a disk that refuses that
+    is logged.
 
     Args:
         path: As given to `replace_durably`.
@@ -119,13 +126,21 @@ def read_newest(path: Path, parse: Callable[[bytes], T]) -> T | None:
     Raises:
         StateUnreadable: One that is needed is there and cannot be read.
         StateDamaged: What is there is damaged, both the file and the generation before.
+        OSError: The disk refuses to rename a file that is not right.
     """
     generations = (path, _beside(path, ".bak"))
-    return newest_generation(Path.read_bytes, generations, parse, on_older=_tell_older)
+    return newest_generation(Path.read_bytes, generations, parse, on_older=_restore)
 
 
-def _tell_older(path: Path, reason: str) -> None:
-    logger.error("previous generation taken file=%s reason=%s", path, reason)
+def _restore(older: Path, reason: str) -> None:
+    path = older.with_suffix("")
+    logger.error("previous generation taken file=%s reason=%s", older, reason)
+    with suppress(FileNotFoundError):
+        path.replace(_beside(path, ".bad"))
+    try:
+        replace_durably(path, older.read_bytes())
+    except OSError as error:
+        logger.error("file not written anew file=%s error=%s", path, error)
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -115,8 +115,6 @@ class StateSaver(Generic[T]):
         if error is None:
             self._saved = number
             self._answered = number if is_awaited else self._answered
-        else:
-            self._saved = self._answered = 0  # the file may hold what was to be written
         for wanted, future in waiting:
             if future.done():
                 continue

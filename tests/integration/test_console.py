@@ -136,16 +136,20 @@ def test_topics_of_a_file_are_created_or_refused_each_alone(
     console: Console, tmp_path: Path
 ) -> None:
     file = tmp_path / "topics.txt"
-    file.write_text("listed-1\n\n listed-2 \nTBW102\n", encoding="utf-8")
+    file.write_text("listed-1\n\n listed-2 \nTBW102\nno good\n", encoding="utf-8-sig")
     result = console.run("topic", "create", "--file", str(file), "--queues", "1", "--json")
     assert result.returncode == 1
     rows = json.loads(result.stdout)
-    assert [row["topic"] for row in rows] == ["listed-1", "listed-2", "TBW102"]
-    assert [row["brokers"] for row in rows] == [["broker-a"], ["broker-a"], []]
+    assert [row["topic"] for row in rows] == ["listed-1", "listed-2", "TBW102", "no good"]
+    assert [row["brokers"] for row in rows] == [["broker-a"], ["broker-a"], [], []]
     assert "belongs to the broker" in rows[2]["errors"]["broker-a"]
+    assert "'no good'" in rows[3]["errors"]["broker-a"]
     rows = console.json("topic", "create", "listed-1", "listed-2", "listed-1")
     assert [row["topic"] for row in rows] == ["listed-1", "listed-2"]
     assert console.run("topic", "create").returncode == 2
+    file.write_bytes(b"caf\xe9\n")
+    assert "0xe9" in console.run("topic", "create", "--file", str(file)).stderr.decode()
+    assert console.run("topic", "create", "--file", str(file)).returncode == 2
 
 
 def test_topic_is_created_shown_changed_and_deleted(console: Console) -> None:

@@ -1,18 +1,20 @@
-"""Many topics created, by lists and by callers at once, on virtual time."""
+"""Many topics created and deleted, by lists and by callers at once, on virtual time."""
 
 import asyncio
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ternmq_broker.table_formats import parse_table
-from ternmq_model.errors import InvalidParameter, RefusedError
+from ternmq_model.errors import InvalidParameter, RefusedError, StoreFull
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting import contracts
 from ternmq_store.disk.state_file import read_generations
+from ternmq_store.message_store import MessageStore
 from tests.support.brokers import CONFIG, Client, World, serving, world
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.virtual_time import run_in_virtual_time
@@ -29,6 +31,11 @@ async def put_topics(client: Client, *topics: common.TopicConfig) -> admin.PutTo
         contracts.PUT_TOPICS, admin.PutTopicsRequest(topics=topics)
     )
     return reply
+
+
+def delete(client: Client, topic: str) -> asyncio.Task[admin.DeleteTopicReply]:
+    request = admin.DeleteTopicRequest(topic=topic)
+    return asyncio.ensure_future(client.call(contracts.DELETE_TOPIC, request))
 
 
 def topics_on(files: MemoryFileSystem) -> set[str]:
@@ -155,21 +162,80 @@ def test_answered_creations_survive_power_loss_at_any_moment() -> None:
     run_in_virtual_time(main())
 
 
-@pytest.mark.parametrize("count", [1, 100])
-def test_concurrent_deletions_share_writes(count: int) -> None:
+@pytest.mark.parametrize(("count", "syncs_max"), [(1, 16), (33, 16), (100, 32)])
+def test_concurrent_deletions_share_writes(count: int, syncs_max: int) -> None:
     async def main() -> None:
         async with serving() as (around, client):
             await put_topics(client, *(config(f"topic-{number}") for number in range(count)))
             before = around.files.syncs
-            await asyncio.gather(
-                *(
-                    client.call(
-                        contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=f"topic-{number}")
-                    )
-                    for number in range(count)
-                )
-            )
-            assert around.files.syncs - before < 16
+            await asyncio.gather(*(delete(client, f"topic-{number}") for number in range(count)))
+            assert around.files.syncs - before < syncs_max
             assert not any(name.startswith("topic-") for name in topics_on(around.files))
+
+    run_in_virtual_time(main())
+
+
+def test_deletions_that_wait_together_hold_the_loop_for_32_topics_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delete_topic, groups = MessageStore.delete_topic, list[int]()
+
+    def count(store: MessageStore, *topics: str) -> None:
+        groups.append(len(topics))
+        delete_topic(store, *topics)
+
+    monkeypatch.setattr(MessageStore, "delete_topic", count)
+
+    async def main() -> None:
+        async with serving() as (around, client):
+            names = [f"topic-{number}" for number in range(100)]
+            await put_topics(client, *map(config, names))
+            await asyncio.gather(*(delete(client, name) for name in names))
+            assert not set(names) & topics_on(around.files)
+
+    run_in_virtual_time(main())
+    assert max(groups) == 32
+    assert sum(groups) == 100
+
+
+async def queue_deletions(around: World, client: Client) -> list[asyncio.Task[Any]]:
+    """Let two callers wait to delete topic A while topic X is deleted; return all three."""
+    around.sync_s = 1.0
+    first = delete(client, "X")
+    await asyncio.sleep(0.1)
+    return [first, delete(client, "A"), delete(client, "A")]
+
+
+def test_deletion_outlasts_cancellation_of_another_of_its_topic() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1, "X": 1}) as (around, client):
+            _, cancelled, waiting = await queue_deletions(around, client)
+            await asyncio.sleep(0.1)
+            cancelled.cancel()
+            await waiting
+            assert not {"A", "X"} & topics_on(around.files)
+
+    run_in_virtual_time(main())
+
+
+def test_deletion_outlasts_refusal_of_another_of_its_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delete_topic, refusals = MessageStore.delete_topic, [StoreFull("no space")]
+
+    def refuse_once(store: MessageStore, *topics: str) -> None:
+        if "A" in topics and refusals:
+            raise refusals.pop()
+        delete_topic(store, *topics)
+
+    monkeypatch.setattr(MessageStore, "delete_topic", refuse_once)
+
+    async def main() -> None:
+        async with serving(topics={"A": 1, "X": 1}) as (around, client):
+            _, refused, waiting = await queue_deletions(around, client)
+            with pytest.raises(RefusedError, match="no space"):
+                await refused
+            await waiting
+            assert not {"A", "X"} & topics_on(around.files)
 
     run_in_virtual_time(main())

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, cast
 
 from ternmq_client.config import ClientConfig
@@ -56,11 +56,23 @@ class Answers(Generic[T]):
     unreachable: tuple[UnreachableBroker, ...]
 
 
+@dataclass(slots=True)
+class _Shared:
+    """A connection to one member, for all that talk to it at the same time."""
+
+    dialling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+    connection: Connection | None = None
+    failure: TernError | None = None
+    """Why nobody answered; whoever waited for the dial gets it too."""
+
+
 class AdminCalls(Lifecycle):
     """Reaches NameServers and brokers, between `async with` and its end.
 
     Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that
-    nothing here is ever out of date. Masters alone are told to change something; what is only read
+    nothing here is ever out of date; methods that need one member at the same time share a
+    connection. Masters alone are told to change something; what is only read
     a slave tells too, while its master is away.
 
     Args:
@@ -74,6 +86,7 @@ class AdminCalls(Lifecycle):
         self._config = config or ClientConfig()
         self._env = env
         self._nameservers: NameServers | None = None
+        self._shared: dict[tuple[str, str, BrokerMember], _Shared] = {}
 
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._env is None:
@@ -315,17 +328,38 @@ class AdminCalls(Lifecycle):
 
     @asynccontextmanager
     async def _member(self, data: BrokerData, member: BrokerMember) -> AsyncGenerator[Connection]:
-        assert self._env is not None, "is open"
-        host = self._names.current_host
-        connection = await self._env.network.connect(
-            resolve_addresses(member.endpoints, nameserver_host=host),
-            expect=Identity(data.cluster, data.broker_name, member.broker_id, member.epoch),
-            timeout_s=self._config.connect_timeout_s,
-        )
+        key = (data.cluster, data.broker_name, member)
+        shared = self._shared.setdefault(key, _Shared())
+        shared.users += 1
         try:
-            yield connection
+            yield await self._dialled(data, member, shared)
         finally:
-            await connection.close()
+            shared.users -= 1
+            is_last = not shared.users
+            if (is_last or shared.failure) and self._shared.get(key) is shared:
+                del self._shared[key]
+            if is_last and shared.connection is not None:
+                await shared.connection.close()
+
+    async def _dialled(self, data: BrokerData, member: BrokerMember, shared: _Shared) -> Connection:
+        async with shared.dialling:
+            if shared.failure is not None:
+                raise shared.failure
+            if shared.connection is None:
+                assert self._env is not None, "is open"
+                host = self._names.current_host
+                try:
+                    shared.connection = await self._env.network.connect(
+                        resolve_addresses(member.endpoints, nameserver_host=host),
+                        expect=Identity(
+                            data.cluster, data.broker_name, member.broker_id, member.epoch
+                        ),
+                        timeout_s=self._config.connect_timeout_s,
+                    )
+                except TernError as error:
+                    shared.failure = error
+                    raise
+            return shared.connection
 
     @property
     def _names(self) -> NameServers:

@@ -5,12 +5,19 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import BrokerList, QueueStatus, TopicCreation, TopicDescription
-from ternmq_model.errors import TernError, TopicNotFound, refusal
+from ternmq_model.errors import RefusedError, TernError, TopicNotFound, UsageError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import TOPICS_AT_ONCE_MAX, BrokerData, TopicConfig, TopicRoute
+from ternmq_model.route import (
+    TOPICS_AT_ONCE_MAX,
+    BrokerData,
+    TopicConfig,
+    TopicRoute,
+    check_topic_config,
+)
 from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
     DELETE_TOPIC,
@@ -53,14 +60,13 @@ class TopicAdmin(AdminCalls):
             brokers: Only on these broker names.
 
         Raises:
-            UsageError: No broker is left to create it on, or the name is illegal.
+            UsageError: No broker is left to create it on, or the name or a number is illegal.
             RefusedError: A broker refuses the settings, or a NameServer the broker's registration;
                 names the brokers that have taken them, and those not asked.
             Unreachable: A master does not answer: nothing is created.
             TransportError: A master gives no answer; as with a refusal.
         """
-        check_topic(config.topic)
-        request = admin.PutTopicRequest(topic=topic_config_to_pb(config))
+        request = admin.PutTopicRequest(topic=_checked(config))
 
         async def put(_: BrokerData, connection: Connection) -> admin.PutTopicReply:
             return await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
@@ -86,39 +92,68 @@ class TopicAdmin(AdminCalls):
             were created.
 
         Raises:
-            UsageError: No broker is left to create them on, or a name is illegal: none is created.
+            UsageError: No broker is left to create them on.
         """
-        for config in configs:
-            check_topic(config.topic)
+        told = [_told(config) for config in configs]
+        good = [each for each in told if not isinstance(each, UsageError)]
         wanted = await self._wanted(cluster, brokers)
-        errors = await asyncio.gather(*(self._create_on(data, configs) for data in wanted))
         names = [data.broker_name for data in wanted]
+        answers = await asyncio.gather(*(self._create_on(data, good) for data in wanted))
+        of_good = zip(*answers, strict=True)
         found: list[TopicCreation] = []
-        for config, *of_topic in zip(configs, *errors, strict=True):
-            failed = {name: each for name, each in zip(names, of_topic, strict=True) if each}
+        for config, each in zip(configs, told, strict=True):
+            errors = [each] * len(names) if isinstance(each, UsageError) else next(of_good)
+            failed = {name: error for name, error in zip(names, errors, strict=True) if error}
             created = tuple(name for name in names if name not in failed)
             found.append(TopicCreation(config.topic, created, failed))
         return found
 
     async def _create_on(
-        self, data: BrokerData, configs: Sequence[TopicConfig]
+        self, data: BrokerData, topics: Sequence[common.TopicConfig]
     ) -> list[TernError | None]:
         """Create topics on one master; return why not, for each. No call follows a failed one."""
         errors: list[TernError | None] = []
         try:
             async with self._master(data) as connection:
-                for at in range(0, len(configs), TOPICS_AT_ONCE_MAX):
-                    some = configs[at : at + TOPICS_AT_ONCE_MAX]
-                    request = admin.PutTopicsRequest(topics=map(topic_config_to_pb, some))
-                    reply = await connection.call(PUT_TOPICS, request, timeout_s=self._timeout_s)
-                    for result in reply.results:
-                        refused = result.status.code != ResponseCode.SUCCESS
-                        errors.append(
-                            error_of(result.status, data.broker_name) if refused else None
-                        )
+                for first in range(0, len(topics), TOPICS_AT_ONCE_MAX):
+                    some = topics[first : first + TOPICS_AT_ONCE_MAX]
+                    await self._put_topics(connection, some, errors)
         except TernError as error:
-            errors += [error] * (len(configs) - len(errors))
+            errors += [error] * (len(topics) - len(errors))
         return errors
+
+    async def _put_topics(
+        self,
+        connection: Connection,
+        topics: Sequence[common.TopicConfig],
+        errors: list[TernError | None],
+    ) -> None:
+        """Create topics by one call; append to `errors` why not, for each."""
+        request = admin.PutTopicsRequest(topics=topics)
+        try:
+            reply = await connection.call(PUT_TOPICS, request, timeout_s=self._timeout_s)
+        except RefusedError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            for each in topics:  # the broker's version creates one topic a call
+                await self._put_topic(connection, each, errors)
+            return
+        for result in reply.results:
+            refused = result.status.code != ResponseCode.SUCCESS
+            errors.append(error_of(result.status, str(connection.address)) if refused else None)
+
+    async def _put_topic(
+        self,
+        connection: Connection,
+        topic: common.TopicConfig,
+        errors: list[TernError | None],
+    ) -> None:
+        request = admin.PutTopicRequest(topic=topic)
+        try:
+            await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
+            errors.append(None)
+        except RefusedError as error:
+            errors.append(error)
 
     async def delete_topic(self, topic: str, *, cluster: str = "") -> list[str]:
         """Delete a topic, its messages' queues and its groups' offsets; return the brokers' names.
@@ -223,3 +258,23 @@ class TopicAdmin(AdminCalls):
         if not asked.told:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
         return BrokerList((each for _, told in asked.told for each in told), asked.unreachable)
+
+
+def _checked(config: TopicConfig) -> common.TopicConfig:
+    """Return `config` as a contract tells it.
+
+    Raises:
+        UsageError: Its name or a number is illegal.
+    """
+    try:
+        return topic_config_to_pb(check_topic_config(config))
+    except ValueError as error:  # beyond what a contract can tell
+        raise UsageError(f"topic {config.topic!r}: {error}") from error
+
+
+def _told(config: TopicConfig) -> common.TopicConfig | UsageError:
+    """Return `config` as a contract tells it, or why none can."""
+    try:
+        return _checked(config)
+    except UsageError as error:
+        return error

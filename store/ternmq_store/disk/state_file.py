@@ -40,17 +40,19 @@ def replace_file(
         path: In a folder that exists.
         data: All of the file.
         keep_previous: Keep the generation before as `<name>.bak`.
-        in_both: Make `data` the generation before as well, so that either can be taken.
+        in_both: Make `data` the generation before as well, so that either can be taken. Each is
+            replaced in its place: what was the file never becomes the generation before.
 
     Raises:
         OSError: The disk refused; what was there can still be read.
     """
-    for _ in range(1 + in_both):
-        _replace(files, path, data, keep_previous=keep_previous)
-
-
-def _replace(files: FileSystem, path: Path, data: bytes, *, keep_previous: bool) -> None:
     new = _beside(path, ".tmp")
+    _replace(files, path, new, data, keep_previous=keep_previous and not in_both)
+    if in_both:
+        _replace(files, previous_path(path), new, data, keep_previous=False)
+
+
+def _replace(files: FileSystem, path: Path, new: Path, data: bytes, *, keep_previous: bool) -> None:
     file = files.open(new, create=True)
     try:
         file.resize(0)

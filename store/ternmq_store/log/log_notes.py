@@ -269,13 +269,13 @@ def load_notes(files: FileSystem, root: Path, tell: Callable[[str], None]) -> Lo
         return LogNotes()
 
 
-def save_notes(files: FileSystem, root: Path, notes: LogNotes) -> None:
-    """Replace the side file, durably; the generation before is kept.
+def save_notes(files: FileSystem, root: Path, notes: LogNotes, *, in_both: bool = False) -> None:
+    """Replace the side file, durably; the generation before is kept, or replaced with `in_both`.
 
     Raises:
         OSError: What was noted before is there still.
     """
-    replace_file(files, notes_path(root), encode_notes(notes))
+    replace_file(files, notes_path(root), encode_notes(notes), in_both=in_both)
 
 
 def encode_abort(abort: Abort) -> bytes:

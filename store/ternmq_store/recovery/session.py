@@ -90,6 +90,8 @@ class Session:
         self.clock = self.notes.clock
         self._looked_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None
+        self._is_saved = False
+        """The main file of the notes was written since the opening: it may become the one before."""
 
     def claim(self, *, pid: int, token: str) -> None:
         """Mark the directory as in use.
@@ -380,8 +382,8 @@ class Session:
         self.checkpoint = checkpoint
 
     def _save(self, notes: LogNotes) -> None:
-        save_notes(self._files, self._root, notes)
-        self.notes = notes
+        save_notes(self._files, self._root, notes, in_both=not self._is_saved)
+        self.notes, self._is_saved = notes, True
 
 
 def _notes_of(queues: Iterable[ConsumeQueue]) -> Sequence[QueueNote]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ternmq_client.config import ClientConfig
 from ternmq_model.address import Address
 from ternmq_model.errors import BrokerBusy, RefusedError
 from ternmq_nameserver.config import NameServerConfig
@@ -401,3 +402,36 @@ def test_creation_of_a_topic_outlasts_no_later_ones(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(NameServerService, "register_broker", slowly)
     run_in_virtual_time(main())
     assert registrations < 30, "those that come meanwhile share the next one"
+
+
+def test_list_of_topics_is_answered_in_time_while_a_nameserver_hangs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    registrations: list[Loss] = []
+
+    def hang(path: str) -> Loss:
+        if path != contracts.REGISTER_BROKER.path:
+            return Loss.NONE
+        registrations.append(Loss.NONE if registrations else Loss.REQUEST)
+        return registrations[-1]
+
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876", "hung:9876")) as around,
+            nameserver_of(around),
+            nameserver_of(around, "hung"),
+            around.broker() as broker,
+        ):
+            client = await around.connect(broker)
+            around.network.loss = hang
+            topics = [
+                common.TopicConfig(topic=f"T-{each}", read_queues=1, write_queues=1, permissions=6)
+                for each in range(1000)
+            ]
+            request = admin.PutTopicsRequest(topics=topics)
+            timeout_s = ClientConfig().request_timeout_s * 0.9
+            await client.call(contracts.PUT_TOPICS, request, timeout_s)
+            assert len(registrations) == 2
+
+    run_in_virtual_time(main())
+    assert "told later topics=['T-0', 'T-1', 'T-2'] of 1000" in caplog.text

@@ -18,7 +18,9 @@ from ternmq_model.errors import (
     TopicNotFound,
 )
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import TopicConfig
+from ternmq_model.route import TopicConfig, check_topic_config
+from ternmq_nameserver import registration as nameserver_registration
+from ternmq_nameserver import service as nameserver_service
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.epoch_store import EpochStore
 from ternmq_nameserver.registration import TOPICS_MAX
@@ -338,31 +340,6 @@ def test_registration_answers_with_every_member_of_the_name() -> None:
     run(main)
 
 
-def test_topics_are_converted_only_when_they_are_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    converted: list[str] = []
-
-    def convert(told: common.TopicConfig) -> TopicConfig:
-        converted.append(told.topic)
-        return topic_config_from_pb(told)
-
-    monkeypatch.setattr("ternmq_nameserver.service.topic_config_from_pb", convert)
-
-    async def main() -> None:
-        async with nameserver() as call:
-            await call(contracts.REGISTER_BROKER, registration("t"))
-            await call(contracts.REGISTER_BROKER, registration("t"))
-            assert converted == ["t"]
-            news = registration("t", "u")
-            news.data_version.counter = 1
-            await call(contracts.REGISTER_BROKER, news)
-            assert converted == ["t", "t", "u"]
-            news.incarnation = "another"
-            await call(contracts.REGISTER_BROKER, news)
-            assert converted == ["t", "t", "u", "t", "u"]
-
-    run(main)
-
-
 def test_topics_that_become_news_while_an_epoch_is_saved_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -385,5 +362,46 @@ def test_topics_that_become_news_while_an_epoch_is_saved_are_read(
             await call(contracts.REGISTER_BROKER, registration("t", epoch=2))
             reply = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
             assert reply.route.queues
+
+    run(main)
+
+
+def test_topics_that_a_broker_told_before_are_neither_converted_nor_checked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    converted, checked = list[str](), list[str]()
+
+    def count_converted(config: common.TopicConfig) -> TopicConfig:
+        converted.append(config.topic)
+        return topic_config_from_pb(config)
+
+    def count_checked(config: TopicConfig) -> TopicConfig:
+        checked.append(config.topic)
+        return check_topic_config(config)
+
+    monkeypatch.setattr(nameserver_service, "topic_config_from_pb", count_converted)
+    monkeypatch.setattr(nameserver_registration, "check_topic_config", count_checked)
+
+    async def main() -> None:
+        async with nameserver() as call:
+
+            async def tell(*topics: str, counter: int, queues: int = 4) -> set[str]:
+                request = registration(*topics)
+                request.data_version.counter = counter
+                request.topics[0].read_queues = queues
+                converted.clear()
+                checked.clear()
+                await call(contracts.REGISTER_BROKER, request)
+                route = pb.GetTopicRouteRequest(topic=topics[0])
+                (told,) = (await call(contracts.GET_TOPIC_ROUTE, route)).route.queues
+                assert told.read_queues == queues
+                assert set(converted) == set(checked)
+                return set(checked)
+
+            assert await tell("a", "b", "c", counter=1) == {"a", "b", "c"}
+            assert await tell("a", "b", "c", counter=2) == set()
+            assert await tell("a", "b", "c", counter=3, queues=5) == {"a"}
+            assert await tell("b", "c", "d", counter=4) == {"d"}
+            assert await tell("a", "b", "c", counter=5) == {"a"}
 
     run(main)

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_broker import topics
+from ternmq_broker.loose_json import parse_json, write_json, write_row
 from ternmq_broker.registration import Registrant, register_request
 from ternmq_broker.topics import REGISTERED_BYTES_MAX, TOPICS_MAX, TopicTable
 from ternmq_model.data_version import DataVersion
@@ -229,3 +230,31 @@ def test_written_rows_are_those_of_the_table_after_every_change() -> None:
     copied.take_over(told.copy())
     check(copied)
     assert copied.to_dict() == told.to_dict()
+
+
+def test_slaves_table_writes_anew_the_rows_alone_that_its_master_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    master = TopicTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
+    for name in ("a", "b", "c"):
+        master.put(TopicConfig(name), now_ms=1)
+    slave = TopicTable(DataVersion(0))
+
+    def follow() -> list[str]:
+        slave.take_over(TopicTable.from_dict(master.to_dict(), now_ms=1))
+        written = list[str]()
+
+        def note(name: str, row: object) -> str:
+            written.append(name)
+            return write_row(name, row)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(topics, "write_row", note)
+            assert write_json(slave.to_written()) == write_json(master.to_dict())
+        return sorted(written)
+
+    assert follow() == ["T", "a", "b", "c"]
+    assert follow() == []
+    master.put(TopicConfig("a", 1, 1), now_ms=2)
+    master.remove("b", now_ms=3)
+    assert follow() == ["a"]

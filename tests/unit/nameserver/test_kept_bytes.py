@@ -1,6 +1,7 @@
 from ternmq_model.address import Address
-from ternmq_model.route import TopicConfig
-from ternmq_nameserver.kept_bytes import member_bytes, topics_bytes
+from ternmq_model.route import QUEUES_MAX, RETENTION_MS_MAX, Permission, TopicConfig
+from ternmq_nameserver.kept_bytes import is_kept_row, member_bytes, topics_bytes
+from ternmq_remoting.convert import topic_config_to_pb
 
 
 def test_topic_counts_its_name_and_member_its_texts_and_hosts() -> None:
@@ -8,3 +9,12 @@ def test_topic_counts_its_name_and_member_its_texts_and_hosts() -> None:
     assert (
         member_bytes(("c", "ab"), (Address("h", 1), Address("host", 2))) == 1_024 + 3 + 2 * 256 + 5
     )
+
+
+def test_bytes_of_a_legal_topic_are_kept_and_longer_ones_are_not() -> None:
+    config = TopicConfig(
+        "t" * 127, QUEUES_MAX, QUEUES_MAX, Permission(7), -1, True, RETENTION_MS_MAX
+    )
+    row = topic_config_to_pb(config).SerializeToString()
+    assert is_kept_row(row, config)
+    assert not is_kept_row(row + b"\xfa\x07" + bytes([64]) + bytes(64), config)

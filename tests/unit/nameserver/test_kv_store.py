@@ -135,7 +135,7 @@ def test_setting_whose_second_generation_failed_is_gone_from_the_file(
             def replace(source: Path, target: Path) -> Path:
                 nonlocal renamed
                 renamed += 1
-                if renamed > 2:
+                if renamed > 1:
                     raise OSError("no disk")
                 return original(source, target)
 

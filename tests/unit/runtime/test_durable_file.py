@@ -1,6 +1,8 @@
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,7 @@ def test_file_that_is_written_in_both_generations_can_lose_either(tmp_path: Path
     replace_durably(path, b"2", in_both=True)
     path.write_bytes(b"x")
     assert read_newest(path, int) == 2
-    assert names(tmp_path) == ["topics.json", "topics.json.bak"]
+    assert path.read_bytes() == b"2"
 
 
 def test_missing_file_reads_as_none(tmp_path: Path) -> None:
@@ -60,6 +62,66 @@ def test_crash_between_the_renames_leaves_the_previous_generation(
     path.rename(tmp_path / "topics.json.bak")
     assert read_newest(path, int) == 1
     assert "not there" in caplog.text
+
+
+@pytest.mark.parametrize("in_both", [False, True])
+@pytest.mark.parametrize("step", range(14))
+def test_crash_at_any_step_leaves_the_generation_before_a_damaged_file(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_both: bool
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    left = step
+
+    def dying(function: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                raise Crash
+            left -= 1
+            return function(*args, **kwargs)
+
+        return call
+
+    path = tmp_path / "topics.json"
+    replace_durably(path, b"1", in_both=True)
+    path.write_bytes(b"x")
+    with monkeypatch.context() as patch, suppress(Crash):
+        patch.setattr(os, "fsync", dying(os.fsync))
+        patch.setattr(Path, "replace", dying(Path.replace))
+        assert read_newest(path, int) == 1
+        replace_durably(path, b"2", in_both=in_both)
+    assert read_newest(path, int) in {1, 2}
+    path.unlink()
+    assert read_newest(path, int) in {1, 2}
+
+
+def test_damaged_file_is_set_aside_and_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "topics.json"
+    replace_durably(path, b"1", in_both=True)
+    path.write_bytes(b"x")
+    assert read_newest(path, int) == 1
+    assert names(tmp_path) == ["topics.json", "topics.json.bad", "topics.json.bak"]
+    (tmp_path / "topics.json.bak").unlink()
+    assert read_newest(path, int) == 1
+
+
+def test_generation_before_is_taken_from_a_disk_that_takes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "topics.json"
+    replace_durably(path, b"1", in_both=True)
+    path.write_bytes(b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        assert read_newest(path, int) == 1
+    replace_durably(path, b"2")
+    path.write_bytes(b"x")
+    assert read_newest(path, int) == 1
 
 
 def test_two_unreadable_generations_are_an_error_naming_both(tmp_path: Path) -> None:

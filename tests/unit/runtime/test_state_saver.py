@@ -134,6 +134,26 @@ def test_unawaited_write_does_not_answer_a_later_waiter() -> None:
     run(scenario)
 
 
+def test_waiter_whose_second_generation_failed_can_ask_again() -> None:
+    async def scenario(disk: Disk) -> None:
+        disk.table = "B"
+        await disk.end(await disk.begin())
+        disk.error = OSError("no disk")
+        failed = disk.saver.saved()
+        assert failed is not None
+        await disk.end(await disk.begin())
+        assert isinstance(failed.exception(), StoreError)
+        assert disk.saver.is_saved, "the file holds the table, once"
+        disk.error = None
+        again = disk.saver.saved()
+        assert again is not None
+        await disk.end(await disk.begin())
+        assert again.done()
+        assert disk.writes == [("B", False), ("B", True), ("B", True)]
+
+    run(scenario)
+
+
 def test_cancelled_waiter_leaves_the_write_to_the_others() -> None:
     async def scenario(disk: Disk) -> None:
         gone, left = disk.change("B"), disk.saver.saved()

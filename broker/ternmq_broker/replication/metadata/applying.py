@@ -1,5 +1,6 @@
 """Puts the tables of the master in the place of those that are here."""
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ from ternmq_broker.replication.metadata.reading import ToldTable
 from ternmq_broker.replication.slave.following_rules import ProtocolBroken
 from ternmq_broker.tables import Tables
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_broker.transactions.progress import GROUP, ScanOffset
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName
@@ -133,11 +134,17 @@ class TableTaker:
             if services.store.deletions.get(topic) != at and at > services.store.min_physical:
                 deleted.setdefault(at, []).append(topic)
         for at, topics in deleted.items():
-            async with services.no_cleaning:
-                services.store.delete_topic(*topics, at=at)
-            for topic in topics:
-                services.topic_gone(topic)
-            logger.info("topics deleted as at the master topics=%s before=%s", topics, at)
+            for first in range(0, len(topics), DELETED_AT_ONCE_MAX):
+                some = topics[first : first + DELETED_AT_ONCE_MAX]
+                async with services.no_cleaning:
+                    services.store.delete_topic(*some, at=at)
+                for topic in some:
+                    services.topic_gone(topic)
+                await asyncio.sleep(0)  # others' turn
+            logger.info(
+                "topics deleted as at the master topics=%s of %s before=%s",
+                *(topics[:3], len(topics), at),
+            )
 
     async def _topics(self, content: Mapping[str, Any]) -> None:
         services, tables = self._services, self._services.tables

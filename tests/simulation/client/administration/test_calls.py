@@ -20,8 +20,9 @@ from ternmq_model.route import TopicConfig
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import contracts
-from ternmq_remoting.rpc import Call, Identity, unary
+from ternmq_remoting.rpc import Call, Connection, Identity, unary
 from tests.support.brokers import CONFIG
+from tests.support.memory_network import MemoryHost
 from tests.support.simulated_cluster import NAMESERVER, PORT, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
@@ -338,5 +339,74 @@ def test_questions_side_by_side_all_end_before_the_first_error_is_raised() -> No
         with pytest.raises(UsageError, match="one"):
             await side_by_side(range(4), question)
         assert ended == [0, 2, 3]
+
+    run_in_virtual_time(main())
+
+
+@asynccontextmanager
+async def counting_dials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncGenerator[tuple[AdminClient, SimulatedCluster, list[str]]]:
+    """Give a client of two brokers with the hosts of brokers that are dialled."""
+    connect, dials = MemoryHost.connect, list[str]()
+
+    async def count(host: MemoryHost, addresses: Sequence[Address], **settings: Any) -> Connection:
+        if host.name == "admin" and "expect" in settings:
+            dials.append(addresses[0].host)
+            await asyncio.sleep(0.1)
+        return await connect(host, addresses, **settings)
+
+    async with simulated_cluster() as cluster, admin_of(cluster) as admin:
+        monkeypatch.setattr(MemoryHost, "connect", count)
+        yield admin, cluster, dials
+
+
+def test_calls_of_the_same_time_share_a_connection_to_each_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with counting_dials(monkeypatch) as (admin, _, dials):
+            topics = [TopicConfig(f"topic-{each}", 1, 1) for each in range(64)]
+            found = await asyncio.gather(*(admin.create_topics([each]) for each in topics))
+            assert {one.brokers for (one,) in found} == {("a", "b")}
+            assert sorted(dials) == ["a", "b"]
+            await admin.describe_topic("orders")
+            assert len(dials) == 4, "nobody held the connections any more"
+
+    run_in_virtual_time(main())
+
+
+def test_cancelled_call_leaves_its_dial_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with counting_dials(monkeypatch) as (admin, _, dials):
+            topics = [TopicConfig(f"topic-{each}", 1, 1) for each in range(8)]
+            first = asyncio.ensure_future(admin.create_topic(topics.pop(), brokers=["a"]))
+            while not dials:
+                await asyncio.sleep(0.001)
+            others = [
+                asyncio.ensure_future(admin.create_topic(each, brokers=["a"])) for each in topics
+            ]
+            await asyncio.sleep(0.05)
+            first.cancel()
+            assert await asyncio.gather(*others) == [["a"]] * 7
+            assert dials == ["a", "a"]
+
+    run_in_virtual_time(main())
+
+
+def test_dead_broker_is_dialled_once_for_calls_of_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        async with counting_dials(monkeypatch) as (admin, cluster, dials):
+            cluster.kill("b")
+            for _ in range(2):
+                dials.clear()
+                began_ms = clock.monotonic_ms()
+                found = await asyncio.gather(*(admin.describe_topic("orders") for _ in range(64)))
+                assert {tuple(names(each.unreachable)) for each in found} == {("b",)}
+                assert dials.count("b") == 1
+                assert clock.monotonic_ms() - began_ms <= 1000 * PATIENCE_S
 
     run_in_virtual_time(main())

@@ -84,3 +84,20 @@ def test_power_loss_at_any_moment_leaves_one_generation(seed: int) -> None:
         is_done = False
     found = read_generations(files.lose_power(chance), PATH, int)
     assert found == 3 if is_done else found in {2, 3}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_power_loss_at_any_moment_leaves_the_generation_before_a_damaged_file(seed: int) -> None:
+    chance = random.Random(seed)
+    files = PowerLossFileSystem()
+    files.make_folder(PATH.parent)
+    replace_file(files, PATH, b"2", in_both=True)
+    replace_file(files, PATH, b"x", keep_previous=False)
+    files.happenings_left = chance.randrange(16)
+    try:
+        replace_file(files, PATH, b"3", in_both=True)
+        is_done = True
+    except PowerLost:
+        is_done = False
+    found = read_generations(files.lose_power(chance), PATH, int)
+    assert found == 3 if is_done else found in {2, 3}

@@ -1,11 +1,19 @@
 """What a store notes of the broker's clock, and of where its log begins."""
 
+import random
+from contextlib import suppress
+
+import pytest
+
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_store.disk.layout import notes_path
+from ternmq_store.disk.state_file import read_generations, replace_file
 from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes, TimerMove
+from ternmq_store.log.log_notes import decode_notes
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem
+from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
-from tests.support.stores import append, checkpoint, open_store, settle
+from tests.support.stores import ROOT, append, checkpoint, open_store, settle
 
 
 def stepped(files: MemoryFileSystem) -> tuple[MessageStore, PhysicalOffset]:
@@ -70,3 +78,18 @@ def test_moves_that_timed_messages_have_followed_are_noted_no_more() -> None:
     store.session.timer_cut(QueueOffset(7))
     store.close()
     assert open_store(files).session.clock.timer_moves == (TimerMove(QueueOffset(7), -70),)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_power_loss_at_any_moment_of_a_start_leaves_notes_though_they_were_damaged(
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    files = PowerLossFileSystem()
+    stepped(files)[0].close()
+    open_store(files).close()
+    replace_file(files, notes_path(ROOT), b"damaged", keep_previous=False)
+    files.happenings_left = chance.randrange(40)
+    with suppress(PowerLost):
+        settle(open_store(files))
+    assert read_generations(files.lose_power(chance), notes_path(ROOT), decode_notes) is not None

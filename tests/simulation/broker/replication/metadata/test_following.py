@@ -309,6 +309,29 @@ def test_table_without_disk_space_does_not_delay_others(
     run(scenario)
 
 
+def test_slave_deletes_32_topics_at_most_before_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(both: Pair) -> None:
+        master, slave, turns = both.master, both.slave, [0]
+        delete_topic = slave.store.delete_topic
+
+        def count(*topics: str, at: PhysicalOffset) -> None:
+            delete_topic(*topics, at=at)
+            turns[-1] += len(topics)
+            asyncio.get_running_loop().call_soon(turns.append, 0)
+
+        monkeypatch.setattr(slave.store, "delete_topic", count)
+        append(master.store, batch_of(record("T", 0, b"old")))
+        settle(master.store)
+        master.store.delete_topic(*(f"topic-{number}" for number in range(100)))
+        await until(lambda: slave.store.deletions == master.store.deletions, within_s=SECOND_S)
+        assert sum(turns) == 100
+        assert max(turns) == 32
+
+    run(scenario)
+
+
 def test_tables_of_any_size_are_sent_in_pieces() -> None:
     async def scenario(both: Pair) -> None:
         for number in range(3000):
