@@ -91,7 +91,7 @@ class Session:
         self._looked_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None
         self._is_saved = False
-        """The main file of the notes was written since the opening: it may become the one before."""
+        """The notes were written since the opening: their main file may become the one before."""
 
     def claim(self, *, pid: int, token: str) -> None:
         """Mark the directory as in use.
