@@ -321,7 +321,7 @@ class RouteTable:
             raise invalid(registration, doubt)
         if broker_id == MASTER_ID and registration.epoch < newest:
             remark = f"broker {name}: epoch {registration.epoch} is over, {newest} has begun"
-            if doubt := doubt_of(newest, registration.epoch):
+            if doubt := doubt_of(newest):
                 remark = f"{remark}; {doubt}"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 

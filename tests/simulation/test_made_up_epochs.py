@@ -4,6 +4,7 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,68 @@ def test_claim_of_slave_that_nameserver_confirms_ends_master() -> None:
             await say_hello(cluster, epoch=7)
             await until(lambda: is_slave(cluster, "a"))
             assert (await status_of(cluster, "a")).highest_epoch == 5
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("is_nameserver_back", [True, False])
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_master_that_missed_registrations_of_stranger_follows_promoted_slave(
+    steps: int, *, is_nameserver_back: bool
+) -> None:
+    async def main() -> None:
+        async with master_and_slave(durable_nameservers=True) as (cluster, _):
+            cluster.network.partition("a", "ns")
+            cluster.network.partition("a", "a-1")
+            for step in range(1, steps + 1):
+                await register_stranger(cluster, epoch=1 + step * EPOCH_STEP_MAX)
+            promoted = (await promote(cluster, "a-1", is_forced=True)).epoch
+            assert promoted // EPOCH_STEP_MAX == steps
+            cluster.network.heal()
+            if not is_nameserver_back:
+                await cluster.nameservers.stop("ns")
+                await say_hello(cluster, epoch=promoted)
+            await until(lambda: is_slave(cluster, "a"))
+            await replicated(cluster)
+            assert [highest_kept(cluster, each) for each in ("a", "a-1")] == [promoted, promoted]
+            cluster.kill("a")
+            await cluster.start("a")
+            await replicated(cluster)
+            await (await cluster.connect("a-1")).send("A", b"x")
+            if is_nameserver_back:
+                assert (await registered(cluster))[0] == ("a-1", promoted)
+
+    run_in_virtual_time(main())
+
+
+def test_slave_that_missed_registrations_of_stranger_follows_promoted_one() -> None:
+    async def main() -> None:
+        settings: dict[str, Any] = {"brokers": ("a", "a-1", "a-2"), "role": BrokerRole.SYNC_MASTER}
+        async with master_and_slave(durable_nameservers=True, **settings) as (cluster, _):
+            for one, other in (("a", "ns"), ("a", "a-1"), ("a-2", "ns"), ("a-2", "a-1")):
+                cluster.network.partition(one, other)
+            await register_stranger(cluster, epoch=1 + EPOCH_STEP_MAX)
+            promoted = (await promote(cluster, "a-1", is_forced=True)).epoch
+            cluster.network.heal()
+            await until(lambda: is_slave(cluster, "a"))
+            await replicated(cluster)
+            for name in ("a", "a-1", "a-2"):
+                assert (await status_of(cluster, name)).epochs[-1].number == promoted
+
+    run_in_virtual_time(main())
+
+
+def test_slave_is_promoted_above_registrations_of_stranger() -> None:
+    async def main() -> None:
+        async with master_and_slave(durable_nameservers=True) as (cluster, _):
+            for step in (1, 2, 3):
+                await register_stranger(cluster, epoch=1 + step * EPOCH_STEP_MAX)
+            await until(lambda: is_slave(cluster, "a"))
+            promoted = (await promote(cluster, "a-1")).epoch
+            assert 3 * EPOCH_STEP_MAX < promoted < 4 * EPOCH_STEP_MAX
+            await replicated(cluster)
+            assert (await registered(cluster))[0] == ("a-1", promoted)
+            await (await cluster.connect("a-1")).send("A", b"x")
 
     run_in_virtual_time(main())
 

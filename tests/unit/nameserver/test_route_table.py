@@ -205,6 +205,8 @@ def test_epoch_far_above_the_highest_known_is_refused(registration: Registration
 def test_refusal_by_an_epoch_that_is_made_up_names_the_repair() -> None:
     with pytest.raises(RefusedError, match=r"epoch 3 is over, .* repair-epoch"):
         RouteTable().register(master(epoch=3), now_ms=1, highest_epoch=1 << 62)
+    with pytest.raises(RefusedError, match=r"epoch 3 is over, \d+ has begun \["):
+        RouteTable().register(master(epoch=3), now_ms=1, highest_epoch=5 * EPOCH_STEP_MAX)
 
 
 @pytest.mark.parametrize(
