@@ -8,7 +8,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
+from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import (
     BrokerBusy,
     IllegalName,
@@ -207,23 +207,6 @@ def test_refusal_by_an_epoch_that_is_made_up_names_the_repair() -> None:
         RouteTable().register(master(epoch=3), now_ms=1, highest_epoch=1 << 62)
     with pytest.raises(RefusedError, match=r"epoch 3 is over, \d+ has begun \["):
         RouteTable().register(master(epoch=3), now_ms=1, highest_epoch=5 * EPOCH_STEP_MAX)
-
-
-@pytest.mark.parametrize(
-    ("before", "epoch", "reason"),
-    [
-        (1 << 62, 4, "member 1 is registered with epoch 5"),
-        (EPOCH_STEP_MAX + 5, 5, "may be real"),
-        (1 << 62, 0, "must be 1 to"),
-        (1 << 62, EPOCH_MAX + 1, "must be 1 to"),
-    ],
-)
-def test_epoch_that_may_be_real_is_not_repaired(before: int, epoch: int, reason: str) -> None:
-    table = table_with(slave(epoch=5))
-    with pytest.raises(RefusedError, match=reason):
-        table.check_repair("c", "a", before=before, epoch=epoch)
-    table.check_repair("c", "a", before=1 << 62, epoch=5)
-    table.check_repair("other", "a", before=1 << 62, epoch=1)
 
 
 def test_broker_name_belongs_to_a_single_cluster() -> None:
