@@ -92,8 +92,9 @@ def _of_member(root: Path, cluster: str | None) -> Directory:
     kept, previous = load_kept(files, root)
 
     def after(real: int) -> str | None:
-        is_right = all(repaired(each, real=real) == each for each in (kept, previous or kept))
-        return None if is_right else _text_of(repaired(kept, real=real))
+        wanted = repaired(kept, real=real)
+        is_right = previous is not None and repaired(previous, real=real) == previous
+        return None if is_right and wanted == kept else _text_of(wanted)
 
     return Directory(
         root=root,
@@ -124,8 +125,8 @@ def _of_nameserver(root: Path, broker: str, cluster: str | None) -> Directory:
         return real if doubt_of(epoch, real) or doubt_of(real, epoch) else epoch
 
     def after(real: int) -> str | None:
-        is_right = table.get(*name) == previous.get(*name) == real_one(real)
-        return None if is_right else str(real_one(real))
+        is_right = epoch == previous.get(*name) == real_one(real)
+        return None if is_right and (path.exists() or not epoch) else str(real_one(real))
 
     return Directory(
         root=root,

@@ -48,7 +48,7 @@ DEEP = [
     pytest.param(TWO._replace(nameservers=2), Budget(2, crashes=1, cuts=2), id="two NameServers"),
     pytest.param(THREE, Budget(2, crashes=1, cuts=1), id="three members"),
     pytest.param(THREE._replace(needed=2), Budget(2, crashes=1, cuts=1), id="all three needed"),
-    pytest.param(TWO, Budget(2, crashes=1, cuts=1, promotions=2, strangers=2), id="strangers"),
+    pytest.param(TWO, Budget(1, crashes=1, cuts=1, promotions=2, strangers=1), id="strangers"),
 ]
 
 

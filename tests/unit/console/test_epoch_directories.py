@@ -86,6 +86,9 @@ def test_repair_that_ended_between_two_generations_is_completed(member: Path) ->
     path.with_name(f"{path.name}.bak").write_bytes(before)
     assert opened(member).after(2) == "log 2, highest 2"
     opened(member).repair(2)
+    path.unlink()
+    assert opened(member).after(2) == "log 2, highest 2"
+    opened(member).repair(2)
     kept, previous = load_kept(FILES, member)
     assert kept == previous
     assert opened(member).after(2) is None
@@ -95,6 +98,9 @@ def test_nameservers_repair_that_ended_between_two_generations_is_completed(name
     before = (names / FILE_NAME).read_bytes()
     opened(names).repair(7)
     (names / f"{FILE_NAME}.bak").write_bytes(before)
+    assert opened(names).after(7) == "7"
+    opened(names).repair(7)
+    (names / FILE_NAME).unlink()
     assert opened(names).after(7) == "7"
 
 

@@ -80,6 +80,8 @@ def repaired(kept: Kept, *, real: int) -> Kept:
 def load_kept(files: FileSystem, root: Path) -> tuple[Kept, Kept | None]:
     """Return what the member whose data directory is `root` keeps, and what it kept before.
 
+    The latter is None when one of the two generations is not there, or is not right.
+
     Raises:
         StoreNotFound: It keeps nothing there.
         UndecidedStore: No generation of the file is right.
@@ -90,7 +92,8 @@ def load_kept(files: FileSystem, root: Path) -> tuple[Kept, Kept | None]:
         raise StoreNotFound(f"{found.main.path} is not there: no member kept anything in {root}")
     try:
         data = read_whole(files, previous_path(found.main.path))
-        return found.table, REPLICATION.parse(data, 0)
+        previous = REPLICATION.parse(data, 0)
+        return found.table, None if found.main.fault else previous
     except (OSError, ValueError, LookupError, TypeError):
         return found.table, None
 

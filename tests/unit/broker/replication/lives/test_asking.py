@@ -223,7 +223,7 @@ FAR = 3 * EPOCH_STEP_MAX
         pytest.param(None, {"broker_id": 0, "number": FAR, "store_id": ""}, 0, id="of no store"),
     ],
 )
-def test_far_epoch_is_believed_of_nameservers_and_without_them_of_master_that_has_it(
+def test_epoch_that_is_far_off_is_believed_of_nameservers_or_of_master_that_has_it(
     nameserver_epoch: int | None, reply: dict[str, Any], highest: int
 ) -> None:
     async def main() -> None:
