@@ -278,7 +278,6 @@ class Life(Lifecycle):
             nameservers=config.nameserver_addresses,
             remembered=lambda: state.members,
             remember=state.remember,
-            known=lambda: state.highest_epoch,
         )
         asker = Asker(
             env,

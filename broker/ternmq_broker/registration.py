@@ -203,7 +203,7 @@ class Registration:
         highest = highest_epoch(reply.brokers, identity)
         self._heard_of(highest, f"NameServer {self.address}")
         self._told_members(reply.brokers, self.address)
-        is_deposed = highest > identity.epoch and not doubt_of(highest, identity.epoch)
+        is_deposed = highest > identity.epoch and not doubt_of(highest)
         if identity.broker_id == MASTER_ID and is_deposed:
             return True  # there is another master, as it should be: this one is about to leave
         endpoints = registered_endpoints(reply.brokers, identity)

@@ -28,7 +28,7 @@ broker = LazyGroup(
         ),
         "forget-epoch": (
             f"{_HERE}.forget_epoch:forget_epoch",
-            "Let NameServers forget brokers that will not come back.",
+            "Let a NameServer forget brokers that will not come back.",
         ),
         "settings": (f"{_HERE}.broker:settings", "Show or change settings at run time."),
         "set-permission": (

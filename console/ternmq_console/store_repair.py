@@ -12,6 +12,7 @@ import click
 
 from ternmq_broker import accepted_tables
 from ternmq_broker.table_formats import FoundTables
+from ternmq_console.epoch_directories import check_owner
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import yes_option
 from ternmq_console.output import print_line, print_lines
@@ -91,6 +92,8 @@ def repair(
         if is_decision and (queues or index):
             raise UsageError("decide about the log first, then repair queues and index")
         find_log_files(files, folder)
+        if not dry_run:
+            check_owner(folder)
         lock = None if dry_run else files.lock(lock_path(folder))
         try:
             if accept_tables:

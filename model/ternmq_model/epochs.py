@@ -1,7 +1,8 @@
 """Which numbers of epochs are believed: one rule for NameServers, members and tools. Pure.
 
 A number that rises for good is a weapon: who makes up a high one ends every master below it. So
-nobody takes a number that no history of restarts and promotions could have led to.
+what a stranger tells is taken only when restarts and promotions could have led to it. A NameServer
+has looked at what it tells, so every number that can be is believed of it.
 docs/adr/0017-numbers-of-epochs.md.
 """
 
@@ -22,12 +23,13 @@ REPAIR_COMMAND: Final = "ternmq broker repair-epoch"
 """The way back from a number that is made up."""
 
 
-def doubt_of(number: int, known: int) -> str:
+def doubt_of(number: int, known: int = EPOCH_MAX) -> str:
     """Return why a number is not taken; "" when it is.
 
     Args:
         number: That somebody tells.
-        known: The highest number of the broker name that is known; 0 for none.
+        known: The highest number of the broker name that is known, 0 for none, where a stranger may
+            have told it. Of a NameServer every number is taken that can be.
     """
     if number > EPOCH_MAX:
         reason = f"is above {EPOCH_MAX}, the highest that can be"

@@ -53,7 +53,7 @@ class EpochStore:
             StoreError: The file is there and cannot be read, nor the generation before.
         """
         if self._path is not None:
-            self._table = self._saved = await self._blocking.run(_load, self._path)
+            self._table = self._saved = await self._blocking.run(load_epochs, self._path)
             self._saver.mark_saved()
             logger.info("epochs loaded file=%s names=%s", self._path, len(self._table))
             for (cluster, name), epoch in self._table:
@@ -61,7 +61,8 @@ class EpochStore:
                     logger.error(
                         "epoch is made up, no master can register cluster=%s broker=%s epoch=%s"
                         " repair=%r",
-                        *(cluster, name, epoch, f"{REPAIR_COMMAND} {name}"),
+                        *(cluster, name, epoch),
+                        f"{REPAIR_COMMAND} {name} --data {self._path.parent}",
                     )
 
     def highest(self, cluster: str, broker_name: str) -> int:
@@ -71,7 +72,7 @@ class EpochStore:
     def has_kept(self, cluster: str, broker_name: str, epoch: int) -> bool:
         """Tell whether `accept` would have nothing to wait for."""
         now, saved = (each.get(cluster, broker_name) for each in (self._table, self._saved))
-        return epoch <= saved <= now  # a repair that is being written may have taken it back
+        return epoch <= saved <= now  # another name may have taken its place
 
     async def accept(self, cluster: str, broker_name: str, epoch: int) -> None:
         """Raise the epoch of a broker name. When this returns, that survives a loss of power.
@@ -83,21 +84,8 @@ class EpochStore:
             StoreFailed: The disk refused; asking again tries again.
         """
         self._table = self._table.raised(cluster, broker_name, epoch)
-        if not self.has_kept(cluster, broker_name, epoch):
-            await self._written()
-
-    async def repair(self, cluster: str, broker_name: str, epoch: int) -> None:
-        """Set the epoch of a broker name, also to a lower one, or forget it for 0.
-
-        Durable when this returns. Cancelling leaves it open whether it is kept.
-
-        Raises:
-            StoreFailed: The disk refused; asking again tries again.
-        """
-        self._table = self._table.repaired(cluster, broker_name, epoch)
-        await self._written()
-
-    async def _written(self) -> None:
+        if self.has_kept(cluster, broker_name, epoch):
+            return
         saved = self._saver.saved()
         if saved is not None:
             await saved
@@ -108,7 +96,7 @@ class EpochStore:
 
     def _prepare(self, _is_awaited: bool) -> Callable[[], None]:
         path, table = self._path, self._table
-        return (lambda: None) if path is None else (lambda: _save(path, table.to_json()))
+        return (lambda: None) if path is None else (lambda: save_epochs(path, table))
 
     def _ended(self, table: EpochTable, reason: OSError | None) -> StoreFailed | None:
         if reason is None:
@@ -117,12 +105,22 @@ class EpochStore:
         return StoreFailed(f"the epoch is not kept: {reason}")
 
 
-def _load(path: Path) -> EpochTable:
+def load_epochs(path: Path) -> EpochTable:
+    """Return what the file holds; an empty table when there is none. Blocks.
+
+    Raises:
+        StoreError: It cannot be read, nor the generation before.
+    """
     table = read_newest(path, epoch_table_from_json)
     if table is None and any(path.parent.glob("*.json")):
         logger.warning("no epochs are kept here, brokers tell theirs again file=%s", path)
     return table or EpochTable()
 
 
-def _save(path: Path, data: bytes) -> None:
-    replace_durably(path, data, in_both=True)  # somebody is told that it is kept
+def save_epochs(path: Path, table: EpochTable) -> None:
+    """Keep a table in both generations, as somebody is told that it is kept. Blocks.
+
+    Raises:
+        OSError: The disk refused; what was there can still be read.
+    """
+    replace_durably(path, table.to_json(), in_both=True)

@@ -18,7 +18,7 @@ from typing import Final
 
 from ternmq_model.address import ANY_HOST, Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX, doubt_of
+from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import (
@@ -232,37 +232,6 @@ class RouteTable:
         ]
         return tuple(change for member in silent for change in self._drop(*member, "expired"))
 
-    def check_repair(self, cluster: str, broker_name: str, *, before: int, epoch: int) -> None:
-        """Refuse to replace the epoch of a broker name where a master may really have it.
-
-        Args:
-            cluster: That the name belongs to.
-            broker_name: The name.
-            before: What is replaced.
-            epoch: What replaces it; 0 = nothing, the name is forgotten.
-
-        Raises:
-            InvalidParameter: No epoch has that number.
-            RefusedError: ILLEGAL_OPERATION: what is replaced is believed, or a living member has
-                registered a higher one than `epoch`; or any, of a name that is to be forgotten.
-        """
-        name = f"broker {broker_name}"
-        if not 0 <= epoch <= EPOCH_MAX:
-            remark = f"{name}: epoch {epoch}: must be 1 to {EPOCH_MAX}, or 0 to forget the name"
-            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if 0 < epoch < before and not doubt_of(before, epoch):
-            remark = (
-                f"{name}: epoch {before} may be real: it is no more than {EPOCH_STEP_MAX} above"
-                f" {epoch}, and a promotion goes beyond it"
-            )
-            raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
-        broker = self._brokers.get(broker_name)
-        members = broker.members if broker and broker.cluster == cluster else {}
-        for broker_id, member in sorted(members.items()):
-            if not epoch or member.data.epoch > epoch:
-                remark = f"{name}: member {broker_id} is registered with epoch {member.data.epoch}"
-                raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
-
     def topic_route(self, topic: str) -> TopicRoute:
         """Return who serves `topic`.
 
@@ -361,7 +330,7 @@ class RouteTable:
             raise invalid(registration, doubt)
         if broker_id == MASTER_ID and registration.epoch < newest:
             remark = f"broker {name}: epoch {registration.epoch} is over, {newest} has begun"
-            if doubt := doubt_of(newest, registration.epoch):
+            if doubt := doubt_of(newest):
                 remark = f"{remark}; {doubt}"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 

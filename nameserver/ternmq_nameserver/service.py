@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ternmq_model.clock import Clock
-from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
@@ -79,7 +78,6 @@ class NameServerService:
             unary(contracts.WIPE_WRITE_PERMISSION, self.wipe_write_permission),
             unary(contracts.ADD_WRITE_PERMISSION, self.add_write_permission),
             unary(contracts.GET_EPOCH, self.get_epoch),
-            unary(contracts.REPAIR_EPOCH, self.repair_epoch),
         )
 
     async def expire(self) -> bool:
@@ -108,8 +106,6 @@ class NameServerService:
             if error.code == ResponseCode.FLOW_CONTROL:
                 self._routes.keep_alive(registration, now_ms=self._clock.monotonic_ms())
             if error.code != ResponseCode.ILLEGAL_OPERATION:
-                if doubt_of(registration.epoch, self._epochs.highest(*name)):
-                    logger.warning("registration refused reason=%s", error)
                 raise
             return pb.RegisterBrokerReply(
                 status=status_of(error), highest_epoch=self._epochs.highest(*name)
@@ -211,21 +207,6 @@ class NameServerService:
         cluster, name = check_cluster(request.cluster), check_broker_name(request.broker_name)
         highest = self._epochs.highest(cluster, name)
         return pb.GetEpochReply(is_known=bool(highest), highest_epoch=highest)
-
-    async def repair_epoch(self, request: pb.RepairEpochRequest, call: Call) -> pb.RepairEpochReply:
-        """Replace an epoch that nobody began; answered when that is on disk."""
-        cluster, name = check_cluster(request.cluster), check_broker_name(request.broker_name)
-        before = self._epochs.highest(cluster, name)
-        if before not in (request.expected_epoch, request.epoch):
-            remark = f"broker {name}: its epoch is {before} by now, not {request.expected_epoch}"
-            raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
-        self._routes.check_repair(cluster, name, before=before, epoch=request.epoch)
-        logger.warning(
-            "epoch repaired cluster=%s broker=%s before=%s epoch=%s peer=%s",
-            *(cluster, name, before, request.epoch, call.peer),
-        )
-        await self._epochs.repair(cluster, name, request.epoch)
-        return pb.RepairEpochReply()
 
     def _order_topic_config(self) -> dict[str, str]:
         # A broker that cannot register is worse than one that does not know the order of topics.

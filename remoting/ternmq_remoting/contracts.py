@@ -40,9 +40,6 @@ ADD_WRITE_PERMISSION = UnaryRpc(
     nameserver.AddWritePermissionReply,
 )
 GET_EPOCH = UnaryRpc(_NS, "GetEpoch", nameserver.GetEpochRequest, nameserver.GetEpochReply)
-REPAIR_EPOCH = UnaryRpc(
-    _NS, "RepairEpoch", nameserver.RepairEpochRequest, nameserver.RepairEpochReply
-)
 
 _MESSAGES: Final = "Messages"
 SEND = UnaryRpc(
@@ -181,7 +178,6 @@ ALL: Final = (
     WIPE_WRITE_PERMISSION,
     ADD_WRITE_PERMISSION,
     GET_EPOCH,
-    REPAIR_EPOCH,
     SEND,
     SEND_STREAM,
     PULL,

@@ -1,5 +1,6 @@
 """`ternmq store repair`: what it removes comes back as RocketMQ had written it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,13 @@ def test_damaged_queues_and_index_are_rebuilt_from_the_log(root: Path) -> None:
     store = open_store(RealFileSystem(), root=root, config=CONFIG)
     store.close()
     assert derived(root) == before
+
+
+def test_repair_as_another_user_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    done = repair(root, "--queues", "--yes")
+    assert (done.exit_code, "run this as that user" in done.stderr) == (2, True)
+    assert repair(root, "--queues", "--dry-run").exit_code == 0
 
 
 def test_repair_without_confirmation_removes_nothing(root: Path) -> None:

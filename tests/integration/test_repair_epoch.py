@@ -43,10 +43,10 @@ class Site:
         service = running_nameserver(self.folder / "names", port=self.port)
         return self.stack.enter_context(service)
 
-    def start(self, machine: str, *words: object) -> ServiceProcess:
+    def start(self, machine: str, *words: object, name: str = "a") -> ServiceProcess:
         """Start a member; return when it serves."""
         folder = self.folder / machine
-        service = running_broker(folder, self.nameserver, *words, name="a")
+        service = running_broker(folder, self.nameserver, *words, name=name)
         return self.stack.enter_context(service)
 
     def data(self, machine: str) -> Path:
@@ -90,8 +90,11 @@ class Site:
 
     def members(self) -> dict[int, int]:
         """Return the epochs of the members that are registered, by id."""
-        found = json_of("broker", "ha", "a", "--nameserver", self.nameserver)
-        return {each["id"]: each["epoch"] for each in found["members"]}
+        done = invoke("broker", "ha", "a", "--nameserver", self.nameserver, "--json")
+        if done.exit_code == 3:
+            return {}  # a NameServer that was just started knows nobody
+        assert done.exit_code == 0, done.stderr
+        return {each["id"]: each["epoch"] for each in json.loads(done.stdout)["members"]}
 
 
 @pytest.fixture
@@ -126,19 +129,28 @@ def test_broker_and_nameserver_poisoned_by_older_version_serve_again(site: Site)
     site.poison_nameserver()
     site.poison("one", highestEpoch=MADE_UP, isMaster=False, isReplicated=True)
     names = site.start_nameserver()
-    assert "ternmq broker repair-epoch a" in names.log.read_text()
+    repair = f"ternmq broker repair-epoch a --data {site.data('names')}"
+    assert repair in names.log.read_text()
     line = refused_start(site, "one")
     assert f"ternmq broker repair-epoch BROKER --data {site.data('one')}" in line
-    without_member = site.repair("a")
-    assert without_member.exit_code == 2
-    assert "--data" in without_member.stderr
-    words = ("a", "--data", str(site.data("one")))
+    not_known = site.repair("a", "--data", str(site.data("one")))
+    assert not_known.exit_code == 2
+    assert "here the logs have 1" in not_known.stderr
+    words = ("a", "--data", str(site.data("one")), "--epoch", "1")
     assert site.repair(*words, yes=False).exit_code == 1
     assert site.kept("one")["highestEpoch"] == MADE_UP
     done = site.repair(*words)
     assert done.exit_code == 0, done.stderr
+    assert f"(store {site.kept('one')['storeId']})" in done.stdout
     assert site.kept("one")["highestEpoch"] == 1
     assert "nothing to repair" in site.repair(*words).stdout
+    of_names = ("a", "--data", str(site.data("names")), "--epoch", "1")
+    assert "in use" in site.repair(*of_names).stderr
+    names.end()
+    assert site.repair(*words).exit_code == 4  # a NameServer was away
+    done = site.repair(*of_names)
+    assert done.exit_code == 0, done.stderr
+    site.start_nameserver()
     site.start("one", "--force-master")
     site.produce("after")
     assert site.bodies() == ["before", "after"]
@@ -147,13 +159,12 @@ def test_broker_and_nameserver_poisoned_by_older_version_serve_again(site: Site)
 
 def test_nameserver_forgets_name_that_will_not_come_back(site: Site) -> None:
     def forget(*words: str) -> Result:
-        told = ("broker", "forget-epoch", "a", "b", *words, "--nameserver", site.nameserver)
-        return invoke(*told)
+        return invoke("broker", "forget-epoch", "a", "b", "--data", str(site.data("names")), *words)
 
-    site.start_nameserver()
-    broker = site.start("one")
-    assert "broker a is registered at NameServer" in forget("--yes").stderr
-    broker.end()
+    names = site.start_nameserver()
+    site.start("one").end()
+    assert "in use" in forget("--yes").stderr
+    names.end()
     assert forget().exit_code == 1
     done = forget("--yes", "--output", "json")
     assert done.exit_code == 0, done.stderr
@@ -163,6 +174,8 @@ def test_nameserver_forgets_name_that_will_not_come_back(site: Site) -> None:
     ]
     kept = json.loads((site.data("names") / "brokerEpochs.json").read_bytes())
     assert kept["epochs"] == {}
+    other = invoke("broker", "forget-epoch", "a", "--data", str(site.data("one")))
+    assert other.exit_code == 3
 
 
 def test_members_whose_log_has_a_made_up_epoch_follow_each_other_again(site: Site) -> None:
@@ -180,41 +193,56 @@ def test_members_whose_log_has_a_made_up_epoch_follow_each_other_again(site: Sit
         epochs = [[1, 0], [MADE_UP + 1, log_end]]
         site.poison(machine, highestEpoch=MADE_UP + 1, epochs=epochs)
         assert "repair-epoch" in refused_start(site, machine)
-    site.start_nameserver()
+    names = site.start_nameserver()
     for machine in ("one", "two"):
-        done = site.repair("a", "--data", str(site.data(machine)))
+        words = ("a", "--data", str(site.data(machine)))
+        alone = site.repair(*words)  # the other one is down, or was never noted
+        assert alone.exit_code == 2
+        assert "say with --epoch" in alone.stderr
+        done = site.repair(*words, "--epoch", "2")
         assert done.exit_code == 0, done.stderr
-        assert "waits for a member" in done.stdout
         assert site.kept(machine)["epochs"] == [[1, 0], [2, log_end]]
-    site.start("two", "--role", "sync_master", "--broker-id", "1")
+    slave = site.start("two", "--role", "sync_master", "--broker-id", "1")
     master = site.start("one", "--role", "sync_master")
     assert is_soon(lambda: "repair-epoch" in master.log.read_text())
-    assert is_soon(lambda: site.members() == {1: 2})
-    stranger = site.repair("a", "--member", site.nameserver)
-    assert stranger.exit_code, stranger.stdout
-    done = site.repair("a", "--member", master.broker)
+    names.end()
+    of_names = ("a", "--data", str(site.data("names")), "--member", master.broker)
+    alone = site.repair(*of_names)
+    assert alone.exit_code == 2
+    assert "not known who the members are" in alone.stderr
+    done = site.repair(*of_names, "--member", slave.broker)
     assert done.exit_code == 0, done.stderr
+    site.start_nameserver()
     assert is_soon(lambda: site.members() == {0: 2, 1: 2})
     site.produce("after")
     assert site.bodies() == ["before", "after"]
 
 
-def test_epoch_that_a_member_really_has_is_not_lowered(site: Site) -> None:
-    site.start_nameserver()
-    broker = site.start("one")
+def test_directory_that_is_not_the_brokers_is_refused(site: Site) -> None:
+    names = site.start_nameserver()
+    site.start("one")
+    other = site.start("other", name="b")
     site.produce("before")
-    assert "nothing to repair" in site.repair("a").stdout
-    in_use = site.repair("a", "--data", str(site.data("one")))
-    assert in_use.exit_code == 1
-    assert "nothing to repair" in site.repair("a", "--epoch", "5").stdout
+    other.end()
     assert site.members() == {0: 1}
-    broker.end()
-    for words, reason in (
-        (("a b",), "may have only letters"),
-        (("a", "--member", "nowhere"), "HOST:PORT"),
-        (("a", "--data", str(site.folder / "absent")), "absent"),
-        (("a", "--epoch", "0"), "1<=x"),
-    ):
+    of_other = ("--data", str(site.data("other")))
+    refusals: list[tuple[tuple[str, ...], int, str]] = [
+        (("a b", *of_other), 2, "may have only letters"),
+        (("a", *of_other, "--member", "nowhere"), 2, "HOST:PORT"),
+        (("a", "--data", str(site.folder / "absent")), 3, "absent"),
+        (("a", "--data", str(site.folder)), 3, "of no broker and no NameServer"),
+        (("a", *of_other, "--epoch", "0"), 2, "1<=x"),
+        (("a", *of_other), 2, "holds store"),
+        (("c", *of_other), 3, "nobody knows broker c"),
+        (("b", *of_other, "--cluster", "C"), 3, "of cluster C"),
+        (("a", "--data", str(site.data("one"))), 1, "in use"),
+    ]
+    for words, code, reason in refusals:
         refused = site.repair(*words)
-        assert refused.exit_code in (1, 2, 3), (words, refused.output)
+        assert refused.exit_code == code, (words, refused.output)
         assert reason in refused.output, (words, refused.output)
+    names.end()
+    of_names = ("--data", str(site.data("names")), "--epoch", "5")
+    assert site.repair("c", *of_names).exit_code == 3
+    done = site.repair("a", *of_names)
+    assert (done.exit_code, "nothing to repair" in done.stdout) == (0, True), done.output

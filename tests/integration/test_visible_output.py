@@ -17,6 +17,8 @@ from ternmq_console.lazy import LazyGroup
 from ternmq_console.main import ternmq
 from ternmq_console.output import VisibleStream
 from ternmq_model.visible_text import visible
+from ternmq_nameserver.epoch_store import save_epochs
+from ternmq_nameserver.epoch_table import EpochTable
 from tests.support.brokers import connected
 from tests.support.hostile_peer import BROKER, HOSTILE, PROPERTIES
 from tests.support.processes import (
@@ -71,8 +73,6 @@ ASKING: Final[Mapping[Words, Words]] = {
     ("broker", "status"): (BROKER,),
     ("broker", "ha"): (BROKER,),
     ("broker", "promote"): (BROKER, "--broker-id", "1", "--yes"),
-    ("broker", "repair-epoch"): (BROKER, "--yes"),
-    ("broker", "forget-epoch"): ("old", "--yes"),
     ("broker", "settings"): (BROKER,),
     ("broker", "set-permission"): (BROKER, "r"),
     ("broker", "clean"): (BROKER,),
@@ -85,7 +85,6 @@ SILENT: Final = {
     *{("group", "create"), ("group", "delete"), ("offset", "skip")},
     *{("cluster", "clean"), ("cluster", "wipe-write-permission")},
     *{("broker", verb) for verb in ("clean", "promote", "set-permission")},
-    *{("broker", verb) for verb in ("repair-epoch", "forget-epoch")},
     ("message", "send"),
 }
 """Those of them that show no text of the cluster's but names of brokers, and refusals."""
@@ -250,6 +249,22 @@ def test_store_verbs_show_hostile_records_and_names_as_escapes(
             json.loads(line)
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("verb", ["repair-epoch", "forget-epoch"])
+def test_verbs_of_epochs_show_hostile_names_and_replies_as_escapes(
+    verb: str, options: Words, peer: tuple[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "x\x1b[2J\r\n\t\x7f\x9b31m"
+    folder.mkdir()
+    save_epochs(folder / "brokerEpochs.json", EpochTable({("DefaultCluster", HOSTILE): 5}))
+    words = ("--data", str(folder), *options)
+    if verb == "repair-epoch":
+        words = ("--epoch", "5", "--nameserver", peer[1], *words)
+    done = run("broker", verb, HOSTILE, *words)
+    assert_harmless(done)
+    assert r"x\x1b" in done.output or r"x\u001b" in done.output, done.output
+
+
 @pytest.mark.parametrize("verb", ["dev", "nameserver", "broker"])
 def test_services_show_refused_settings_as_escapes(verb: str) -> None:
     done = run(verb, "--set", f"broker.{HOSTILE}={HOSTILE}", "--set", f"nameserver.port={HOSTILE}")
@@ -283,6 +298,7 @@ def test_health_shows_refused_addresses_as_escapes() -> None:
 ELSEWHERE: Final = {
     *{("consume",), ("produce",), ("health",), ("dev",), ("nameserver",), ("broker",)},
     *{("store", verb) for verb in ("dump", "check", "repair")},
+    *{("broker", verb) for verb in ("repair-epoch", "forget-epoch")},
 }
 """Verbs with a test of their own here."""
 

@@ -32,6 +32,9 @@ BOUNDS = [
     pytest.param(TWO._replace(nameservers=2), Budget(1, crashes=1, cuts=1), id="two NameServers"),
     pytest.param(THREE, Budget(2, crashes=1, cuts=0), id="three members"),
     pytest.param(THREE._replace(needed=2), Budget(1, crashes=1, cuts=1), id="all three needed"),
+    pytest.param(TWO, Budget(crashes=1, cuts=1, strangers=1), id="a stranger"),
+    pytest.param(TWO, Budget(1, crashes=0, cuts=1, strangers=2), id="strangers in a partition"),
+    pytest.param(THREE, Budget(1, crashes=0, cuts=1, strangers=1), id="a stranger at three"),
 ]
 DEEP = [
     pytest.param(TWO, Budget(2, crashes=2, cuts=1, promotions=2), id="crashes"),
@@ -45,6 +48,7 @@ DEEP = [
     pytest.param(TWO._replace(nameservers=2), Budget(2, crashes=1, cuts=2), id="two NameServers"),
     pytest.param(THREE, Budget(2, crashes=1, cuts=1), id="three members"),
     pytest.param(THREE._replace(needed=2), Budget(2, crashes=1, cuts=1), id="all three needed"),
+    pytest.param(TWO, Budget(1, crashes=1, cuts=1, promotions=2, strangers=1), id="strangers"),
 ]
 
 
@@ -88,8 +92,11 @@ def test_event_orders_never_lose_acknowledged_data_or_fork_logs(
 
 @pytest.mark.parametrize("setup", [TWO, TWO._replace(nameservers=2), THREE], ids=str)
 @pytest.mark.parametrize("is_flush_sync", [True, False])
-def test_long_epoch_scenarios_end_well(setup: Setup, *, is_flush_sync: bool) -> None:
-    budget = Budget(12, crashes=6, stops=3, cuts=6, promotions=4, forces=1)
+@pytest.mark.parametrize("strangers", [0, 3])
+def test_long_epoch_scenarios_end_well(
+    setup: Setup, strangers: int, *, is_flush_sync: bool
+) -> None:
+    budget = Budget(12, crashes=6, stops=3, cuts=6, promotions=4, forces=1, strangers=strangers)
     for seed in seeds(60, soak=20_000):
         chance = random.Random(seed)
         world = first_world(setup._replace(is_flush_sync=is_flush_sync), budget)

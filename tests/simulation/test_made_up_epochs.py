@@ -4,17 +4,15 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.epochs import Epoch
 from ternmq_broker.replication.lives.repairing import load_kept, repaired, save_kept
-from ternmq_client.admin import AdminClient
-from ternmq_client.config import ClientConfig
-from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_STEP_MAX
-from ternmq_model.errors import InvalidParameter, RefusedError, UsageError
+from ternmq_model.errors import InvalidParameter
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_nameserver.epoch_store import FILE_NAME
 from ternmq_nameserver.epoch_table import EpochTable
@@ -22,7 +20,7 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import contracts
 from ternmq_runtime.durable_file import replace_durably
-from tests.support.simulated_cluster import PORT, SimulatedCluster
+from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_replicas import (
     master_and_slave,
     promote,
@@ -139,12 +137,74 @@ def test_claim_of_slave_that_nameserver_confirms_ends_master() -> None:
     run_in_virtual_time(main())
 
 
-async def poison_nameserver(cluster: SimulatedCluster) -> None:
+@pytest.mark.parametrize("is_nameserver_back", [True, False])
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_master_that_missed_registrations_of_stranger_follows_promoted_slave(
+    steps: int, *, is_nameserver_back: bool
+) -> None:
+    async def main() -> None:
+        async with master_and_slave(durable_nameservers=True) as (cluster, _):
+            cluster.network.partition("a", "ns")
+            cluster.network.partition("a", "a-1")
+            for step in range(1, steps + 1):
+                await register_stranger(cluster, epoch=1 + step * EPOCH_STEP_MAX)
+            promoted = (await promote(cluster, "a-1", is_forced=True)).epoch
+            assert promoted // EPOCH_STEP_MAX == steps
+            cluster.network.heal()
+            if not is_nameserver_back:
+                await cluster.nameservers.stop("ns")
+                await say_hello(cluster, epoch=promoted)
+            await until(lambda: is_slave(cluster, "a"))
+            await replicated(cluster)
+            assert [highest_kept(cluster, each) for each in ("a", "a-1")] == [promoted, promoted]
+            cluster.kill("a")
+            await cluster.start("a")
+            await replicated(cluster)
+            await (await cluster.connect("a-1")).send("A", b"x")
+            if is_nameserver_back:
+                assert (await registered(cluster))[0] == ("a-1", promoted)
+
+    run_in_virtual_time(main())
+
+
+def test_slave_that_missed_registrations_of_stranger_follows_promoted_one() -> None:
+    async def main() -> None:
+        settings: dict[str, Any] = {"brokers": ("a", "a-1", "a-2"), "role": BrokerRole.SYNC_MASTER}
+        async with master_and_slave(durable_nameservers=True, **settings) as (cluster, _):
+            for one, other in (("a", "ns"), ("a", "a-1"), ("a-2", "ns"), ("a-2", "a-1")):
+                cluster.network.partition(one, other)
+            await register_stranger(cluster, epoch=1 + EPOCH_STEP_MAX)
+            promoted = (await promote(cluster, "a-1", is_forced=True)).epoch
+            cluster.network.heal()
+            await until(lambda: is_slave(cluster, "a"))
+            await replicated(cluster)
+            for name in ("a", "a-1", "a-2"):
+                assert (await status_of(cluster, name)).epochs[-1].number == promoted
+
+    run_in_virtual_time(main())
+
+
+def test_slave_is_promoted_above_registrations_of_stranger() -> None:
+    async def main() -> None:
+        async with master_and_slave(durable_nameservers=True) as (cluster, _):
+            for step in (1, 2, 3):
+                await register_stranger(cluster, epoch=1 + step * EPOCH_STEP_MAX)
+            await until(lambda: is_slave(cluster, "a"))
+            promoted = (await promote(cluster, "a-1")).epoch
+            assert 3 * EPOCH_STEP_MAX < promoted < 4 * EPOCH_STEP_MAX
+            await replicated(cluster)
+            assert (await registered(cluster))[0] == ("a-1", promoted)
+            await (await cluster.connect("a-1")).send("A", b"x")
+
+    run_in_virtual_time(main())
+
+
+async def poison_nameserver(cluster: SimulatedCluster, *, epoch: int = MADE_UP) -> None:
     """Restart the NameServer with the epoch that an older version took from a stranger."""
     assert cluster.nameservers.folder is not None
     path = cluster.nameservers.folder / "ns" / FILE_NAME
     await cluster.nameservers.stop("ns")
-    replace_durably(path, EpochTable({("DefaultCluster", "a"): MADE_UP}).to_json(), in_both=True)
+    replace_durably(path, EpochTable({("DefaultCluster", "a"): epoch}).to_json(), in_both=True)
     await cluster.nameservers.start("ns")
 
 
@@ -163,18 +223,7 @@ def test_nameserver_that_kept_made_up_epoch_deposes_nobody_and_is_repaired(
             await cluster.start("a")  # its slave confirms it
             await replicated(cluster)
             assert [highest_kept(cluster, name) for name in ("a", "a-1")] == [2, 2]
-            config = ClientConfig(nameservers=tuple(cluster.nameservers.addresses))
-            async with AdminClient(config, env=cluster.environment("admin")) as admin:
-                (kept,) = await admin.nameserver_epochs("DefaultCluster", "a")
-                assert kept.highest == MADE_UP
-                with pytest.raises(RefusedError, match="member 1 is registered with epoch 2"):
-                    await admin.repair_epoch(kept, "DefaultCluster", "a", epoch=1)
-                view = await admin.member_at("DefaultCluster", "a", Address("a", PORT))
-                assert view.status is not None
-                assert [each.number for each in view.status.epochs] == [1, 2]
-                with pytest.raises(UsageError, match="not b of DefaultCluster"):
-                    await admin.member_at("DefaultCluster", "b", Address("a", PORT))
-                await admin.repair_epoch(kept, "DefaultCluster", "a", epoch=2)
+            await poison_nameserver(cluster, epoch=2)
             await until(lambda: knows(cluster, {0: ("a", 2), 1: ("a-1", 2)}))
 
     run_in_virtual_time(main())
@@ -193,13 +242,13 @@ def test_members_that_kept_made_up_epochs_are_repaired(entries: list[int]) -> No
             await poison_nameserver(cluster)
             for name in ("a", "a-1"):
                 files = cluster.disks[name]
-                kept = load_kept(files, STATE.parent.parent)
+                kept, _ = load_kept(files, STATE.parent.parent)
                 poisoned = tuple(Epoch(number, kept.confirmed) for number in entries)
                 kept = replace(
                     kept, epochs=(*kept.epochs, *poisoned), highest_epoch=max([MADE_UP, *entries])
                 )
                 save_kept(files, STATE.parent.parent, kept)
-                save_kept(files, STATE.parent.parent, repaired(kept))
+                save_kept(files, STATE.parent.parent, repaired(kept, real=1))
             cluster.begin("a")
             await cluster.start("a-1")
             await replicated(cluster)

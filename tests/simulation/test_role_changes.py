@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.lives.asking import Asked
+from ternmq_broker.replication.lives.asking import Asked, Told
+from ternmq_broker.replication.lives.starting import NameServerAnswer
+from ternmq_model.address import Address
+from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import RefusedError
 from ternmq_store.disk.state_file import replace_file
 from tests.support.brokers import bodies
@@ -63,6 +66,27 @@ def test_promotion_is_refused_when_master_returns_while_others_are_asked(
             with pytest.raises(RefusedError, match="its master is alive"):
                 await ask_to_promote(cluster, "a-1")
             assert cluster.is_master("a")
+
+    run_in_virtual_time(main())
+
+
+def test_promotion_without_a_number_left_is_refused_before_slave_leaves_its_master(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, client):
+            life = cluster.broker("a-1").life
+
+            async def ask(*, own_id: int | None = None) -> Asked:
+                return Asked((Told(NameServerAnswer(EPOCH_MAX), (Address("ns", 1),)),), ())
+
+            monkeypatch.setattr(life.member.asker, "ask", ask)
+            with pytest.raises(RefusedError, match=f"the last one is {EPOCH_MAX}"):
+                await ask_to_promote(cluster, "a-1", is_forced=True)
+            assert cluster.broker("a-1").life is life
+            assert (await status_of(cluster, "a-1")).following.is_connected
+            await client.send("A", b"x")
+            await replicated(cluster)
 
     run_in_virtual_time(main())
 

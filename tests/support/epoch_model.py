@@ -8,6 +8,8 @@ not be is said by `faults`, and `settle` lets everything heal.
 Attributes of a world's history: `safe` is what was acknowledged with all the copies that were
 asked for, by masters of the newest epoch; it is emptied when somebody does what the operations
 manual says loses messages (a promotion without enough slaves asked, or against the advice).
+
+Strangers register with NameServers, each time an epoch up to 10^9 above the highest.
 """
 
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from collections.abc import Iterator
 from ternmq_broker.replication import epochs as rules
 from ternmq_broker.replication.lives import starting
 from ternmq_broker.replication.lives.starting import Start
+from ternmq_model.epochs import EPOCH_STEP_MAX, doubt_of
 from ternmq_model.offsets import PhysicalOffset
 from tests.support.epoch_world import (
     DOWN,
@@ -53,6 +56,20 @@ def steps(world: World) -> Iterator[Step]:
         elif member.role == SLAVE:
             yield from _slave_steps(world, number)
     yield from _link_steps(world)
+    yield from _stranger_steps(world)
+
+
+def _stranger_steps(world: World) -> Iterator[Step]:
+    if not world.budget.strangers:
+        return
+    for index, entry in enumerate(world.entries):
+        for step in (1, EPOCH_STEP_MAX):
+            lied = world.spend("strangers")._replace(strange=max(world.strange, entry + step))
+            yield f"lie {index} {step}", _with_entry(lied, index, entry + step)
+
+
+def _with_entry(world: World, index: int, entry: int) -> World:
+    return world._replace(entries=(*world.entries[:index], entry, *world.entries[index + 1 :]))
 
 
 def _trouble(world: World, number: int) -> Iterator[Step]:
@@ -82,7 +99,7 @@ def _destroy(world: World, number: int) -> World:
         return world
     reigns = (reign_of(world, other) for other in range(world.setup.members))
     top = next((reign for reign in reigns if reign[0] == known), (known, NOBODY, NOBODY))
-    return world._replace(top=top, safe=())
+    return world._replace(top=top, safe=(), is_sure=False)
 
 
 def _down(member: Member, *, was_clean: bool) -> Member:
@@ -105,24 +122,33 @@ def _end(world: World, number: int, ended: Member) -> World:
 
 
 def _answers(world: World, number: int) -> list[starting.Answer]:
-    told: list[starting.Answer] = [
+    return [*_nameservers_answers(world, number), *_members_answers(world, number)]
+
+
+def _nameservers_answers(world: World, number: int) -> list[starting.NameServerAnswer]:
+    return [
         starting.NameServerAnswer(entry or None)
         for index, entry in enumerate(world.entries)
         if world.reach(number, -1 - index)
     ]
-    return [*told, *_members_answers(world, number)]
 
 
 def _members_answers(world: World, number: int) -> list[starting.MemberAnswer]:
-    return [
-        starting.MemberAnswer(
-            member.known,
-            rules.newest_reached(member.epochs, PhysicalOffset(len(member.log))),
-            PhysicalOffset(len(member.log)),
-        )
-        for other, member in enumerate(world.members)
-        if other != number and member.is_up and world.reach(number, other)
-    ]
+    """Return the answers of members that are believed, as `Asker` has it."""
+    told = _nameservers_answers(world, number)
+    own = world.members[number]
+    known = max([own.known, *(each.highest or 0 for each in told)])
+    answers: list[starting.MemberAnswer] = []
+    for other, member in enumerate(world.members):
+        if other == number or not member.is_up or not world.reach(number, other):
+            continue
+        epoch = rules.newest_reached(member.epochs, PhysicalOffset(len(member.log)))
+        serves = member.role == MASTER and not member.is_fenced and epoch == member.known
+        is_sure = not told and serves and member.store == own.store
+        if not (doubt_of(member.known) if is_sure else doubt_of(member.known, known)):
+            end = PhysicalOffset(len(member.log))
+            answers.append(starting.MemberAnswer(member.known, epoch, end))
+    return answers
 
 
 def start(world: World, number: int, *, is_forced: bool = False) -> World:
@@ -176,13 +202,14 @@ def _begin(world: World, number: int, member: Member, epoch: int, *, is_safe: bo
     world = world._replace(serial=world.serial + 1).put(number, member)
     reign = reign_of(world, number)
     if epoch > world.top[0]:
-        return world._replace(top=reign, safe=world.safe if is_safe else ())
+        is_sure = world.is_sure and is_safe
+        return world._replace(top=reign, safe=world.safe if is_safe else (), is_sure=is_sure)
     if epoch < world.top[0]:
         return world
     if world.top[2] == member.store and world.top[1] != number:
         return world._replace(fault=f"epoch {epoch} is begun by {number} and {world.top[1]}")
     # Its disk was lost, and who might have told it of the first store cannot be asked.
-    return world._replace(top=reign, safe=())
+    return world._replace(top=reign, safe=(), is_sure=False)
 
 
 def _asked_enough(world: World, number: int) -> bool:
@@ -217,9 +244,8 @@ def _master_steps(world: World, number: int) -> Iterator[Step]:
         if not world.reach(number, -1 - index):
             continue
         mine = rules.newest(member.epochs)
-        if mine > entry:
-            entries = (*world.entries[:index], mine, *world.entries[index + 1 :])
-            yield f"register {number}", world._replace(entries=entries)
+        if mine > entry and not doubt_of(mine, entry):
+            yield f"register {number}", _with_entry(world, index, mine)
         elif mine < entry:
             yield f"refused {number}", world.put(number, _fence(member, entry))
 
@@ -237,11 +263,14 @@ def acknowledge(world: World, number: int) -> World:
         return world
     own = member.flushed if world.setup.is_flush_sync else len(member.log)
     to = min(own, held[needed - 1])
-    if world.top != reign_of(world, number):
-        return world  # it was replaced and has not heard of it
     if to <= member.epochs[-1].start:
         return world  # nothing of its own
     confirmed = member.log[:to]
+    if world.top != reign_of(world, number):
+        # It was replaced and has not heard of it. One that needs everybody confirms nothing more.
+        is_new = confirmed != world.safe[:to] and needed == world.setup.members - 1
+        fault = "a replaced master confirms" if is_new and world.is_sure else ""
+        return world._replace(fault=fault)
     common = min(to, len(world.safe))
     if confirmed[:common] != world.safe[:common]:
         return world._replace(fault="another record is acknowledged at an offset")
@@ -261,13 +290,30 @@ def _slave_steps(world: World, number: int) -> Iterator[Step]:
                     yield f"connect {number} to {other}", after
     else:
         yield from _stream_steps(world, number, member.follows)
+    for index, entry in enumerate(world.entries):
+        # What was begun they hear when they connect, too; what strangers tell, only here.
+        is_news = entry > world.top[0] or doubt_of(world.top[0], member.known)
+        if is_news and entry > member.known and world.reach(number, -1 - index):
+            yield f"hear {number}", _hear(world, number, entry)
     if world.budget.promotions:
         yield from _promotions(world.spend("promotions"), number)
+
+
+def _hear(world: World, number: int, epoch: int) -> World:
+    """Return the world after a slave heard of an epoch: it follows no master below it."""
+    member = world.members[number]._replace(highest=epoch)
+    if member.follows != NOBODY:
+        master = world.members[member.follows]
+        acks = with_ack(master.acks, number, NO_STREAM)
+        world = world.put(member.follows, master._replace(acks=acks))
+    return world.put(number, member._replace(follows=NOBODY))
 
 
 def connect(world: World, number: int, other: int) -> World:
     """Return the world after a slave said hello to a master."""
     slave, master = world.members[number], world.members[other]
+    if doubt_of(rules.newest(master.epochs), slave.known):
+        return world
     mine, theirs = slave.as_log, master.as_log
     common = None
     if rules.why_not(theirs, mine) is None:
@@ -310,18 +356,15 @@ def connect(world: World, number: int, other: int) -> World:
 
 def _confirmed(world: World, number: int, *, claimed_by: int) -> int:
     """Return the highest epoch that a master is told by others than the slave that claims one."""
-    asked = [
-        *(entry for index, entry in enumerate(world.entries) if world.reach(number, -1 - index)),
-        *(
-            member.known
-            for other, member in enumerate(world.members)
-            if other not in (number, claimed_by)
-            and member.is_up
-            and world.reach(number, other)
-            and member.store in (0, world.members[number].store)
-        ),
-    ]
-    return max(asked, default=0)
+    told = [each.highest or 0 for each in _nameservers_answers(world, number)]
+    own = world.members[number]
+    away = own._replace(role=DOWN)
+    members = tuple(
+        away if other == claimed_by or each.store not in (0, own.store) else each
+        for other, each in enumerate(world.members)
+    )
+    answers = _members_answers(world._replace(members=members), number)
+    return max([*told, *(each.highest for each in answers)], default=0)
 
 
 def _stream_steps(world: World, number: int, other: int) -> Iterator[Step]:
@@ -390,7 +433,7 @@ def faults(world: World) -> str:
                 return f"{number} knows of epoch {member.known} and goes on with {reign[0]}"
             if reign == world.top and member.log[: len(world.safe)] != world.safe:
                 return f"master {number} has not got what was acknowledged"
-            if reign == world.top and member.is_fenced:
+            if reign == world.top and member.is_fenced and member.highest > world.strange:
                 return f"master {number} of the highest epoch {reign[0]} is fenced"
         if member.role == SLAVE and member.follows != NOBODY:
             master = world.members[member.follows]
@@ -406,7 +449,7 @@ def settle(world: World) -> World:
 
     When nobody is a master, the slave with the best log is promoted.
     """
-    world = world._replace(cut_links=frozenset(), budget=Budget(0, 0, 0, 0, 0, 0, 0))
+    world = world._replace(cut_links=frozenset(), budget=Budget(0, 0, 0, 0, 0, 0, 0, 0))
     for _ in range(400):
         if faults(world):
             return world
@@ -435,6 +478,8 @@ def unsettled(world: World) -> str:
         return ""  # nothing was ever stored, or nothing is left
     if len({member.store for member in world.members} - {0}) > 1:
         return ""  # a disk was lost that nobody was asked about: who is right is said by hand
+    if not masters and world.strange and not world.members[world.top[1]].log:
+        return ""  # a stranger deposed a master whose log holds nothing: another one is forced
     if len(masters) != 1:
         return f"masters at the end: {masters}"
     master = world.members[masters[0]]

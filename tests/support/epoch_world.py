@@ -34,6 +34,8 @@ class Budget(NamedTuple):
     promotions: int = 1
     forces: int = 0
     destroyed: int = 0
+    strangers: int = 0
+    """Registrations of members that there are not, with a higher epoch."""
 
 
 class Member(NamedTuple):
@@ -94,6 +96,10 @@ class World(NamedTuple):
     top: tuple[int, int, int] = (0, 0, 0)
     """The highest epoch that ever began, whose it is, and of which store."""
     safe: Records = ()
+    is_sure: bool = True
+    """Nobody did what may lose messages."""
+    strange: int = 0
+    """The highest epoch that a stranger registered; nobody began it."""
     fault: str = ""
 
     def reach(self, one: int, other: int) -> bool:

@@ -37,7 +37,7 @@ ADDRESS = Address("m", 10_911)
 EPOCHS: Epochs = (Epoch(1, PhysicalOffset(0)), Epoch(2, PhysicalOffset(0)))
 OWN_ID = 7
 TIMEOUT_MS = 3000
-NOBODY = Asked((), (), ("ns:9876",))
+NOBODY = Asked((), ("ns:9876",))
 
 FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
 

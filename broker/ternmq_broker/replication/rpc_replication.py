@@ -17,7 +17,9 @@ from ternmq_broker.replication.master.handshake import (
     log_of,
 )
 from ternmq_broker.replication.master.replicas import Replicas
+from ternmq_model.address import Address
 from ternmq_model.clock import Clock
+from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -43,7 +45,8 @@ class FollowService:
         store: Its log.
         clock: For silence.
         blocking: Where what is not in memory is read.
-        told_higher: Told the id of a slave that knows of a higher epoch than the master's.
+        told_higher: Told the id and the host of a slave that claims a higher epoch than the
+            master's, believed or not.
         is_closing: Tells whether nobody new is served any more.
     """
 
@@ -55,7 +58,7 @@ class FollowService:
         clock: Clock,
         blocking: Blocking,
         *,
-        told_higher: Callable[[int], None],
+        told_higher: Callable[[int, str], None],
         is_closing: Callable[[], bool],
     ) -> None:
         self._replicas = replicas
@@ -77,7 +80,7 @@ class FollowService:
         hello = await _hello_of(stream)
         peer = str(call.peer)
         try:
-            feeding = await self._admit(hello, peer, stream)
+            feeding = await self._admit(hello, call.peer, stream)
         except TernError as error:
             self._note_refused(hello.broker_id, peer, str(error))
             refused = replication.FollowAccepted(status=status_of(error))
@@ -87,7 +90,7 @@ class FollowService:
             await self._feed(feeding)
 
     async def _admit(
-        self, hello: replication.FollowHello, peer: str, stream: FollowServerStream
+        self, hello: replication.FollowHello, peer: Address, stream: FollowServerStream
     ) -> Feeding | None:
         """Shake hands; return how the slave is fed, or None when it has to cut its log first.
 
@@ -98,12 +101,15 @@ class FollowService:
         reign = replicas.reign
         self._check_open()
         check_hello(hello, self._identity, reign, file_bytes=store.log_file_bytes)
-        slave = log_of(hello, known=reign.number)
+        slave = log_of(hello)
+        if doubt := doubt_of(slave.highest_known, reign.number):
+            self._told_higher(hello.broker_id, peer.host)
+            raise InvalidParameter(ResponseCode.INVALID_PARAMETER, doubt)
         await replicas.admit(hello.broker_id, hello.incarnation)
         handshake = Handshake(reign, store, self._blocking, stream)
         decided = await handshake.decide(slave)
         if isinstance(decided, Deposed):
-            self._told_higher(hello.broker_id)
+            self._told_higher(hello.broker_id, peer.host)
             remark = f"epoch {decided.highest} may have begun: others are asked whether it has"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         await reign.on_followed()
@@ -119,7 +125,7 @@ class FollowService:
         follower = replicas.join(hello.broker_id, decided.start)
         self._refused.pop(hello.broker_id, None)
         feeding = Feeding(
-            *(replicas, follower, hello, peer, stream),
+            *(replicas, follower, hello, str(peer), stream),
             store=store,
             clock=self._clock,
             blocking=self._blocking,

@@ -28,7 +28,6 @@ from ternmq_remoting.contracts import (
     GET_CLUSTER,
     GET_EPOCH,
     PROMOTE,
-    REPAIR_EPOCH,
     REPLICATION_STATUS,
 )
 from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
@@ -156,22 +155,19 @@ class ReplicationAdmin(AdminCalls):
             request = admin.PromoteRequest(is_forced=is_forced)
             return await connection.call(PROMOTE, request, timeout_s=_PROMOTE_TIMEOUT_S)
 
-    async def member_at(self, cluster: str, broker_name: str, address: Address) -> MemberView:
-        """Return what the member at `address` says of itself, registered or not.
+    async def member_at(self, *addresses: Address) -> MemberView:
+        """Return what the member at one of `addresses` says of itself, registered or not.
 
         Raises:
-            UsageError: It is none of that broker name.
-            TransportError: It does not answer.
+            RefusedError: Its version is too old to tell.
+            TransportError: None of them answers.
         """
-        async with self._connected(address) as connection:
+        async with self._connected(*addresses) as connection:
             status = await self._asked(
                 connection, REPLICATION_STATUS, replication.ReplicationStatusRequest()
             )
-        if (status.cluster, status.broker_name) != (cluster, broker_name):
-            told = f"broker {status.broker_name} of cluster {status.cluster}"
-            raise UsageError(f"{address} is {told}, not {broker_name} of {cluster}")
-        member = BrokerMember(status.broker_id, (address,))
-        return MemberView(BrokerData(cluster, broker_name, (member,)), member, status)
+        member = BrokerMember(status.broker_id, addresses)
+        return MemberView(BrokerData(status.cluster, status.broker_name, (member,)), member, status)
 
     async def nameserver_epochs(self, cluster: str, broker_name: str) -> list[NameServerEpoch]:
         """Return the highest epoch that each configured NameServer keeps, in their order.
@@ -192,28 +188,6 @@ class ReplicationAdmin(AdminCalls):
         check_cluster(cluster)
         check_broker_name(broker_name)
         return await side_by_side(self._names.addresses, ask)
-
-    async def repair_epoch(
-        self, kept: NameServerEpoch, cluster: str, broker_name: str, *, epoch: int
-    ) -> None:
-        """Replace the epoch of a broker name that a NameServer keeps. Durable when it returns.
-
-        Args:
-            kept: What it keeps, as it told.
-            cluster: That the name belongs to.
-            broker_name: The name.
-            epoch: The highest that is real; 0 = the name is forgotten.
-
-        Raises:
-            RefusedError: The one that it keeps may be real, or it keeps another one by now; or a
-                member of a name that is to be forgotten is registered.
-            TransportError: It does not answer.
-        """
-        request = nameserver.RepairEpochRequest(
-            cluster=cluster, broker_name=broker_name, expected_epoch=kept.highest, epoch=epoch
-        )
-        async with self._connected(kept.address) as connection:
-            await self._asked(connection, REPAIR_EPOCH, request)
 
     async def until_master(self, broker_name: str, epoch: int, timeout_s: float = 30.0) -> None:
         """Wait until a master of that epoch, or a later one, is registered and answers.
@@ -293,10 +267,10 @@ class ReplicationAdmin(AdminCalls):
         return NameServerView(address, tuple(brokers))
 
     @asynccontextmanager
-    async def _connected(self, address: Address) -> AsyncGenerator[Connection]:
+    async def _connected(self, *addresses: Address) -> AsyncGenerator[Connection]:
         assert self._env is not None, "is open"
         connection = await self._env.network.connect(
-            [address], timeout_s=self._config.connect_timeout_s
+            addresses, timeout_s=self._config.connect_timeout_s
         )
         try:
             yield connection

@@ -220,21 +220,3 @@ class GetEpochReply(_message.Message):
     is_known: bool
     highest_epoch: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., is_known: bool = ..., highest_epoch: _Optional[int] = ...) -> None: ...
-
-class RepairEpochRequest(_message.Message):
-    __slots__ = ("cluster", "broker_name", "expected_epoch", "epoch")
-    CLUSTER_FIELD_NUMBER: _ClassVar[int]
-    BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
-    EXPECTED_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
-    cluster: str
-    broker_name: str
-    expected_epoch: int
-    epoch: int
-    def __init__(self, cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., expected_epoch: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
-
-class RepairEpochReply(_message.Message):
-    __slots__ = ("status",)
-    STATUS_FIELD_NUMBER: _ClassVar[int]
-    status: _common_pb2.Status
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...

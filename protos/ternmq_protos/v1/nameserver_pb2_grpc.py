@@ -90,11 +90,6 @@ class NameServerStub(object):
                 request_serializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochReply.FromString,
                 _registered_method=True)
-        self.RepairEpoch = channel.unary_unary(
-                '/ternmq.v1.NameServer/RepairEpoch',
-                request_serializer=ternmq_dot_v1_dot_nameserver__pb2.RepairEpochRequest.SerializeToString,
-                response_deserializer=ternmq_dot_v1_dot_nameserver__pb2.RepairEpochReply.FromString,
-                _registered_method=True)
 
 
 class NameServerServicer(object):
@@ -178,13 +173,6 @@ class NameServerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def RepairEpoch(self, request, context):
-        """Replace the epoch of a broker name that nobody began, by the highest that is real, or forget the name; durable.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_NameServerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -242,11 +230,6 @@ def add_NameServerServicer_to_server(servicer, server):
                     servicer.GetEpoch,
                     request_deserializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochReply.SerializeToString,
-            ),
-            'RepairEpoch': grpc.unary_unary_rpc_method_handler(
-                    servicer.RepairEpoch,
-                    request_deserializer=ternmq_dot_v1_dot_nameserver__pb2.RepairEpochRequest.FromString,
-                    response_serializer=ternmq_dot_v1_dot_nameserver__pb2.RepairEpochReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -547,33 +530,6 @@ class NameServer(object):
             '/ternmq.v1.NameServer/GetEpoch',
             ternmq_dot_v1_dot_nameserver__pb2.GetEpochRequest.SerializeToString,
             ternmq_dot_v1_dot_nameserver__pb2.GetEpochReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RepairEpoch(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ternmq.v1.NameServer/RepairEpoch',
-            ternmq_dot_v1_dot_nameserver__pb2.RepairEpochRequest.SerializeToString,
-            ternmq_dot_v1_dot_nameserver__pb2.RepairEpochReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ import pytest
 
 from ternmq_client.config import ClientConfig
 from ternmq_model.address import Address
+from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import BrokerBusy, RefusedError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
@@ -173,6 +174,43 @@ def test_broker_registers_every_30_s_and_checks_its_own_name_in_between(
                 assert calls.count(contracts.REGISTER_BROKER.path) == 3
                 assert 80 < calls.count(contracts.GET_CLUSTER.path) <= 95
                 assert set(names) == {"broker-a"}
+
+    run_in_virtual_time(main())
+
+
+def test_epoch_that_cannot_be_keeps_no_forgotten_broker_from_registering(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registered = NameServerService.register_broker
+    times = 0
+
+    async def register(
+        service: NameServerService, request: nameserver.RegisterBrokerRequest, call: Call
+    ) -> nameserver.RegisterBrokerReply:
+        nonlocal times
+        times += 1
+        return await registered(service, request, call)
+
+    async def tell(
+        _service: NameServerService, _request: nameserver.GetClusterRequest, _call: Call
+    ) -> nameserver.GetClusterReply:
+        """Answer as an older version that has forgotten the broker, and took a stranger's epoch."""
+        stranger = common.BrokerMember(broker_id=9, epoch=EPOCH_MAX + 1)
+        data = common.BrokerData(
+            cluster="DefaultCluster", broker_name="broker-a", members=[stranger]
+        )
+        return nameserver.GetClusterReply(brokers=[data])
+
+    async def main() -> None:
+        monkeypatch.setattr(NameServerService, "register_broker", register)
+        monkeypatch.setattr(NameServerService, "get_cluster", tell)
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            nameserver_of(around),
+            around.broker(),
+        ):
+            await asyncio.sleep(5)
+            assert 4 <= times <= 6  # once when it starts, and each time that it looks
 
     run_in_virtual_time(main())
 

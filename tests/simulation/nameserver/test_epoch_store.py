@@ -1,4 +1,4 @@
-"""Epochs at a NameServer: which it takes, keeps and repairs."""
+"""Epochs at a NameServer: which it takes and keeps."""
 
 import dataclasses
 from pathlib import Path
@@ -89,52 +89,16 @@ def test_made_up_epoch_is_refused_logged_and_not_kept(
     run(main)
 
 
-def test_epoch_kept_by_older_version_is_repaired(tmp_path: Path) -> None:
-    made_up = 1 << 62
-    (tmp_path / EPOCHS_FILE).write_bytes(EpochTable({("c", "a"): made_up}).to_json())
+def test_epoch_kept_by_older_version_refuses_masters_and_names_the_repair(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / EPOCHS_FILE).write_bytes(EpochTable({("c", "a"): 1 << 62}).to_json())
 
     async def main() -> None:
         async with nameserver(tmp_path) as call:
             with pytest.raises(RefusedError, match="repair-epoch"):
                 await call(contracts.REGISTER_BROKER, registration("t", epoch=7))
-            with pytest.raises(RefusedError, match=f"its epoch is {made_up} by now, not 9"):
-                await repair(call, expected=9)
-            await repair(call, expected=made_up)
-            await repair(call, expected=made_up)  # an answer that was lost
-            await call(contracts.REGISTER_BROKER, registration("t", epoch=7))
-        async with nameserver(tmp_path) as call:
-            assert await epoch_of(call) == (True, 7)
-
-    async def repair(call: Caller, *, expected: int) -> None:
-        request = pb.RepairEpochRequest(
-            cluster="c", broker_name="a", expected_epoch=expected, epoch=7
-        )
-        await call(contracts.REPAIR_EPOCH, request)
-
-    run(main)
-
-
-def test_name_is_forgotten_once_no_member_is_registered(tmp_path: Path) -> None:
-    async def forget(call: Caller, *, expected: int) -> None:
-        request = pb.RepairEpochRequest(cluster="c", broker_name="a", expected_epoch=expected)
-        await call(contracts.REPAIR_EPOCH, request)
-
-    async def main() -> None:
-        async with nameserver(tmp_path) as call:
-            await call(contracts.REGISTER_BROKER, registration("t", epoch=1000))
-            with pytest.raises(RefusedError, match="member 0 is registered"):
-                await forget(call, expected=1000)
-            goodbye = pb.UnregisterBrokerRequest(
-                cluster="c", broker_name="a", broker_id=0, incarnation="life-0"
-            )
-            await call(contracts.UNREGISTER_BROKER, goodbye)
-            with pytest.raises(RefusedError, match="its epoch is 1000 by now, not 1"):
-                await forget(call, expected=1)
-            for _ in range(2):  # an answer that was lost
-                await forget(call, expected=1000)
-        async with nameserver(tmp_path) as call:
-            assert await epoch_of(call) == (False, 0)
-            await call(contracts.REGISTER_BROKER, registration("t", epoch=3))
+        assert f"ternmq broker repair-epoch a --data {tmp_path}" in caplog.text
 
     run(main)
 

@@ -4,103 +4,142 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.replication.epochs import Epoch
-from ternmq_broker.replication.lives.kept import Kept
 from ternmq_client.administration.replication import MemberView, NameServerEpoch
-from ternmq_console.repair_epoch import Found, plan_repair, rows_of, silent_members
+from ternmq_console.epoch_directories import Directory
+from ternmq_console.repair_epoch import (
+    Found,
+    check_directory,
+    missing_members,
+    real_epoch,
+    rows_of,
+)
 from ternmq_model.address import Address
-from ternmq_model.epochs import EPOCH_STEP_MAX
-from ternmq_model.errors import UsageError
-from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
+from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_protos.v1 import replication_pb2 as pb
 
 MADE_UP = 1 << 62
-NAMES = Address("ns", 9876)
-OTHER = Address("ns2", 9876)
 
 
 def place(broker_id: int) -> BrokerMember:
     return BrokerMember(broker_id, (Address(f"a-{broker_id}", 1),), 1)
 
 
-def view(broker_id: int, *numbers: int, highest: int = 0) -> MemberView:
+def view(broker_id: int, *numbers: int, highest: int = 0, store_id: str = "5f") -> MemberView:
     member = place(broker_id)
     epochs = [pb.Epoch(number=number) for number in numbers]
     known = highest or max(numbers, default=0)
-    status = pb.ReplicationStatusReply(epochs=epochs, highest_epoch=known)
+    status = pb.ReplicationStatusReply(epochs=epochs, highest_epoch=known, store_id=store_id)
     data = BrokerData("c", "a", (member,))
     return MemberView(data, member, status if numbers else None, problem="" if numbers else "away")
 
 
-def found(*highest: int, members: tuple[MemberView, ...] = ()) -> Found:
-    addresses = (NAMES, OTHER)
-    kept = [NameServerEpoch(at, each) for at, each in zip(addresses, highest, strict=False)]
-    return Found("c", kept, members)
+def found(
+    *told: MemberView, remembered: tuple[MemberView, ...] = (), kept: int | None = 0
+) -> Found:
+    """Return what members tell, and a NameServer that keeps an epoch; None = it does not answer."""
+    problem = "away" if kept is None else ""
+    names = NameServerEpoch(Address("ns", 9876), kept or 0, problem)
+    return Found("c", [names], told, remembered)
 
 
-def kept(*numbers: int, highest: int = 0, members: tuple[BrokerMember, ...] = ()) -> Kept:
-    epochs = tuple(Epoch(number, PhysicalOffset(0)) for number in numbers)
-    return Kept(epochs=epochs, highest_epoch=highest, members=members)
+def directory(**changes: object) -> Directory:
+    settings: dict[str, object] = {"store_id": "5f", "newest": 1, "is_master": True} | changes
+    return Directory(
+        root=Path("/d"),
+        cluster=None,
+        before=f"highest {MADE_UP}",
+        after=lambda real: f"highest {real}",
+        repair=lambda real: None,
+        **settings,  # type: ignore[arg-type]
+    )
 
 
-def test_made_up_epoch_becomes_the_highest_of_the_logs() -> None:
-    there = found(MADE_UP, 1_001_000, members=(view(0, 1, 1_001_000), view(1, 1)))
-    plan = plan_repair(there, None, 0)
-    assert (plan.real, plan.kept) == (1_001_000, None)
-    assert [each.address for each in plan.nameservers] == [NAMES]
+NAMES = directory(store_id="", newest=0, is_nameserver=True, is_master=False)
 
 
-@pytest.mark.parametrize("highest", [0, 1, 2_000_000, 1 + EPOCH_STEP_MAX])
-def test_epoch_that_may_be_real_is_kept(highest: int) -> None:
-    plan = plan_repair(found(highest, members=(view(0, 1),)), None, 0)
-    assert not plan.nameservers
+def test_highest_log_of_all_that_answer_is_real() -> None:
+    there = found(view(0, 1, 1_001_000), view(1, 1, highest=MADE_UP), kept=MADE_UP)
+    assert real_epoch(there, NAMES, None) == (1_001_000, "")
+    assert real_epoch(there, directory(newest=2_000_000), None) == (2_000_000, "")
+    lifted = found(view(0, 5 * EPOCH_STEP_MAX), view(1, EPOCH_MAX + 1))
+    assert real_epoch(lifted, NAMES, None) == (5 * EPOCH_STEP_MAX, "")
 
 
-def test_epoch_too_far_for_nameserver_that_forgot_is_told_to_it() -> None:
-    real = 2 * EPOCH_STEP_MAX
-    there = found(0, real, members=(view(0, real - EPOCH_STEP_MAX, real),))
-    with pytest.raises(UsageError, match="runs with epoch"):
-        plan_repair(found(0, members=(view(0, real),)), None, 0)
-    plan = plan_repair(there, None, 0)
-    assert [each.address for each in plan.nameservers] == [NAMES]
+def test_epoch_of_member_of_another_store_does_not_count() -> None:
+    there = found(view(0, 7), view(1, 9, store_id="66"))
+    assert real_epoch(there, directory(), None) == (7, "")
 
 
-def test_member_that_runs_with_a_made_up_epoch_is_repaired_first() -> None:
-    with pytest.raises(UsageError, match=r"member 0 at a-0:1 runs with epoch .* stop it"):
-        plan_repair(found(MADE_UP, members=(view(0, 1, MADE_UP + 1),)), kept(1), 0)
+@pytest.mark.parametrize("of", [NAMES, directory(), directory(is_alone=True)])
+def test_real_epoch_is_not_known_while_registered_member_is_silent(of: Directory) -> None:
+    there = found(view(0, 1), view(1), view(2, 1))
+    assert real_epoch(there, of, None)[1].startswith("member 1 at a-1:1: no answer")
+    assert "here the logs have 1" in real_epoch(there, of, None)[1]
+    assert real_epoch(there, of, 1_001_000) == (1_001_000, "")
 
 
-def test_epoch_is_not_guessed() -> None:
-    with pytest.raises(UsageError, match="no member tells"):
-        plan_repair(found(MADE_UP), None, 0)
-    assert plan_repair(found(MADE_UP), None, 7).real == 7
-    assert not plan_repair(found(0), None, 0).nameservers
+@pytest.mark.parametrize("told", [(), (view(0, 1),)])
+def test_real_epoch_is_not_known_without_other_members(told: tuple[MemberView, ...]) -> None:
+    for of in (NAMES, directory()):
+        assert "not known who the members are" in real_epoch(found(*told), of, None)[1]
+        assert real_epoch(found(*told), of, 7) == (7, "")
+    assert real_epoch(found(), directory(is_alone=True), None) == (1, "")
 
 
-def test_nameservers_wait_for_members_that_may_have_a_higher_epoch() -> None:
-    with pytest.raises(UsageError, match="a-1:1 does not answer"):
-        plan_repair(found(MADE_UP, members=(view(0, 1), view(1))), None, 0)
-    mine = kept(1, highest=MADE_UP, members=(place(0), place(1)))
-    plan = plan_repair(found(MADE_UP), mine, 0)
-    assert not plan.nameservers
-    assert plan.kept is not None
-    rows = rows_of(found(MADE_UP), plan, Path("/a"), mine)
-    assert "waits for a member at a-0:1; a-1:1" in str(rows[0]["problem"])
-    assert rows[1]["becomes"] == "log 1, highest 1"
-    assert plan_repair(found(MADE_UP), mine, 1_001_000).nameservers
-    assert plan_repair(found(MADE_UP, members=(view(1, 1),)), mine, 0).nameservers
+def test_directory_is_the_member_that_it_remembers_in_its_role() -> None:
+    both = (view(0), view(1))
+    master, slave = directory(), directory(is_master=False)
+    assert missing_members(found(remembered=both), master) == [place(1)]
+    assert missing_members(found(remembered=both), slave) == [place(0)]
+    assert missing_members(found(view(1, 1), remembered=both[:1]), master) == []
+    assert missing_members(found(view(0, 1), remembered=both[1:]), master) == [place(1)]
+    assert missing_members(found(*both), master) == [place(0), place(1)]
+    three = (view(1), view(2))
+    assert missing_members(found(view(0, 1), remembered=three), slave) == [place(1), place(2)]
 
 
-def test_stopped_member_is_silent_itself() -> None:
-    assert not silent_members([view(0)], kept(1, members=(place(0),)))
-    assert silent_members([view(0)], None) == [frozenset(place(0).endpoints)]
-    assert not silent_members([], kept(1))
-    assert len(silent_members([view(2)], kept(1, members=(place(0), place(1))))) == 3
+def test_told_epoch_that_nobody_believes_is_refused() -> None:
+    with pytest.raises(UsageError, match="would believe that: epoch 1000000000000000 "):
+        real_epoch(found(view(0, 1), view(1, 1)), NAMES, 10**15)
+    assert real_epoch(found(view(0, 1), view(1, 10**15)), NAMES, 10**15) == (10**15, "")
+    assert real_epoch(found(view(0)), NAMES, 10**15) == (10**15, "")
 
 
-def test_running_member_that_keeps_a_made_up_epoch_is_named() -> None:
-    there = found(MADE_UP, members=(view(0, 1, highest=MADE_UP),))
-    rows = rows_of(there, plan_repair(there, None, 0), None, None)
-    assert rows[0]["becomes"] == 1
-    assert "keeps a made-up epoch" in str(rows[1]["problem"])
+def test_directory_of_another_store_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"/d holds store 66, the members .* have 5f"):
+        check_directory(found(view(0, 1)), directory(store_id="66"), "a", is_told=True)
+    for of in (directory(), directory(store_id=""), NAMES):
+        check_directory(found(view(0, 1), view(1, 1, store_id="66")), of, "a", is_told=False)
+
+
+def test_broker_that_nobody_knows_is_refused() -> None:
+    for of, is_told, kept in (
+        (NAMES, True, 0),
+        (NAMES, True, None),
+        (directory(), False, 0),
+    ):
+        with pytest.raises(RefusedError, match="nobody knows broker a of cluster c"):
+            check_directory(found(remembered=(view(1),), kept=kept), of, "a", is_told=is_told)
+    known = directory(is_nameserver=True, is_known=True)
+    for of, is_told, there in (
+        (directory(), True, found()),
+        (directory(), False, found(kept=None)),
+        (NAMES, False, found(kept=7)),
+        (NAMES, False, found(view(1))),
+        (NAMES, False, found(remembered=(view(1, 1),))),
+        (known, False, found(kept=None)),
+    ):
+        check_directory(there, of, "a", is_told=is_told)
+
+
+def test_rows_show_what_is_there_and_what_becomes_of_the_directory() -> None:
+    there = found(view(0, 1, highest=MADE_UP), view(1), kept=None)
+    rows = [tuple(each.values()) for each in rows_of(there, directory(), 1)]
+    assert rows == [
+        ("NameServer ns:9876", None, None, "away"),
+        ("member 0 at a-0:1", f"log 1, highest {MADE_UP}", None, None),
+        ("member 1 at a-1:1", None, None, "away"),
+        ("/d (store 5f)", f"highest {MADE_UP}", "highest 1", None),
+    ]

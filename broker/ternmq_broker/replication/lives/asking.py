@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ternmq_broker.replication.epochs import Epoch, newest_reached
 from ternmq_broker.replication.lives.starting import Answer, MemberAnswer, NameServerAnswer
 from ternmq_model.address import Address
-from ternmq_model.epochs import doubt_of
+from ternmq_model.epochs import EPOCH_MAX, doubt_of
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import MASTER_ID, BrokerMember
@@ -38,16 +38,32 @@ class FindsMembers(Protocol):
         ...
 
 
+class Told(NamedTuple):
+    """One answer, and whose it is."""
+
+    answer: Answer
+    addresses: tuple[Address, ...]
+    broker_id: int | None = None
+    """Of a member; None for a NameServer."""
+
+    def is_other_than(self, host: str, broker_ids: Set[int]) -> bool:
+        """Tell whether neither the address nor the id is that of who claims an epoch."""
+        if self.broker_id is None:
+            return True
+        return self.broker_id not in broker_ids and all(
+            each.host != host for each in self.addresses
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What came of asking."""
 
-    answers: tuple[Answer, ...]
-    answered: tuple[str, ...]
-    """Who answered, as HOST:PORT."""
+    told: tuple[Told, ...]
+    """The answers that count."""
 
     unreachable: tuple[str, ...]
-    """Who did not."""
+    """Who gave none, as HOST:PORT."""
 
     missing_slaves: tuple[int, ...] = ()
     """Ids of slaves that did not, as far as they are not known as another member, too."""
@@ -56,8 +72,15 @@ class Asked:
     """A master of another store, or of an epoch that is not believed, serves under the name. Such
     members are not among `answers`."""
 
-    ids: tuple[int | None, ...] = ()
-    """Of the members in `answered`; None for a NameServer."""
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The answers, without those who gave them."""
+        return tuple(each.answer for each in self.told)
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """Who answered, as HOST:PORT."""
+        return tuple(str(each.addresses[0]) for each in self.told)
 
     @property
     def members(self) -> tuple[MemberAnswer, ...]:
@@ -69,22 +92,22 @@ class Asked:
         """The highest epoch that anybody told; 0 for none."""
         return max((each.highest or 0 for each in self.answers), default=0)
 
-    def confirmed(self, claimants: Collection[int]) -> tuple[int, str]:
+    def confirmed(self, claims: Mapping[str, Set[int]]) -> tuple[int, str]:
         """Return the highest epoch told by somebody other than who claims one, and by whom.
 
         Args:
-            claimants: Ids of members. Two of them confirm each other.
+            claims: By host, the ids of members that claim one there. Two hosts confirm each other.
         """
         told = (
-            (answer.highest or 0, who)
-            for answer, who, broker_id in zip(self.answers, self.answered, self.ids, strict=True)
-            if any(each != broker_id for each in claimants)
+            (each.answer.highest or 0, str(each.addresses[0]))
+            for each in self.told
+            if any(each.is_other_than(*claim) for claim in claims.items())
         )
         return max(told, default=(0, ""))
 
 
 class Asker:
-    """Asks for one broker name. Keeps nothing.
+    """Asks for one broker name. Keeps only which answers it did not take, to log each once.
 
     Args:
         env: Network.
@@ -94,8 +117,8 @@ class Asker:
         finder: Knows the members.
         store_id: Returns whose bytes the own log holds; "" when nobody's yet. What members of
             another store know of epochs does not count.
-        known: Returns the highest epoch that is known here. An answer that is too far above it is
-            none: it neither deposes nor confirms.
+        known: Returns the highest epoch that is known here. The answer of a member that is too far
+            above it, and above what NameServers answer, is none: it neither deposes nor confirms.
     """
 
     def __init__(
@@ -116,6 +139,8 @@ class Asker:
         self._finder = finder
         self._store_id = store_id
         self._known = known
+        self._doubts: dict[str, str] = {}
+        """Why an answer was not taken when everybody was asked last, by address."""
 
     async def ask(self, *, own_id: int | None = None) -> Asked:
         """Ask everybody, and return what came within seconds. Cancelling is safe.
@@ -129,47 +154,73 @@ class Asker:
             self._ask_members(),
         )
         others = [
-            (str(member.endpoints[0]), reply)
+            (member, reply)
             for member, reply in replies
             if (member.broker_id if reply is None else reply.broker_id) != own_id
         ]
         foreign = [answer_of(reply) for _, reply in others if self._is_foreign(reply)]
-        from_members = [
-            (who, answer_of(reply), None if reply is None else reply.broker_id)
-            for who, reply in others
-            if not self._is_foreign(reply)
+        ours = [(member, reply) for member, reply in others if not self._is_foreign(reply)]
+        before, self._doubts = self._doubts, {}
+        told = [
+            Told(answer, (address,))
+            for address, answer in from_nameservers
+            if answer is not None and not self._doubt(address, answer, EPOCH_MAX)
         ]
-        every: list[tuple[str, Answer | None, int | None]] = [
-            *((who, answer, None) for who, answer in from_nameservers),
-            *from_members,
+        known = max([self._known(), *(each.answer.highest or 0 for each in told)])
+        doubted: list[MemberAnswer] = []
+        is_alone = not told
+        for member, reply in ours:
+            answer = answer_of(reply)
+            if reply is None or answer is None:
+                continue
+            is_master = is_alone and self._is_master_of_log(reply, answer)
+            bound = EPOCH_MAX if is_master else known
+            if self._doubt(member.endpoints[0], answer, bound):
+                doubted.append(answer)
+            else:
+                told.append(Told(answer, member.endpoints, reply.broker_id))
+        for who, doubt in self._doubts.items():
+            if before.get(who) != doubt:  # who waits asks again each second
+                logger.error("answer not taken from=%s reason=%s", who, doubt)
+        asked = [
+            *(str(address) for address, _ in from_nameservers),
+            *(str(member.endpoints[0]) for member, _ in ours),
         ]
-        told = [(who, answer, of) for who, answer, of in every if self._is_taken(who, answer)]
+        answered = {str(each.addresses[0]) for each in told}
         return Asked(
-            tuple(answer for _, answer, _ in told if answer is not None),
-            tuple(who for who, _, _ in told),
-            tuple(each[0] for each in every if each not in told),
+            tuple(told),
+            tuple(each for each in asked if each not in answered),
             missing_slaves(replies, own_id),
-            any(
-                each is not None and each.is_master
-                for each in (*foreign, *(each[1] for each in from_members if each not in told))
-            ),
-            tuple(of for _, _, of in told),
+            any(each is not None and each.is_master for each in (*foreign, *doubted)),
         )
 
-    def _is_taken(self, who: str, answer: Answer | None) -> bool:
-        """Tell whether somebody answered, and what can be; log it when it cannot."""
-        doubt = "" if answer is None else doubt_of(answer.highest or 0, self._known())
+    def _doubt(self, address: Address, answer: Answer, known: int) -> str:
+        """Return why an answer is not taken, and take note of it; "" when it is."""
+        doubt = doubt_of(answer.highest or 0, known)
         if doubt:
-            logger.error("answer not taken from=%s reason=%s", who, doubt)
-        return answer is not None and not doubt
+            self._doubts[str(address)] = doubt
+        return doubt
 
-    async def _ask_nameserver(self, address: Address) -> tuple[str, Answer | None]:
-        async def ask(connection: Connection) -> Answer:
+    def _is_master_of_log(
+        self, reply: replication.ReplicationStatusReply, answer: MemberAnswer
+    ) -> bool:
+        """Tell whether a member serves this store as the master of the epoch that it tells.
+
+        It may be further away than a stranger may tell: while nobody saw this member, a stranger
+        registered, and then a slave was promoted. Where no NameServer answers, that has to be
+        enough; else the old master would never hear of the new one.
+        """
+        own = self._store_id()
+        is_own = bool(own) and reply.store_id == own
+        return is_own and answer.is_master and answer.newest == answer.highest
+
+    async def _ask_nameserver(self, address: Address) -> tuple[Address, NameServerAnswer | None]:
+        async def ask(connection: Connection) -> NameServerAnswer:
             request = nameserver.GetEpochRequest(cluster=self._cluster, broker_name=self._name)
             reply = await connection.call(GET_EPOCH, request, timeout_s=ASK_TIMEOUT_S)
             return NameServerAnswer(reply.highest_epoch if reply.is_known else None)
 
-        return str(address), await self._asked((address,), ask)
+        return address, await self._asked((address,), ask)
 
     async def _ask_members(self) -> Sequence[MemberReply]:
         members = [each for each in await self._finder.members() if each.endpoints]

@@ -2,8 +2,7 @@
 
 The numbers become those that the log's masters would have begun, had nobody made one up. So all
 members that have an entry get the same one in its place, each by itself, and a promotion stays
-above what it replaced. Every function but `real_epochs` and `repaired` blocks; the caller holds the
-directory's lock.
+above what it replaced. `load_kept` and `save_kept` block; the caller holds the directory's lock.
 """
 
 from dataclasses import replace
@@ -23,44 +22,51 @@ from ternmq_broker.replication.epochs import (
 )
 from ternmq_broker.replication.lives.kept import Kept
 from ternmq_broker.table_formats import REPLICATION
-from ternmq_model.epochs import doubt_of
+from ternmq_model.epochs import EPOCH_MAX, doubt_of
 from ternmq_model.errors import StoreNotFound
 from ternmq_model.json_checksum import add_checksum
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.reserve import replace_file_from_reserve
+from ternmq_store.disk.state_file import previous_path, read_whole
 
 _BEYOND_TOLD: Final = 2 * PROMOTION_STEP
 """A promotion goes so far beyond a number that was believed when it was told."""
 
 
-def is_made_up(number: int, before: int) -> bool:
-    """Tell whether no master of a log can have begun `number` after `before`. Pure."""
-    return bool(doubt_of(number, before) and doubt_of(number, before + _BEYOND_TOLD))
+def is_made_up(number: int, known: int) -> bool:
+    """Tell whether a number lies further above `known` than one that was begun. Pure."""
+    return bool(doubt_of(number, known + _BEYOND_TOLD))
 
 
-def real_epochs(epochs: Epochs) -> Epochs:
-    """Return the list of a log with a real number in the place of each that is made up. Pure."""
-    real: list[Epoch] = []
+def real_epochs(epochs: Epochs, *, real: int = EPOCH_MAX) -> Epochs:
+    """Return the list of a log with a real number in the place of each that is made up. Pure.
+
+    Args:
+        epochs: The list.
+        real: The highest epoch that began, as far as that is known. Without it only numbers that
+            cannot be are made up: registrations of strangers lift real ones as far as they like.
+    """
+    found: list[Epoch] = []
     for number, start in epochs:
-        before = newest(tuple(real))
-        if not is_made_up(number, before):
-            real.append(Epoch(number, start))
+        before = newest(tuple(found))
+        if not is_made_up(number, max(before, real)):
+            found.append(Epoch(number, start))
         elif number % MEMBER_STEP:
-            real.append(Epoch(number_after_restart(before), start))
+            found.append(Epoch(number_after_restart(before), start))
         else:
             broker_id = number % PROMOTION_STEP // MEMBER_STEP
-            real.append(Epoch(number_of_promotion(before, broker_id), start))
-    return tuple(real)
+            found.append(Epoch(number_of_promotion(before, broker_id), start))
+    return tuple(found)
 
 
-def repaired(kept: Kept, *, real: int = 0) -> Kept:
+def repaired(kept: Kept, *, real: int) -> Kept:
     """Return what a member is to keep; the same when nothing of it is made up. Pure.
 
     Args:
         kept: What it keeps.
-        real: The highest epoch that the logs of others have, as far as they were asked.
+        real: The highest epoch that began; 0 where nobody tells but its own log.
     """
-    epochs = real_epochs(kept.epochs)
+    epochs = real_epochs(kept.epochs, real=real or EPOCH_MAX)
     known = max(newest(epochs), real)
     highest = known if is_made_up(kept.highest_epoch, known) else kept.highest_epoch
     if doubt_of(real, max(highest, newest(epochs))):
@@ -71,8 +77,10 @@ def repaired(kept: Kept, *, real: int = 0) -> Kept:
     return replace(kept, epochs=epochs, highest_epoch=highest, members=members)
 
 
-def load_kept(files: FileSystem, root: Path) -> Kept:
-    """Return what the member whose data directory is `root` keeps.
+def load_kept(files: FileSystem, root: Path) -> tuple[Kept, Kept | None]:
+    """Return what the member whose data directory is `root` keeps, and what it kept before.
+
+    The latter is None when one of the two generations is not there, or is not right.
 
     Raises:
         StoreNotFound: It keeps nothing there.
@@ -82,7 +90,12 @@ def load_kept(files: FileSystem, root: Path) -> Kept:
     check_refusals(root, [found])
     if found.table is None:
         raise StoreNotFound(f"{found.main.path} is not there: no member kept anything in {root}")
-    return found.table
+    try:
+        data = read_whole(files, previous_path(found.main.path))
+        previous = REPLICATION.parse(data, 0)
+        return found.table, None if found.main.fault else previous
+    except (OSError, ValueError, LookupError, TypeError):
+        return found.table, None
 
 
 def save_kept(files: FileSystem, root: Path, kept: Kept) -> None:

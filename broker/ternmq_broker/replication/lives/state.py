@@ -129,10 +129,13 @@ class ReplicationState:
     def heard_of(self, epoch: int) -> str:
         """Take note that an epoch has begun somewhere; kept soon.
 
+        Args:
+            epoch: Its number, of a NameServer, or of a master that was believed.
+
         Returns:
             Why it is not believed, and so changes nothing; "" when it is.
         """
-        doubt = doubt_of(epoch, self._kept.highest_known)
+        doubt = doubt_of(epoch)
         if epoch > self._kept.highest_known and not doubt:
             self._kept = replace(self._kept, highest_epoch=epoch)
         return doubt

@@ -15,14 +15,17 @@ CONFIRM_JOB: Final = "confirm-epoch"
 ASK_PAUSE_MS: Final = 5_000
 """Least time between two questions, however many slaves say hello."""
 
+CLAIMS_MAX: Final = 64
+"""Most hosts that are told apart, and most ids of each."""
+
 
 class EpochClaims:
     """Slaves that claim a higher epoch than the master's. Owned by the broker's loop.
 
     A slave alone deposes nobody: NameServers and the other members are asked, once at a time, and
-    the number that they tell is the one that counts. Until then the master goes on. That is safe,
-    as it is when the slave cannot reach the master at all: one that knows of a higher epoch
-    acknowledges nothing of this master's.
+    the number that they tell is the one that counts, never the claimed one, so any claim is a
+    reason to ask. Until then the master goes on. That is safe, as it is when the slave cannot reach
+    the master at all: one that knows of a higher epoch acknowledges nothing of this master's.
 
     Args:
         replicas: Fenced by what is confirmed.
@@ -42,36 +45,42 @@ class EpochClaims:
         self._ask = ask
         self._clock = clock
         self._wake = wake
-        self._claimants: set[int] = set()
+        self._claims: dict[str, set[int]] = {}
+        """By host, the ids under which it claimed an epoch since others were asked last."""
         self._asked_at_ms: int | None = None
 
     def job(self) -> Job:
         """Return the job that asks."""
         return Job(name=CONFIRM_JOB, interval_s=ASK_PAUSE_MS / 1000, step=self.step)
 
-    def told(self, broker_id: int) -> None:
-        """Take note that slave `broker_id` claims a higher epoch, and have others asked soon."""
-        if len(self._claimants) < 2:  # two confirm each other: more make no difference
-            self._claimants.add(broker_id)
+    def told(self, broker_id: int, host: str) -> None:
+        """Take note that slave `broker_id` claims a higher epoch, and have others asked soon.
+
+        One host is one slave, under however many ids it says hello.
+        """
+        if len(self._claims) < CLAIMS_MAX or host in self._claims:
+            ids = self._claims.setdefault(host, set())
+            if len(ids) < CLAIMS_MAX:
+                ids.add(broker_id)
         if not self._is_pausing():
             self._wake(CONFIRM_JOB)
 
     async def step(self) -> bool:
         """Ask whether there is a higher epoch, if one is claimed: a step of a job."""
-        if not self._claimants or self._is_pausing():
+        if not self._claims or self._is_pausing():
             return False
         self._asked_at_ms = self._clock.monotonic_ms()
         asked = await self._ask()
-        claimants, self._claimants = self._claimants, set()
+        claims, self._claims = self._claims, {}
         own = self._replicas.reign.number
-        highest, whence = asked.confirmed(claimants)
+        highest, whence = asked.confirmed(claims)
         if highest > own:
             self._replicas.fence(highest, whence)
         else:
             logger.warning(
                 "higher epoch is claimed and not confirmed epoch=%s claimed_by=%s asked=%s"
                 " unreachable=%s",
-                *(own, sorted(claimants), named(asked.answered), named(asked.unreachable)),
+                *(own, named(sorted(claims)), named(asked.answered), named(asked.unreachable)),
             )
         return False
 

@@ -18,7 +18,6 @@ from ternmq_broker.replication.epochs import (
     why_not,
 )
 from ternmq_broker.replication.master.reign import Reign
-from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import InvalidParameter, RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
@@ -64,15 +63,11 @@ def check_hello(
         )
 
 
-def log_of(hello: replication.FollowHello, *, known: int) -> Log:
+def log_of(hello: replication.FollowHello) -> Log:
     """Return what a slave says of its log.
 
-    Args:
-        hello: What it says of itself.
-        known: The highest epoch that the master knows.
-
     Raises:
-        InvalidParameter: It cannot be so, or tells an epoch that is not believed.
+        InvalidParameter: It cannot be so.
     """
     numbers = [epoch.number for epoch in hello.epochs]
     starts = [epoch.start for epoch in hello.epochs]
@@ -88,16 +83,13 @@ def log_of(hello: replication.FollowHello, *, known: int) -> Log:
         raise InvalidParameter(
             ResponseCode.INVALID_PARAMETER, "what the slave says of its log cannot be"
         )
-    log = Log(
+    return Log(
         epochs=tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in hello.epochs),
         start=PhysicalOffset(hello.log_start),
         end=PhysicalOffset(hello.log_end),
         store_id=hello.store_id,
         highest=hello.highest_epoch,
     )
-    if doubt := doubt_of(log.highest_known, known):
-        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, doubt)
-    return log
 
 
 class Handshake:

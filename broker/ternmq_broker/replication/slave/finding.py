@@ -40,8 +40,6 @@ class Finder:
         nameservers: Every one of them; their hosts stand for "*".
         remembered: Returns the members as they were last known.
         remember: Told of the members whenever they changed.
-        known: Returns the highest epoch that is known. Where a member is counts all the same when
-            the epoch that it has registered is not believed.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class Finder:
         nameservers: Sequence[Address],
         remembered: Callable[[], Sequence[BrokerMember]],
         remember: Callable[[Sequence[BrokerMember]], None],
-        known: Callable[[], int] = int,
     ) -> None:
         self._env = env
         self._cluster = cluster
@@ -61,7 +58,6 @@ class Finder:
         self._nameservers = tuple(nameservers)
         self._remembered = remembered
         self._remember = remember
-        self._known = known
 
     async def members(self) -> Sequence[BrokerMember]:
         """Return every member that a NameServer tells or that is remembered, by id.
@@ -118,8 +114,7 @@ class Finder:
         }
         found = dict.fromkeys(each for member in members for each in member.endpoints)
         candidates = [each for each in found if each not in own]
-        believed = (each.epoch for each in members if not doubt_of(each.epoch, epoch_min))
-        highest = max([epoch_min, *believed])
+        highest = max([epoch_min, *(each.epoch for each in members)])
         if not candidates:
             raise Unreachable(f"no NameServer tells a member of broker {self._name}")
         expect = Identity(self._cluster, self._name, MASTER_ID, highest)
@@ -145,9 +140,9 @@ class Finder:
     def _members_of(
         self, brokers: Iterable[common.BrokerData], hosts: Iterable[str]
     ) -> list[BrokerMember]:
-        known = self._known()
+        # Where a member is counts all the same when no epoch can be what it has registered.
         return [
-            replace(each, epoch=0) if doubt_of(each.epoch, known) else each
+            replace(each, epoch=0) if doubt_of(each.epoch) else each
             for each in members_of(brokers, cluster=self._cluster, name=self._name, hosts=hosts)
         ]
 

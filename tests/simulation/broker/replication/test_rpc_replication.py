@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from ternmq_broker.replication.epochs import Epoch
-from ternmq_broker.replication.lives.asking import Asked
+from ternmq_broker.replication.lives.asking import Asked, Told
 from ternmq_broker.replication.lives.starting import MemberAnswer, NameServerAnswer
+from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import PhysicalOffset
@@ -157,7 +158,7 @@ def told(epoch: int, *, by: int | None) -> Asked:
     """Return the answer of a member, or of a NameServer, which knows of an epoch."""
     answer = NameServerAnswer(epoch)
     member = MemberAnswer(epoch, epoch, PhysicalOffset(0))
-    return Asked((answer if by is None else member,), ("other:1",), (), ids=(by,))
+    return Asked((Told(answer if by is None else member, (Address("other", 1),), by),), ())
 
 
 @pytest.mark.parametrize(
@@ -208,17 +209,20 @@ def test_two_slaves_that_claim_a_higher_epoch_confirm_each_other() -> None:
         {"log_end": 100, "epochs": (*EPOCHS, Epoch(1 << 61, PhysicalOffset(50)))},
     ],
 )
-def test_made_up_epoch_of_slave_is_refused_and_logged_and_nobody_is_asked(
-    fields: dict[str, Any], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("others", [NOBODY, told(3 * EPOCH_STEP_MAX, by=None)], ids=["", "known"])
+def test_made_up_epoch_of_slave_is_refused_and_logged_and_others_are_asked(
+    fields: dict[str, Any], others: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         async with reigning() as master:
+            master.others = others
             slave = await master.slave(store_id="store", **fields)
             status = (await slave.accepted()).status
             assert status.code == Code.INVALID_PARAMETER
             assert "ternmq broker repair-epoch" in status.remark
             await asyncio.sleep(6)
-            assert (master.asked, master.deposed) == (0, [])
+            deposed = [(others.highest, "other:1")] if others.told else []
+            assert (master.asked, master.deposed) == (1, deposed)
             await slave.leave()
 
     run_in_virtual_time(main())

@@ -160,6 +160,25 @@ def test_each_nameserver_reports_its_own_view() -> None:
     run_in_virtual_time(main())
 
 
+def test_member_is_asked_where_it_is_and_each_nameserver_for_the_epoch() -> None:
+    async def main() -> None:
+        async with a_pair() as (network, client, _, _):
+            there = await client.member_at(Address("nowhere", 1), Address("a-1", 10911))
+            assert there.status is not None
+            assert (there.member.broker_id, there.status.role) == (1, "slave")
+            network.partition("client", "ns-1")
+            first, second = await client.nameserver_epochs("c", "a")
+            assert (first.highest, "ns-1:9876" in first.problem) == (0, True)
+            assert (second.highest, second.problem) == (1, "")
+            with pytest.raises(IllegalName):
+                await client.nameserver_epochs("c", "a b")
+            network.partition("client", "a-1")
+            with pytest.raises(Unreachable):
+                await client.member_at(Address("a-1", 10911))
+
+    run_in_virtual_time(main())
+
+
 def test_broker_known_to_one_nameserver_is_found() -> None:
     async def main() -> None:
         async with two_nameservers() as (network, client):

@@ -1,12 +1,21 @@
 import asyncio
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.lives.asking import Asked, Asker, answer_of, missing_slaves, named
+from ternmq_broker.replication.lives.asking import (
+    Asked,
+    Asker,
+    Told,
+    answer_of,
+    missing_slaves,
+    named,
+)
 from ternmq_broker.replication.lives.starting import MemberAnswer, NameServerAnswer
 from ternmq_model.address import Address
+from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
@@ -188,20 +197,93 @@ def test_made_up_epochs_are_no_answers(caplog: pytest.LogCaptureFixture) -> None
                 known=lambda: 3,
             )
             asked = await asker.ask(own_id=1)
-            assert (asked.highest, asked.ids) == (3, (2,))
+            assert (asked.highest, [each.broker_id for each in asked.told]) == (3, [2])
             assert asked.unreachable == ("ns:1", "m:1")
             assert asked.has_foreign_master  # a promotion beside it would be a second one
+            assert (await asker.ask(own_id=1)).highest == 3  # and what is wrong is logged once
 
     run_in_virtual_time(main())
     assert caplog.text.count("repair-epoch") == 2
 
 
+FAR = 3 * EPOCH_STEP_MAX
+
+
+@pytest.mark.parametrize(
+    ("nameserver_epoch", "reply", "highest"),
+    [
+        pytest.param(FAR, {"broker_id": 0, "number": FAR + 1}, FAR + 1, id="NameServer knows"),
+        pytest.param(1, {"broker_id": 0, "number": FAR}, 1, id="NameServer knows nothing of it"),
+        pytest.param(EPOCH_MAX, {"broker_id": 1, "number": 1}, EPOCH_MAX, id="last of all"),
+        pytest.param(None, {"broker_id": 0, "number": FAR}, FAR, id="master"),
+        pytest.param(None, {"broker_id": 0, "number": EPOCH_MAX + 1}, 0, id="beyond the last"),
+        pytest.param(None, {"broker_id": 1, "number": FAR}, 0, id="slave"),
+        pytest.param(None, {"broker_id": 0, "number": FAR, "is_fenced": True}, 0, id="fenced"),
+        pytest.param(None, {"broker_id": 0, "number": 1, "heard": FAR}, 0, id="not in its log"),
+        pytest.param(None, {"broker_id": 0, "number": FAR, "store_id": ""}, 0, id="of no store"),
+    ],
+)
+def test_epoch_that_is_far_off_is_believed_of_nameservers_or_of_master_that_has_it(
+    nameserver_epoch: int | None, reply: dict[str, Any], highest: int
+) -> None:
+    async def main() -> None:
+        async def get_epoch(
+            request: nameserver.GetEpochRequest, call: Call
+        ) -> nameserver.GetEpochReply:
+            return nameserver.GetEpochReply(is_known=True, highest_epoch=nameserver_epoch or 0)
+
+        async def tell(
+            request: replication.ReplicationStatusRequest, call: Call
+        ) -> replication.ReplicationStatusReply:
+            return replication.ReplicationStatusReply(
+                cluster="c",
+                broker_name="a",
+                broker_id=reply["broker_id"],
+                store_id=reply.get("store_id", "x"),
+                epochs=[replication.Epoch(number=reply["number"], start=0)],
+                highest_epoch=reply.get("heard", reply["number"]),
+                is_fenced=reply.get("is_fenced", False),
+            )
+
+        async with (
+            MemoryNetwork(Random(1)) as network,
+            network.host("m").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE),
+            network.host("ns").serve([unary(GET_EPOCH, get_epoch)], SOMEWHERE),
+        ):
+            env = Environment(
+                clock=VirtualClock(),
+                network=network.host("x"),
+                random=Random(1),
+                blocking=InlineBlocking(),
+            )
+            asker = Asker(
+                env,
+                cluster="c",
+                name="a",
+                nameservers=[Address("away" if nameserver_epoch is None else "ns", 1)],
+                finder=Finds(member(reply["broker_id"], "m")),
+                store_id=lambda: "x",
+                known=lambda: 1,
+            )
+            assert (await asker.ask(own_id=100)).highest == highest
+
+    run_in_virtual_time(main())
+
+
 def test_epoch_is_confirmed_by_others_than_who_claims_it() -> None:
     member_answer = MemberAnswer(9, 9, PhysicalOffset(0))
-    asked = Asked((NameServerAnswer(7), member_answer), ("ns:1", "s:1"), (), ids=(None, 1))
-    assert asked.confirmed({1}) == (7, "ns:1")
-    assert asked.confirmed({2}) == asked.confirmed({1, 2}) == (9, "s:1")
-    assert Asked((), (), ()).confirmed({1}) == (0, "")
+    ns, s = (Address("ns", 1),), (Address("x", 1), Address("s", 1))
+    asked = Asked((Told(NameServerAnswer(7), ns), Told(member_answer, s, 1)), ())
+    assert asked.confirmed({"t": {1}}) == (7, "ns:1")
+    assert asked.confirmed({"t": {2}}) == asked.confirmed({"s": {1}, "t": {2}}) == (9, "x:1")
+    assert Asked((), ()).confirmed({"s": {1}}) == (0, "")
+
+
+def test_stranger_that_claims_an_epoch_under_two_ids_does_not_confirm_itself() -> None:
+    member_answer = MemberAnswer(9, 9, PhysicalOffset(0))
+    asked = Asked((Told(member_answer, (Address("evil", 1),), 77),), ())
+    for claims in ({"evil": {77, 78}}, {"evil": {78, 79}}, {"other": {77, 78}}):
+        assert asked.confirmed(claims) == (0, "")
 
 
 def test_member_reports_whether_it_is_the_master() -> None:
@@ -221,7 +303,7 @@ def test_slave_known_under_another_id_is_not_missing() -> None:
 
 
 def test_empty_answer_has_no_members_and_reads_as_nobody() -> None:
-    asked = Asked((), (), ())
+    asked = Asked((), ())
     assert (asked.highest, asked.members) == (0, ())
     assert named(asked.answered) == "nobody"
     assert named(("a:1", "b:2")) == "a:1,b:2"

@@ -52,14 +52,26 @@ def epochs(*entries: tuple[int, int]) -> Epochs:
             epochs((1, 0), (1_001_000, 60), (1_001_001, 90)),
         ),
         (epochs((MADE_UP + 1, 0)), epochs((1, 0))),
-        (epochs((7, 0), (10**12, 9)), epochs((7, 0), (1_000_000, 9))),
-        (epochs((1, 0), (1_000_000_001_000, 9)), epochs((1, 0), (1_001_000, 9))),
     ],
 )
 def test_made_up_epoch_becomes_what_its_master_would_have_begun(
     found: Epochs, real: Epochs
 ) -> None:
-    assert real_epochs(found) == real
+    assert real_epochs(found) == real_epochs(found, real=1) == real
+
+
+@pytest.mark.parametrize(
+    ("found", "real"),
+    [
+        (epochs((7, 0), (10**12, 9)), epochs((7, 0), (1_000_000, 9))),
+        (epochs((1, 0), (1_000_000_001_000, 9)), epochs((1, 0), (1_001_000, 9))),
+    ],
+)
+def test_epoch_that_can_be_is_made_up_only_far_above_the_real_one(
+    found: Epochs, real: Epochs
+) -> None:
+    assert real_epochs(found) == real_epochs(found, real=10**12) == found
+    assert real_epochs(found, real=1_001_000) == real
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(0, 999), st.integers(EPOCH_STEP_MAX))
@@ -75,25 +87,26 @@ def test_repair_changes_no_history_of_restarts_and_promotions(
         else:
             number = number_after_restart(highest)
         entries.append(Epoch(number, PhysicalOffset(place)))
-    assert real_epochs(tuple(entries)) == tuple(entries)
+    for real in (1, newest(tuple(entries)), EPOCH_MAX):
+        assert real_epochs(tuple(entries), real=real) == tuple(entries)
 
 
 @given(st.lists(st.integers(1, (1 << 63) - 1), unique=True, max_size=9).map(sorted))
 def test_repaired_epochs_ascend_keep_their_starts_and_are_real(numbers: list[int]) -> None:
     found = epochs(*((number, place) for place, number in enumerate(numbers)))
-    real = real_epochs(found)
+    real = real_epochs(found, real=1)
     assert [each.start for each in real] == [each.start for each in found]
     before = 0
     for each in real:
         assert before < each.number <= EPOCH_MAX
         assert not is_made_up(each.number, before)
         before = each.number
-    assert real_epochs(real) == real
+    assert real_epochs(real, real=1) == real
 
 
 def test_highest_epoch_becomes_that_of_the_logs() -> None:
     kept = Kept(epochs=epochs((1, 0), (2, 60)), highest_epoch=MADE_UP)
-    assert repaired(kept).highest_epoch == 2
+    assert repaired(kept, real=0).highest_epoch == 2
     assert repaired(kept, real=1_001_000).highest_epoch == 1_001_000
     heard = Kept(epochs=epochs((1, 0)), highest_epoch=1_001_000)
     assert repaired(heard, real=1) == heard
@@ -108,7 +121,7 @@ def test_member_that_knows_nothing_is_told_the_epoch_of_the_others() -> None:
 def test_made_up_epochs_of_other_members_are_forgotten() -> None:
     places = (Address("a", 1),)
     members = (BrokerMember(0, places, 2), BrokerMember(1, places, MADE_UP))
-    kept = repaired(Kept(epochs=epochs((2, 0)), members=members))
+    kept = repaired(Kept(epochs=epochs((2, 0)), members=members), real=0)
     assert kept.members == (members[0], BrokerMember(1, places, 0))
 
 
@@ -121,7 +134,9 @@ def test_repaired_state_is_what_the_next_start_finds() -> None:
         save_kept(files, ROOT, Kept(epochs=epochs((MADE_UP + 1, 0)), store_id="5f"))
         with pytest.raises(StoreError, match="repair-epoch BROKER --data /broker"):
             await ReplicationState.load(ROOT, files, InlineBlocking())
-        save_kept(files, ROOT, repaired(load_kept(files, ROOT)))
+        kept, previous = load_kept(files, ROOT)
+        assert kept == previous
+        save_kept(files, ROOT, repaired(kept, real=0))
         state = await ReplicationState.load(ROOT, files, InlineBlocking())
         assert (state.epochs, state.highest_epoch, state.store_id) == (epochs((1, 0)), 1, "5f")
 

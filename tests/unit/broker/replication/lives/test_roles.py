@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.replication.epochs import Epoch
-from ternmq_broker.replication.lives.asking import Asked
+from ternmq_broker.replication.lives.asking import Asked, Told
 from ternmq_broker.replication.lives.kept import Kept
 from ternmq_broker.replication.lives.roles import (
     decide,
@@ -26,6 +26,7 @@ from ternmq_broker.replication.lives.starting import (
     Own,
     Start,
 )
+from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
@@ -62,7 +63,7 @@ class Others:
     async def __call__(self) -> Asked:
         self.times_s.append(asyncio.get_running_loop().time())
         answers = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        return Asked(tuple(answers), ("ns:1",) * len(answers), ("ns:2",))
+        return Asked(tuple(Told(each, (Address("ns", 1),)) for each in answers), ("ns:2",))
 
 
 @pytest.mark.parametrize(

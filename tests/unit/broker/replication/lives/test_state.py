@@ -9,6 +9,7 @@ from ternmq_broker.replication.lives.kept import Kept, LogCut
 from ternmq_broker.replication.lives.state import ReplicationState
 from ternmq_broker.table_formats import REPLICATION
 from ternmq_model.address import Address
+from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
@@ -155,7 +156,7 @@ def test_heard_epochs_count_at_once_and_are_saved_soon() -> None:
         await asyncio.sleep(0.5)
         assert not state.heard_of(5)
         assert not state.heard_of(3)
-        assert "repair-epoch" in state.heard_of(1 << 62)
+        assert "repair-epoch" in state.heard_of(EPOCH_MAX + 1)
         state.remember(MEMBERS)
         await keeping
         assert (state.highest_epoch, state.members) == (5, MEMBERS)

@@ -5,6 +5,7 @@ import pytest
 
 from ternmq_broker.replication.slave.finding import Finder, members_of, merged, with_remembered
 from ternmq_model.address import Address
+from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import Unreachable
 from ternmq_model.route import BrokerMember
 from ternmq_protos.v1 import common_pb2 as common
@@ -152,7 +153,7 @@ def test_master_of_a_lower_epoch_than_known_is_ignored() -> None:
 def test_made_up_epoch_of_a_member_hides_no_master_and_is_not_remembered() -> None:
     async def main() -> None:
         memory = Memory(member(1, B, epoch=1 << 62))
-        told = Told(data(member(0, A), member(2, B, epoch=1 << 61)))
+        told = Told(data(member(0, A), member(2, B, epoch=EPOCH_MAX + 1)))
         async with MemoryNetwork(Random(1)) as network:
             serves = [unary(GET_CLUSTER, told.get_cluster)]
             async with (

@@ -1,0 +1,164 @@
+"""Data directories in which `ternmq broker repair-epoch` sets epochs back."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ternmq_broker.replication.epochs import newest
+from ternmq_broker.replication.lives.kept import Kept
+from ternmq_broker.replication.lives.repairing import load_kept, repaired, save_kept
+from ternmq_model.epochs import doubt_of
+from ternmq_model.errors import StoreNotFound, UsageError
+from ternmq_model.route import BrokerMember
+from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs, save_epochs
+from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
+from ternmq_runtime.directory_lock import FILE_NAME as LOCK_NAME
+from ternmq_runtime.directory_lock import DirectoryLock
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.disk.layout import commit_log_folder, lock_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """A data directory whose owner is stopped.
+
+    Attributes:
+        root: Where it is.
+        cluster: Of the broker name; None = it does not tell.
+        before: What it keeps, for people.
+        after: Returns what it keeps when it is repaired, given the highest epoch that began; None
+            when neither generation of its file is to be changed.
+        repair: Changes it, durably, given that epoch. Blocks.
+        is_nameserver: Its owner is one; else a broker.
+        is_known: It names the broker.
+        is_alone: Nobody else ever had its log.
+        is_master: It is that of a master.
+        store_id: Of its log.
+        newest: The highest epoch of its log that can be.
+        members: Those that it remembers, its own among them.
+    """
+
+    root: Path
+    cluster: str | None
+    before: str
+    after: Callable[[int], str | None]
+    repair: Callable[[int], None]
+    is_nameserver: bool = False
+    is_known: bool = False
+    is_alone: bool = False
+    is_master: bool = False
+    store_id: str = ""
+    newest: int = 0
+    members: Sequence[BrokerMember] = ()
+
+
+def check_owner(root: Path) -> None:
+    """Refuse to write in the data directory of another user, who could not read what is written.
+
+    Raises:
+        UsageError: It belongs to another user.
+        OSError: It cannot be looked at.
+    """
+    lock = root / LOCK_NAME
+    owner = (lock if lock.exists() else root).stat().st_uid
+    if owner != os.geteuid():
+        raise UsageError(f"{root} belongs to the user with id {owner}: run this as that user")
+
+
+def open_directory(root: Path, broker: str, cluster: str | None, stack: ExitStack) -> Directory:
+    """Return a data directory, its kind told by its files, and hold it until `stack` ends.
+
+    Raises:
+        StoreNotFound: It is neither a broker's nor a NameServer's.
+        StoreLocked: Its owner runs.
+        UsageError: It belongs to another user.
+        StoreError: What it keeps cannot be read.
+    """
+    is_member = commit_log_folder(root).is_dir()
+    if not is_member and not _is_nameserver(root):
+        raise StoreNotFound(f"{root} is the data directory of no broker and no NameServer")
+    if is_member:
+        check_owner(root)
+        stack.callback(RealFileSystem().lock(lock_path(root)).release)
+        return _of_member(root, cluster)
+    return _of_nameserver(root, *open_epochs(root, stack), broker, cluster)
+
+
+def open_epochs(root: Path, stack: ExitStack) -> tuple[Path, EpochTable]:
+    """Return a NameServer's file of epochs and what it holds, and hold it until `stack` ends.
+
+    Raises:
+        StoreNotFound: It is no NameServer's directory.
+        StoreLocked: The NameServer runs.
+        UsageError: It belongs to another user.
+        StoreError: What it keeps cannot be read.
+    """
+    if not _is_nameserver(root):
+        raise StoreNotFound(f"{root} is the data directory of no NameServer")
+    check_owner(root)
+    stack.callback(DirectoryLock(root).release)
+    path = root / FILE_NAME
+    return path, load_epochs(path)
+
+
+def _is_nameserver(root: Path) -> bool:
+    return any((root / name).exists() for name in (FILE_NAME, LOCK_NAME))
+
+
+def _of_member(root: Path, cluster: str | None) -> Directory:
+    files = RealFileSystem()
+    kept, previous = load_kept(files, root)
+
+    def after(real: int) -> str | None:
+        wanted = repaired(kept, real=real)
+        is_right = previous is not None and repaired(previous, real=real) == previous
+        return None if is_right and wanted == kept else _text_of(wanted)
+
+    return Directory(
+        root=root,
+        cluster=cluster,
+        before=_text_of(kept),
+        after=after,
+        repair=lambda real: save_kept(files, root, repaired(kept, real=real)),
+        is_alone=not kept.is_replicated,
+        is_master=kept.is_master is not False,
+        store_id=kept.store_id,
+        newest=newest(repaired(kept, real=0).epochs),
+        members=[each for each in kept.members if each.endpoints],
+    )
+
+
+def _of_nameserver(
+    root: Path, path: Path, table: EpochTable, broker: str, cluster: str | None
+) -> Directory:
+    previous = table
+    with suppress(OSError, ValueError):
+        previous = epoch_table_from_json(path.with_name(f"{FILE_NAME}.bak").read_bytes())
+    clusters = [of for (of, name), _ in table if name == broker]
+    if cluster is None and len(clusters) == 1:
+        cluster = clusters[0]
+    name = (cluster or "DefaultCluster", broker)
+    epoch = table.get(*name)
+
+    def real_one(real: int) -> int:
+        return real if doubt_of(epoch, real) or doubt_of(real, epoch) else epoch
+
+    def after(real: int) -> str | None:
+        is_right = epoch == previous.get(*name) == real_one(real)
+        return None if is_right and (path.exists() or not epoch) else str(real_one(real))
+
+    return Directory(
+        root=root,
+        cluster=cluster,
+        before=str(epoch or ""),
+        after=after,
+        repair=lambda real: save_epochs(path, table.repaired(*name, real_one(real))),
+        is_nameserver=True,
+        is_known=bool(epoch),
+    )
+
+
+def _text_of(kept: Kept) -> str:
+    return f"log {newest(kept.epochs)}, highest {kept.highest_known}"
