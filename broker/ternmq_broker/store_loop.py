@@ -262,7 +262,7 @@ class StoreLoop:
         """Look whether the store's files are still in their folders: one step of a job."""
         if self._store.failure is None:
             task = self._store.presence.look()
-            await self._run(task.run, partial(self._store.presence.done, task))
+            await self._run(task.run, lambda _: self._store.presence.done(task))
             self._confirmations.look()
         return False
 

@@ -22,6 +22,9 @@ _NO_FOLDER_LOCKS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS
 _READ_ONLY: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
+NO_SUCH_NAME: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""Nothing can be where a folder is missing, is a file, or is a link to itself."""
+
 Node = tuple[int, int]
 """Which file of which file system: what a name leads to."""
 
@@ -31,16 +34,18 @@ def node_of(stats: os.stat_result) -> Node:
     return stats.st_dev, stats.st_ino
 
 
-def leads_to(path: Path, node: Node) -> bool:
-    """Tell whether `path` is the name of a file. As long as that is open, no other is `node`.
+def node_at(path: Path) -> Node | None:
+    """Return the file that `path` leads to; None if none. As long as one is open, no other is it.
 
     Raises:
         OSError: The system does not tell.
     """
     try:
-        return node_of(path.lstat()) == node
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+        return node_of(path.lstat())
+    except OSError as error:
+        if error.errno not in NO_SUCH_NAME:
+            raise
+        return None
 
 
 class RealLock:
@@ -71,7 +76,7 @@ class RealLock:
 
     def is_in_place(self) -> bool:
         """Tell whether the name of the lock's file still leads to it."""
-        return leads_to(self._path, self._node)
+        return node_at(self._path) == self._node
 
     def release(self) -> None:
         """Let another process have the directory."""
