@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ternmq_store.disk.directory_lock import Node
 from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import (
     abort_path,
@@ -64,11 +63,10 @@ class PresenceTask:
 
     def run(self) -> None:
         """Look at all of them. One list of the log's folder tells of all files in it."""
-        nodes: dict[str, Node] = {}
         try:
-            nodes.update(self.files.nodes_in(self.row.folder))
+            nodes = self.files.nodes_in(self.row.folder)
         except OSError as error:
-            self.error = error
+            nodes, self.error = {}, error
         for file in self.log:
             if nodes.get(file_name(file.base)) != file.file.node:
                 self._look(_place(self.row, file))

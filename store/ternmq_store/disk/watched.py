@@ -111,15 +111,25 @@ class WatchedFileSystem:
             raise
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
-        """Open a file, as `FileSystem.open`; writes to it are watched."""
+        """Open a file, as `FileSystem.open`; writes to it are watched.
+
+        Raises:
+            FileLost: Somebody else took it away.
+        """
         if create:
             self._names[path] = _COMING
             with self.writing(path):
                 file = self._files.open(path, create=True)
             self._names[path] = object()
             return WatchedFile(self, file)
-        with self.writing(path, may_miss=True) if not read_only else nullcontext():
-            file = self._files.open(path, read_only=read_only)
+        known = self._known(path)
+        try:
+            with self.writing(path, may_miss=True) if not read_only else nullcontext():
+                file = self._files.open(path, read_only=read_only)
+        except FileNotFoundError as error:
+            if known is not None and self._known(path) is known and self._is_inside(path):
+                raise self.lose(path) from error
+            raise
         self._names.setdefault(path, object())
         return file if read_only else WatchedFile(self, file)
 
