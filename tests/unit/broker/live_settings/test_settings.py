@@ -128,6 +128,7 @@ def test_inconsistent_values_are_refused() -> None:
         {"store.disk_clean_percent": "10"},
         {"store.disk_force_percent": "30"},
         {"store.disk_full_percent": "35"},
+        {"store.disk_full_percent": "85"},
         {"store.file_reserved_hours": "4"},
         {"store.forced_reserved_hours": "5"},
     ],
@@ -138,6 +139,13 @@ def test_settings_that_would_delete_young_files_are_refused(values: dict[str, st
         settings.update(values)
     assert settings.store == StoreConfig(forced_reserved_hours=5)
     assert settings.update({"store.file_reserved_hours": "5"})
+
+
+def test_hours_below_the_floor_may_be_raised_and_not_lowered() -> None:
+    settings = LiveSettings(BrokerConfig(), StoreConfig(file_reserved_hours=2))
+    assert settings.update({"store.file_reserved_hours": "3"})
+    with pytest.raises(RefusedError, match="must be 3 to"):
+        settings.update({"store.file_reserved_hours": "2"})
 
 
 def test_change_listeners_are_called_after_each_update() -> None:
