@@ -118,7 +118,9 @@ def test_update_changes_all_settings_or_none() -> None:
 def test_inconsistent_values_are_refused() -> None:
     with pytest.raises(RefusedError, match="stream_unanswered_max_bytes"):
         live().update({"broker.stream_unanswered_max_bytes": "128MiB"})
-    with pytest.raises(RefusedError, match=r"disk_clean_percent.* <= disk_force_percent, 80"):
+    with pytest.raises(
+        RefusedError, match=r"disk_force_percent=80.* >= store.disk_clean_percent, 81"
+    ):
         live().update({"store.disk_clean_percent": "81", "store.disk_force_percent": "80"})
 
 
