@@ -66,7 +66,7 @@ class PresenceTask:
         try:
             nodes = self.files.nodes_in(self.row.folder)
         except OSError as error:
-            nodes, self.error = {}, error
+            nodes, self.error = dict[str, tuple[int, int]](), error
         for file in self.log:
             if nodes.get(file_name(file.base)) != file.file.node:
                 self._look(_place(self.row, file))

@@ -8,8 +8,8 @@ import errno
 import fcntl
 import os
 import struct
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +52,22 @@ def node_at(path: Path, *, follow_links: bool = False) -> Node | None:
         return None
 
 
+def nodes_in(folder: Path) -> Mapping[str, Node]:
+    """Return which file each name in `folder` leads to; none if it is not there.
+
+    Raises:
+        OSError: The system does not tell.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            device = folder.stat().st_dev
+            return {entry.name: (device, entry.inode()) for entry in entries}
+    except OSError as error:
+        if error.errno not in NO_SUCH_NAME:
+            raise
+        return {}
+
+
 class RealLock:
     """A lock of the file's first byte, as RocketMQ takes it, and one of the folder it lies in.
 
@@ -62,10 +78,11 @@ class RealLock:
     Source: RocketMQ `DefaultMessageStore.start`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rest: Callable[[float], None]) -> None:
         with contextlib.ExitStack() as opened:
             # The folder comes first: who is refused it leaves no new file of the lock.
-            _take(path, _take_folder, _opened(opened, path.parent, _FOLDER))
+            folder = _opened(opened, path.parent, _FOLDER)
+            _take(path, partial(_take_folder, rest), folder)
             descriptor = _opened(opened, path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
             _take(path, _take_lock, descriptor)
             self._path, self._node = path, node_of(os.fstat(descriptor))
@@ -138,7 +155,7 @@ def _take_lock(descriptor: int) -> None:
     fcntl.fcntl(descriptor, command, _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
 
 
-def _take_folder(descriptor: int) -> None:
+def _take_folder(rest: Callable[[float], None], descriptor: int) -> None:
     """Lock a folder for as long as it is open, where its file system knows locks of folders.
 
     Raises:
@@ -147,7 +164,7 @@ def _take_folder(descriptor: int) -> None:
     try:
         _flock(descriptor)
     except BlockingIOError:
-        time.sleep(_ASKED_S)
+        rest(_ASKED_S)
         _flock(descriptor)
 
 

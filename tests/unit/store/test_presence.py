@@ -59,9 +59,31 @@ def look(store: MessageStore) -> None:
     store.presence.done(task)
 
 
+def has_failed(store: MessageStore) -> bool:
+    """Tell whether the store is read-only."""
+    return store.failure is not None
+
+
+class Disk(RealFileSystem):
+    """A disk on which something happens before and after each rename."""
+
+    around_rename: Callable[[], None] = staticmethod(lambda: None)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file another name."""
+        self.around_rename()
+        super().rename(old, new)
+        self.around_rename()
+
+
 @pytest.fixture
-def files(tmp_path: Path) -> WatchedFileSystem:
-    return WatchedFileSystem(RealFileSystem(), tmp_path)
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def files(disk: Disk, tmp_path: Path) -> WatchedFileSystem:
+    return WatchedFileSystem(disk, tmp_path)
 
 
 @pytest.fixture
@@ -120,10 +142,10 @@ def test_data_directory_that_is_moved_is_noticed(store: MessageStore, tmp_path: 
 def test_folder_that_became_a_file_or_a_link_to_itself_is_noticed(
     store: MessageStore, tmp_path: Path, place: str
 ) -> None:
-    for make in (lambda path: path.touch(), lambda path: path.symlink_to(place)):
-        folder = tmp_path / place
+    folder = tmp_path / place
+    for is_link in (False, True):
         folder.rename(tmp_path / "aside")
-        make(folder)
+        folder.symlink_to(place) if is_link else folder.touch()
         task = store.presence.look()
         task.run()
         assert [each.path.parent for each in task.missing][:1] == [folder]
@@ -136,26 +158,17 @@ def test_folder_that_became_a_file_or_a_link_to_itself_is_noticed(
 
 
 def test_small_file_that_is_being_replaced_is_not_missed(
-    store: MessageStore, files: WatchedFileSystem, tmp_path: Path
+    store: MessageStore, files: WatchedFileSystem, disk: Disk, tmp_path: Path
 ) -> None:
-    """However long a busy disk takes between the two renames, and whenever the look begins."""
-    path, rename = tmp_path / "config" / "topics.json", files.rename
-
-    def slow_rename(old: Path, new: Path) -> None:
-        early = store.presence.look()
-        rename(old, new)
-        early.run()
-        store.presence.done(early)
-        look(store)
-
+    """However long a busy disk takes for each rename, and whenever the look begins."""
+    path = tmp_path / "config" / "topics.json"
+    disk.around_rename = lambda: look(store)
     for round_ in range(3):
-        files.rename = slow_rename  # type: ignore[method-assign]
         replace_file(files, path, b"%d" % round_)
-        files.rename = rename  # type: ignore[method-assign]
-    assert store.failure is None
+    assert not has_failed(store)
     path.unlink()
     look(store)
-    assert store.failure is not None
+    assert has_failed(store)
     store.close()
 
 
@@ -245,12 +258,12 @@ def test_disk_that_tells_nothing_of_one_file_hides_no_other(
         task.places = (Place(tmp_path, untold, lambda: True), *task.places)
         task.run()
         store.presence.done(task)
-    assert store.failure is None
+    assert not has_failed(store)
     assert caplog.text.count("cannot be looked at") == 1
     checkpoint_path(tmp_path).unlink()
     task = store.presence.look()
     task.places = (Place(tmp_path, untold, lambda: True), *task.places)
     task.run()
     store.presence.done(task)
-    assert store.failure is not None
+    assert has_failed(store)
     store.close()

@@ -202,12 +202,15 @@ def test_store_stays_held_when_its_lock_file_is_removed(tmp_path: Path) -> None:
 
 
 def test_start_is_not_refused_by_who_only_asks_for_the_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     asked = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(asked, fcntl.LOCK_EX)
-    monkeypatch.setattr("time.sleep", lambda _: os.close(asked))
-    RealFileSystem().lock(tmp_path / "lock").release()
+
+    def rest(_seconds: float) -> None:
+        os.close(asked)
+
+    RealFileSystem(rest).lock(tmp_path / "lock").release()
 
 
 def test_lock_file_that_is_a_link_is_in_place(tmp_path: Path) -> None:
