@@ -9,7 +9,6 @@ from typing import Final
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.duplicates.stored_before import StoredBefore
-from ternmq_broker.found_tables import config_folder
 from ternmq_broker.group_parts import GroupParts, Service
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
@@ -46,6 +45,7 @@ from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.store_retention import StoreRetention
 from ternmq_broker.store_verification import StoreVerification
+from ternmq_broker.table_formats import table_paths
 from ternmq_broker.tables import Tables
 from ternmq_broker.transactions.transactions import Transactions, TransactionServices
 from ternmq_broker.waiting_parts import WaitingParts
@@ -192,7 +192,7 @@ class Parts:
             on_arrivals=self._arrived,
             on_moved=None if self.replicas is None else self.replicas.appended,
         )
-        self._store.presence.folders = (config_folder(self._config.data),)
+        self._store.presence.tables = table_paths(self._config.data)
         if self.replicas is not None:
             self.replicas.tell(store_loop.confirmed)
         return store_loop

@@ -39,7 +39,7 @@ _CHECKPOINT_PAUSE_S: Final = 1.0
 _FILES_PAUSE_S: Final = 1.0
 _STATISTICS_PAUSE_S: Final = 1.0
 _SPACE_PAUSE_S: Final = 1.0
-_PRESENCE_PAUSE_S: Final = 0.75
+_PRESENCE_PAUSE_S: Final = 0.5
 """Noticed within a second, whatever else the thread has to do."""
 _PROBE_PAUSE_S: Final = 0.05
 """Pause between two probes of the disk while messages come in under an asynchronous flush. A probe
@@ -262,7 +262,7 @@ class StoreLoop:
         """Look whether the store's files are still in their folders: one step of a job."""
         if self._store.failure is None:
             task = self._store.presence.look()
-            await self._run(task.run, partial(self._store.presence.done, task))
+            await self._run(task.run, lambda _: self._store.presence.done(task))
             self._confirmations.look()
         return False
 

@@ -116,6 +116,16 @@ REPLICATION: Final = _json_table(
 )
 
 
+_ALL: Final[Sequence[TableFormat[Any]]] = (
+    *(TOPICS, GROUPS, OFFSETS, VERSIONS, DELAYS, FILTERS, TRANSACTIONS, TIMER, REPLICATION),
+)
+
+
+def table_paths(root: Path) -> Sequence[Path]:
+    """Return where the tables of a data directory lie."""
+    return [config_folder(root) / each.name for each in _ALL]
+
+
 class FoundTables(NamedTuple):
     """Every table of a data directory as a start finds it."""
 

@@ -9,7 +9,6 @@ from ternmq_runtime.setting_values import parse_value
 _LOWERED: Final = {
     "store.disk_clean_percent": "expired files go at once on a disk so full, in percent",
     "store.disk_force_percent": "files that have not expired go on a disk so full, in percent",
-    "store.disk_full_percent": "files go whatever their age on a disk so full, in percent",
     "store.file_reserved_hours": "files go whose newest message is so many hours old",
 }
 """Each lets files go earlier when it becomes less."""
@@ -22,7 +21,7 @@ def settings_losses(now: Mapping[str, str], wanted: Mapping[str, str]) -> list[s
 
     Args:
         now: The settings as the broker tells them, by name.
-        wanted: Those to change. What the broker would refuse costs nothing.
+        wanted: Those to change. One that the broker does not know, or no value, costs nothing.
     """
     lines: list[str] = []
     for name, text in sorted(wanted.items()):
@@ -39,17 +38,16 @@ def settings_losses(now: Mapping[str, str], wanted: Mapping[str, str]) -> list[s
     return lines
 
 
-def retention_losses(topic: str, kept_ms: Mapping[str, int], retention_ms: int) -> list[str]:
+def retention_losses(topic: str, changes_ms: Mapping[str, tuple[int, int]]) -> list[str]:
     """Return a line for each broker that is to serve messages of a topic for a shorter time.
 
     Args:
         topic: Its name.
-        kept_ms: For how long each broker serves them now.
-        retention_ms: For how long it is to.
+        changes_ms: For how long each broker serves them now, and for how long it is to.
     """
     return [
-        f"{broker}: messages of {topic} that are {duration_text(retention_ms)} old can no longer"
+        f"{broker}: messages of {topic} that are {duration_text(wanted_ms)} old can no longer"
         f" be read, {duration_text(before_ms)} before"
-        for broker, before_ms in kept_ms.items()
-        if retention_ms < before_ms
+        for broker, (before_ms, wanted_ms) in changes_ms.items()
+        if wanted_ms < before_ms
     ]

@@ -85,8 +85,8 @@ def create(
     wanted = list(dict.fromkeys([*topics, *_lines(names)]))
     if not wanted:
         raise click.UsageError("name a topic, or a --file of topics")
-    if retention and not yes:
-        confirm_losses(ask(nameserver, lambda admin: _losses(admin, wanted, retention, brokers)))
+    if not yes:
+        confirm_losses(ask(nameserver, lambda it: _losses(it, wanted, retention, cluster, brokers)))
     config = TopicConfig(
         wanted[0],
         queues if read_queues is None else read_queues,
@@ -160,29 +160,35 @@ def alter(
         changes["retention_ms"] = retention
     if not changes:
         raise click.UsageError("name a setting to change: --queues, --permissions or --retention")
-    if retention and not yes:
+    if retention is not None and not yes:
         confirm_losses(ask(nameserver, lambda admin: _losses(admin, [topic], retention)))
     names = ask(nameserver, lambda admin: _alter(admin, topic, changes))
     print_record({"topic": topic, "brokers": names}, output)
 
 
 async def _losses(
-    admin: AdminClient, topics: Sequence[str], retention_ms: int, brokers: Sequence[str] = ()
+    admin: AdminClient,
+    topics: Sequence[str],
+    retention_ms: int,
+    cluster: str = "",
+    brokers: Sequence[str] = (),
 ) -> list[str]:
     """Return what a retention would cost those of the topics that are there."""
     lines: list[str] = []
     reserved_ms: dict[str, int] = {}
-    known = set(await admin.topics())
+    known = set(await admin.topics(cluster))
+    names = brokers or [data.broker_name for data in await admin.brokers(cluster)]
     for topic in filter(known.__contains__, topics):
-        kept_ms: dict[str, int] = {}
+        changes_ms: dict[str, tuple[int, int]] = {}
         for broker, config in (await admin.describe_topic(topic)).configs:
-            if brokers and broker not in brokers:
+            before_ms = config.retention_ms
+            if broker not in names or before_ms == retention_ms:
                 continue
-            if not config.retention_ms and broker not in reserved_ms:
-                hours = await reserved_hours(admin, broker)
-                reserved_ms[broker] = duration_ms(hours + "h")
-            kept_ms[broker] = config.retention_ms or reserved_ms[broker]
-        lines += retention_losses(topic, kept_ms, retention_ms)
+            if not (before_ms and retention_ms) and broker not in reserved_ms:
+                reserved_ms[broker] = duration_ms(await reserved_hours(admin, broker) + "h")
+            kept_ms = reserved_ms.get(broker, 0)
+            changes_ms[broker] = before_ms or kept_ms, retention_ms or kept_ms
+        lines += retention_losses(topic, changes_ms)
     return lines
 
 

@@ -13,6 +13,8 @@ from ternmq_runtime.durable_file import make_directory_durably, read_newest, rep
 from ternmq_runtime.state_saver import StateSaver
 
 FILE_NAME: Final = "kvConfig.json"
+LOCKED_NAME: Final = "nameserver.lock"
+"""A directory: it holds nothing but the file of its lock."""
 
 logger = logging.getLogger(__name__)
 
@@ -120,8 +122,10 @@ class KvStore:
 
 
 def _locked(directory: Path) -> DirectoryLock:
-    make_directory_durably(directory)
-    return DirectoryLock(directory)
+    """Lock what no other kind of service locks: a broker may have the same directory."""
+    own = directory / LOCKED_NAME
+    make_directory_durably(own)
+    return DirectoryLock(own)
 
 
 def _load(path: Path) -> KvTable:

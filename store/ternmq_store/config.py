@@ -239,8 +239,10 @@ class StoreConfig:
             if not low <= value <= high:
                 raise ConfigError(f"store.{name}", value, f"must be {low} to {high}")
         if self.disk_clean_percent > self.disk_force_percent:
-            rule = f"must be <= disk_force_percent, {self.disk_force_percent}"
-            raise ConfigError("store.disk_clean_percent", self.disk_clean_percent, rule)
+            rule = (
+                f"must be >= store.disk_clean_percent, {self.disk_clean_percent}: lower that, too"
+            )
+            raise ConfigError("store.disk_force_percent", self.disk_force_percent, rule)
         hours = self.delete_when.split(";")
         if not all(hour.isascii() and hour.isdigit() and int(hour) < _DAY_HOURS for hour in hours):
             rule = "must be hours, 00 to 23, with ; between them"

@@ -4,34 +4,34 @@ A file without a name is written and synced as ever, and is gone with the proces
 itself removes is no part of log, queues and index any more before it goes.
 """
 
-import errno
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ternmq_store.disk.filesystem import FileSystem, Lock
-from ternmq_store.disk.layout import abort_path, checkpoint_path, lock_path, notes_path
+from ternmq_store.disk.layout import (
+    abort_path,
+    checkpoint_path,
+    deletions_path,
+    file_name,
+    lock_path,
+    notes_path,
+)
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import MappedFileQueue
 from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.recovery.opening import OpenedFiles
 
-_NEWEST: Final = 2
-"""Files of the log at which every look looks: the one that is written, and the next."""
+logger = logging.getLogger(__name__)
 
 _LEAST: Final = 64
 _ROUND_LOOKS: Final = 60
-"""Older files, queues and index take turns: all within so many looks, and so many at once at least.
+"""Files of queues and index take turns: all within so many looks, and so many at once at least.
 139 files took a thread 0.35 ms and the loop 0.14 ms."""
-
-_TRIES: Final = 3
-_TRY_PAUSE_S: Final = 0.02
-"""A small file that is being replaced has no name for a moment."""
-
-_PASSING: Final = (".bak", ".tmp", ".bad")
-"""End the names of what may come and go beside a small file."""
 
 
 class Place(NamedTuple):
@@ -53,37 +53,32 @@ class PresenceTask:
     """Look whether files are in place: for a blocking thread; the outcome is in it afterwards."""
 
     files: FileSystem
+    row: MappedFileQueue
+    """The log; only its folder is asked for here."""
+    log: Sequence[MappedFile]
     places: Sequence[Place]
-    small: frozenset[Path]
-    """Files that were there at the look before, and are replaced as a whole."""
-    candidates: Sequence[Path]
-    """Those that may have come since."""
-    folders: Sequence[Path]
-    """Folders of further ones."""
     missing: list[Place] = field(default_factory=list[Place])
-    found: set[Path] = field(default_factory=set[Path])
+    error: OSError | None = None
+    """The first one, of a place of which the system does not tell."""
 
     def run(self) -> None:
-        """Look at all of them.
+        """Look at all of them. One list of the log's folder tells of all files in it."""
+        try:
+            nodes = self.files.nodes_in(self.row.folder)
+        except OSError as error:
+            nodes, self.error = dict[str, tuple[int, int]](), error
+        for file in self.log:
+            if nodes.get(file_name(file.base)) != file.file.node:
+                self._look(_place(self.row, file))
+        for place in self.places:
+            self._look(place)
 
-        Raises:
-            OSError: The system does not tell.
-        """
-        self.missing = [place for place in self.places if not place.is_in_place()]
-        names = ((folder, self.files.files(folder)) for folder in self.folders)
-        listed = {path / name for path, below in names for name in below}
-        self.found = {path for path in self.candidates if self.files.exists(path)}
-        self.found |= {path for path in listed if path.suffix not in _PASSING}
-        for path in self.small - self.found:
-            if not self._is_there(path):
-                self.missing.append(Place(path, _always, _always))
-
-    def _is_there(self, path: Path) -> bool:
-        for _ in range(_TRIES):
-            if self.files.exists(path):
-                return True
-            self.files.rest(_TRY_PAUSE_S)
-        return False
+    def _look(self, place: Place) -> None:
+        try:
+            if not place.is_in_place():
+                self.missing.append(place)
+        except OSError as error:
+            self.error = self.error or error
 
 
 class Presence:
@@ -96,7 +91,7 @@ class Presence:
         lock: Held there.
 
     Attributes:
-        folders: Folders of small files, which only who writes them may remove.
+        tables: Further small files that are looked at once they were read or written.
     """
 
     def __init__(
@@ -105,40 +100,35 @@ class Presence:
         self._files = files
         self._log, self._queues, self._index = opened.log, opened.queues, opened.index
         self._lock = Place(lock_path(root), lock.is_in_place, _always)
-        self._candidates = (abort_path(root), checkpoint_path(root), notes_path(root))
-        self._small: frozenset[Path] = frozenset()
+        small = (abort_path, checkpoint_path, notes_path, deletions_path)
+        self._small = [path_of(root) for path_of in small]
         self._turns = self._round()
         self._count = 0
-        self.folders: Sequence[Path] = ()
+        self._is_error_told = False
+        self.tables: Sequence[Path] = ()
 
     def look(self) -> PresenceTask:
         """Return the next look; `done` must follow."""
         log = self._log.files
-        newest = [_place(log, file) for file in log.files[-_NEWEST:]]
+        small = map(self._of_small, (*self._small, *self.tables))
         count = max(_LEAST, self._count // _ROUND_LOOKS)
         turns = list(islice(self._turns, count))
         if len(turns) < count:
             self._turns = self._round()
-        places = (self._lock, *newest, *turns)
-        return PresenceTask(self._files, places, self._small, self._candidates, self.folders)
+        return PresenceTask(self._files, log, tuple(log.files), (self._lock, *small, *turns))
 
-    def done(self, task: PresenceTask, error: OSError | None = None) -> None:
+    def done(self, task: PresenceTask) -> None:
         """Take note of what `task` found: a file that is gone makes the store read-only."""
-        if error is not None:
-            return  # a disk that tells nothing fails with the next write
-        self._small |= task.found
+        if task.error is not None and not self._is_error_told:
+            self._is_error_told = True
+            logger.warning("files of the store cannot be looked at error=%s", task.error)
         for place in task.missing:
             if place.is_current():
-                self._files.fail(
-                    OSError(
-                        errno.ENOENT,
-                        "somebody removed or replaced it while it was in use: copy what is still"
-                        " open before this process ends, put it back, and start again"
-                        " (docs/operations.md)",
-                        str(place.path),
-                    )
-                )
+                self._files.lose(place.path)
                 return
+
+    def _of_small(self, path: Path) -> Place:
+        return Place(path, lambda: not self._files.is_lost(path), _always)
 
     def _round(self) -> Iterator[Place]:
         """Give every file that takes turns, once."""
@@ -149,14 +139,9 @@ class Presence:
         self._count = count
 
     def _places(self) -> Iterator[Place]:
-        rows = [self._log.files]
         for queue in self._queues:
-            rows.append(queue.files)
-            if queue.ext is not None:
-                rows.append(queue.ext.files)
-        for row in rows:
-            for file in list(row.files):
-                yield _place(row, file)
+            for row in (queue.files, *(() if queue.ext is None else (queue.ext.files,))):
+                yield from map(partial(_place, row), list(row.files))
         for info in () if self._index is None else self._index.infos():
             yield self._of_index(info.path)
 

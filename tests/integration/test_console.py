@@ -176,6 +176,13 @@ def test_topic_retention_is_set_and_expired_messages_are_deleted(console: Consol
     assert b"messages of prices that are 90m old can no longer be read, 1d before" in refused.stderr
     assert console.json("topic", "describe", "prices")["brokers"][0]["retention"] == "1d"
     console.text("topic", "alter", "prices", "--retention", "90m", "--yes")
+    console.text("topic", "create", "weekly", "--retention", "7d")
+    for verb, *words in (("create", "weekly"), ("alter", "weekly", "--retention", "0")):
+        refused = console.run("topic", verb, *words, stdin=b"")
+        assert refused.returncode == 1
+        assert b"weekly that are 3d old can no longer be read, 7d before" in refused.stderr
+    console.text("topic", "create", "weekly", "--cluster", "DefaultCluster", stdin="y\n")
+    console.text("topic", "create", "weekly")
     (altered,) = console.json("topic", "describe", "prices")["brokers"]
     assert (altered["retention"], altered["read_queues"]) == ("90m", 3)
     for arguments, says in (((), b"--retention"), (("--retention", "24 hours"), b"'24 hours'")):

@@ -137,6 +137,11 @@ class MemoryFile:
         """Count the hints."""
         self._files.hints += 1
 
+    @property
+    def node(self) -> tuple[int, int]:
+        """Which file it is."""
+        return (0, id(self._node))
+
     def is_in_place(self) -> bool:
         """Tell whether the name still leads to this file."""
         return self._files.nodes.get(self.path) is self._node
@@ -246,6 +251,10 @@ class MemoryFileSystem:
     def folders(self, folder: Path) -> list[str]:
         """Return the names of folders in `folder`, sorted."""
         return _names_in(folder, self.made_folders)
+
+    def nodes_in(self, folder: Path) -> dict[str, tuple[int, int]]:
+        """Return which file each name in `folder` leads to."""
+        return {name: (0, id(self.nodes[folder / name])) for name in self.files(folder)}
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it."""

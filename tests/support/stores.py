@@ -95,6 +95,11 @@ def prepare(store: MessageStore, *, is_copying: bool = False) -> bool:
     return task is not None
 
 
+def delete(store: MessageStore, path: Path) -> None:
+    """Remove a file as the store does, by retention or with a topic."""
+    store.reads.source().files.remove(path)
+
+
 def settle(store: MessageStore) -> None:
     """Flush and dispatch everything."""
     flush(store)

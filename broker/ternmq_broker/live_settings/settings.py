@@ -112,10 +112,14 @@ class LiveSettings:
 
     def _bounds(self, name: str) -> Bounds | None:
         """Return the bounds of a setting; what is kept at least is for who starts the broker."""
-        bounds = ALLOWED[name]
-        if bounds is None or name != "store.file_reserved_hours":
-            return bounds
-        return bounds._replace(least=max(bounds.least, self.store.forced_reserved_hours))
+        bounds, store = ALLOWED[name], self.store
+        floors = {
+            "store.file_reserved_hours": min(
+                store.forced_reserved_hours, store.file_reserved_hours
+            ),
+            "store.disk_full_percent": store.disk_full_percent,
+        }
+        return bounds and bounds._replace(least=max(bounds.least, floors.get(name, bounds.least)))
 
     def update(self, values: Mapping[str, str]) -> dict[str, str]:
         """Change settings: all of them, or none.

@@ -1,14 +1,27 @@
 """A file system that remembers the first write or sync that failed."""
 
+import errno
 import logging
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Final
 
+from ternmq_store.disk.directory_lock import NO_SUCH_NAME, Node
 from ternmq_store.disk.filesystem import File, FileSystem, Lock, Region
 from ternmq_store.disk.shortage import is_full, is_shortage
 
 logger = logging.getLogger(__name__)
+
+_COMING: Final = object()
+"""Stands for a file that is about to get the name."""
+
+
+class FileLost(OSError):
+    """A file of the data directory that was removed, moved or replaced by somebody else.
+
+    Unlike `FileNotFoundError`, which is what retention or a deleted topic leaves.
+    """
 
 
 class WatchedFileSystem:
@@ -16,7 +29,8 @@ class WatchedFileSystem:
 
     The error is kept before its call returns, in whatever thread that runs: an acknowledgement that
     looks at `failure` first is never later than a failed call. A full disk, too many open files,
-    a file or folder that was removed here meanwhile and errors of reads are not kept.
+    a file or folder that was removed here meanwhile and errors of reads are not kept; that a file
+    cannot be opened which was not removed here is.
 
     Attributes:
         failure: The first error; None = every write and sync has succeeded.
@@ -27,7 +41,10 @@ class WatchedFileSystem:
         self._files = files
         self._root = root
         self.failure: OSError | None = None
-        self._removed: set[Path] = set()
+        self._names: dict[Path, object | None] = {}
+        # What each name stands for: an object for every file that was opened here or got the name
+        # here, None for one that was removed or renamed here. Any thread may ask: the object is set
+        # after the change, None before it.
 
     @classmethod
     def over(cls, files: FileSystem, root: Path) -> "WatchedFileSystem":
@@ -46,6 +63,38 @@ class WatchedFileSystem:
             root = self._root
             logger.error("store failed, read-only from now on root=%s error=%s", root, error)
 
+    def lose(self, path: Path) -> FileLost:
+        """Keep and return the error that the file at `path` was taken away by somebody else."""
+        error = FileLost(
+            errno.ENOENT,
+            "somebody removed or replaced it while it was in use: copy what is still open before"
+            " this process ends, put it back, and start again (docs/operations.md)",
+            str(path),
+        )
+        self.fail(error)
+        return error
+
+    def is_lost(self, path: Path) -> bool:
+        """Tell whether a file that was opened or named here was taken away by somebody else.
+
+        Raises:
+            OSError: The system does not tell.
+        """
+        known = self._known(path)
+        if known is None:
+            return False
+        try:
+            is_there = self._files.exists(path)
+        except OSError as error:
+            if error.errno not in NO_SUCH_NAME:
+                raise
+            is_there = False
+        return not is_there and self._known(path) is known
+
+    def _known(self, path: Path) -> object | None:
+        known = self._names.get(path)
+        return None if known is _COMING else known
+
     @contextmanager
     def writing(self, path: Path, *, may_miss: bool = False) -> Generator[None]:
         """Keep the error of a block that writes to or syncs `path`; it is raised on.
@@ -62,20 +111,38 @@ class WatchedFileSystem:
                 or is_shortage(error)
                 or (isinstance(error, FileNotFoundError) and (may_miss or self._is_removed(path)))
             )
-            if not is_passing and path.is_relative_to(self._root):
+            if not is_passing and self._is_inside(path):
                 self.fail(error)
             raise
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
-        """Open a file, as `FileSystem.open`; writes to it are watched."""
-        if read_only:
-            return self._files.open(path, read_only=True)
-        self._removed.discard(path)
-        with self.writing(path, may_miss=not create):
-            return WatchedFile(self, self._files.open(path, create=create))
+        """Open a file, as `FileSystem.open`; writes to it are watched.
+
+        Raises:
+            FileLost: Somebody else took it away.
+        """
+        if create:
+            self._names[path] = _COMING
+            with self.writing(path):
+                file = self._files.open(path, create=True)
+            self._names[path] = object()
+            return WatchedFile(self, file)
+        known = self._known(path)
+        try:
+            with self.writing(path, may_miss=True) if not read_only else nullcontext():
+                file = self._files.open(path, read_only=read_only)
+        except FileNotFoundError as error:
+            if known is not None and self._known(path) is known and self._is_inside(path):
+                raise self.lose(path) from error
+            raise
+        self._names.setdefault(path, object())
+        return file if read_only else WatchedFile(self, file)
 
     def _is_removed(self, path: Path) -> bool:
-        return not self._removed.isdisjoint((path, *path.parents))
+        return any(self._names.get(each, _COMING) is None for each in (path, *path.parents))
+
+    def _is_inside(self, path: Path) -> bool:
+        return path.is_relative_to(self._root)
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or folder is there."""
@@ -89,21 +156,27 @@ class WatchedFileSystem:
         """Return the names of the folders in `folder`, sorted."""
         return self._files.folders(folder)
 
+    def nodes_in(self, folder: Path) -> Mapping[str, Node]:
+        """Return which file each name in `folder` leads to."""
+        return self._files.nodes_in(folder)
+
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it."""
-        self._removed.difference_update((folder, *folder.parents))
+        for each in (folder, *folder.parents):
+            self._names.pop(each, None)
         with self.writing(folder):
             self._files.make_folder(folder, is_durable=is_durable)
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name, at once."""
-        self._removed.discard(new)
+        self._names[old], self._names[new] = None, _COMING
         with self.writing(new):
             self._files.rename(old, new)
+        self._names[new] = object()
 
     def remove(self, path: Path) -> None:
         """Remove a file, or a folder that is empty. An error is not kept: nothing was written."""
-        self._removed.add(path)
+        self._names[path] = None
         self._files.remove(path)
 
     def sync_folder(self, folder: Path) -> None:
@@ -179,6 +252,11 @@ class WatchedFile:
     def will_need(self, position: int, length: int) -> None:
         """Say that a range will be read soon."""
         self._file.will_need(position, length)
+
+    @property
+    def node(self) -> Node:
+        """Which file it is."""
+        return self._file.node
 
     def is_in_place(self) -> bool:
         """Tell whether the file's name still leads to it."""

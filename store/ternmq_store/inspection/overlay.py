@@ -4,12 +4,14 @@ So the very code that opens a store can be run on one that must not be written t
 """
 
 import errno
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_store.disk.directory_lock import Node
 from ternmq_store.disk.filesystem import FileSystem, Region
 
 MEMORY_BYTES_MAX: Final = 1 << 30
@@ -142,6 +144,11 @@ class OverlayFile:
     def will_need(self, position: int, length: int) -> None:
         """Do nothing."""
 
+    @property
+    def node(self) -> Node:
+        """Which file it is: nobody asks."""
+        return (0, 0)
+
     def is_in_place(self) -> bool:
         """Tell that it is: nobody else sees it."""
         return True
@@ -227,6 +234,10 @@ class Overlay:
             if path.parent == folder:
                 names.add(path.name) if is_there else names.discard(path.name)
         return sorted(names)
+
+    def nodes_in(self, folder: Path) -> Mapping[str, Node]:
+        """Return which file each name in `folder` leads to."""
+        return dict.fromkeys(self.files(folder), (0, 0))
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it."""

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.shortage import DiskLimit
 
 USED_SHARE_MAX: Final = 0.85
 """A disk fuller than that gets no further file."""
@@ -51,8 +52,8 @@ class PrepareTask:
         """Make the file and put it in its place, durably.
 
         Raises:
-            OSError: It could not be made, and nothing is left of it. ENOSPC too when the disk is
-                fuller than `USED_SHARE_MAX`.
+            DiskLimit: The disk is fuller than `USED_SHARE_MAX`; nothing is left of the file.
+            OSError: It could not be made, and nothing is left of it.
         """
         self._check_used()
         file = self.files.open(self.draft, create=True)
@@ -80,7 +81,7 @@ class PrepareTask:
     def _check_used(self) -> None:
         used = self.files.used_share(self.draft.parent)
         if used > USED_SHARE_MAX:
-            raise OSError(
+            raise DiskLimit(
                 errno.ENOSPC,
                 f"the disk is {used:.0%} full, and above {USED_SHARE_MAX:.0%} no file is made",
                 str(self.path),

@@ -26,11 +26,7 @@ class ProbeTask:
         Raises:
             OSError: The disk takes no writes, or is full, or the file is gone.
         """
-        try:
-            file = self.files.open(self.path)
-        except FileNotFoundError as error:
-            self.files.fail(error)
-            raise
+        file = self.files.open(self.path)
         try:
             file.write(0, file.read(0, file.size()))
             file.sync()

@@ -54,18 +54,17 @@ class Reason(enum.Enum):
 
 
 def reason_to_delete(
-    *, hour: int, level: DiskLevel, has_room: bool, is_requested: bool, config: StoreConfig
+    *, hour: int, level: DiskLevel, is_requested: bool, config: StoreConfig
 ) -> Reason | None:
     """Return why files may be deleted now; None when it is not the time.
 
     Args:
         hour: 0 to 23, on the wall where the broker runs.
         level: How full the disk is.
-        has_room: The log's next file was not refused for want of space.
         is_requested: An operator asks for it.
         config: Hours, and whether a full disk may cost files that have not expired.
     """
-    if config.clean_forcibly and (level is DiskLevel.FULL or not has_room):
+    if config.clean_forcibly and level is DiskLevel.FULL:
         return Reason.DISK_FULL
     if config.clean_forcibly and level is DiskLevel.FORCE:
         return Reason.DISK_FORCED

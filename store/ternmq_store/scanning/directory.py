@@ -57,6 +57,7 @@ class StoreDirectory:
     Raises:
         StoreNotFound: There is no store.
         UndecidedStore: No start would tell which files are the log's, or how long they are.
+        StoreError: Somebody removed a file of the log while a broker uses it.
         OSError: It cannot be read.
 
     Attributes:
@@ -83,6 +84,9 @@ class StoreDirectory:
         self.log_start = PhysicalOffset(plan.row[0].base if plan.row else 0)
         self.log_end = PhysicalOffset(plan.row[-1].base + plan.file_bytes if plan.row else 0)
         self.is_in_use = files.is_locked(lock_path(root))
+        lost = [file.path for file in plan.row[:-1] if not file.file_bytes]
+        if self.is_in_use and lost:  # a start puts a file there, and retention leaves no gap
+            raise StoreError(f"{lost[0]} was removed while a broker uses the store")
         self.was_cut_short = load_abort(files, root) is not None
         # What was noted before somebody else used the directory does not count.
         counts = session.last_use in (LastUse.CLEAN, LastUse.CRASHED)

@@ -50,6 +50,33 @@ def test_full_disk_refuses_sends_serves_reads_and_recovers_by_itself() -> None:
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize(("has_space", "kept"), [(True, True), (False, False)])
+def test_young_files_go_only_when_the_disk_itself_has_no_space(
+    has_space: bool, kept: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others hold 86 % of the disk, where the log makes no next file: to delete helps nobody."""
+
+    async def main() -> None:
+        async with world() as around, around.broker() as broker:
+            client = await around.connect(broker)
+            await client.put_topic("A", 1)
+            for _ in range(30):
+                await client.send("A", bytes(1 << 20))
+                await asyncio.sleep(1)
+            await asyncio.sleep(30)
+            around.files.used = 0.86 if has_space else 0.5
+            around.files.space_bytes = None if has_space else 0
+            for _ in range(60):
+                with contextlib.suppress(RefusedError):
+                    await client.send("A", bytes(1 << 20))
+                await asyncio.sleep(2)
+            assert (caplog.text.count("file deleted") == 0) == kept
+            await client.connection.close()
+
+    with caplog.at_level("WARNING"):
+        run_in_virtual_time(main())
+
+
 def test_expired_files_are_deleted_on_an_operators_request() -> None:
     async def main() -> None:
         async with world() as around:

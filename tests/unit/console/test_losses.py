@@ -20,7 +20,6 @@ HOUR_MS = 3_600_000
     [
         ("store.disk_clean_percent", "74"),
         ("store.disk_force_percent", "70"),
-        ("store.disk_full_percent", "85"),
         ("store.file_reserved_hours", "71"),
     ],
 )
@@ -53,7 +52,8 @@ def test_forced_cleaning_that_begins_is_a_loss() -> None:
 
 
 def test_shorter_retention_is_a_loss_on_each_broker_that_keeps_messages_longer() -> None:
-    kept_ms = {"a": 25 * HOUR_MS, "b": 24 * HOUR_MS, "c": 20 * HOUR_MS}
-    assert retention_losses("T", kept_ms, 24 * HOUR_MS) == [
+    before = {"a": 25, "b": 24, "c": 20}
+    changes_ms = {name: (hours * HOUR_MS, 24 * HOUR_MS) for name, hours in before.items()}
+    assert retention_losses("T", changes_ms) == [
         "a: messages of T that are 1d old can no longer be read, 25h before"
     ]

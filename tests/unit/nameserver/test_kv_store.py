@@ -1,14 +1,17 @@
 import asyncio
 import contextlib
 import os
+import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 from ternmq_model.errors import StateUnreadable, StoreError, StoreFailed, StoreLocked
-from ternmq_nameserver.kv_store import FILE_NAME, KvStore
+from ternmq_nameserver.kv_store import FILE_NAME, LOCKED_NAME, KvStore
 from ternmq_runtime.service import Job, JobRunner
+from ternmq_store.disk.filesystem import RealFileSystem
+from tests.support.stores import open_store
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
 
@@ -49,10 +52,25 @@ def test_files_are_for_their_user_alone(tmp_path: Path) -> None:
         run_in_virtual_time(main())
     finally:
         os.umask(before)
-    for folder in (path.parent, path.parent.parent):
+    locked = path.parent / LOCKED_NAME
+    for folder in (path.parent, path.parent.parent, locked):
         assert folder.stat().st_mode & 0o777 == 0o700
-    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    files = [*path.parent.glob("*.*"), *locked.iterdir()]
+    modes = {file.name: file.stat().st_mode & 0o777 for file in files if file.is_file()}
     assert modes == dict.fromkeys((FILE_NAME, f"{FILE_NAME}.bak", "lock"), 0o600)
+
+
+@pytest.mark.parametrize("is_broker_first", [False, True])
+def test_directory_may_be_shared_with_a_broker(tmp_path: Path, *, is_broker_first: bool) -> None:
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            if not is_broker_first:
+                await stack.enter_async_context(store_at(tmp_path / FILE_NAME))
+            stack.enter_context(contextlib.closing(open_store(RealFileSystem(), root=tmp_path)))
+            if is_broker_first:
+                await stack.enter_async_context(store_at(tmp_path / FILE_NAME))
+
+    run_in_virtual_time(main())
 
 
 def test_unreadable_file_refuses_the_start(tmp_path: Path) -> None:
@@ -158,9 +176,7 @@ def test_setting_refused_by_the_disk_is_not_kept(tmp_path: Path) -> None:
     async def main() -> None:
         async with store_at(path) as store:
             await store.put("n", "a", "1")
-            for file in path.parent.iterdir():
-                file.unlink()
-            path.parent.rmdir()
+            shutil.rmtree(path.parent)
             outcomes = await asyncio.gather(
                 *(store.put("n", key, "2") for key in "ab"), return_exceptions=True
             )

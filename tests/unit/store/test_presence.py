@@ -12,8 +12,17 @@ import pytest
 from ternmq_model.errors import StoreFailed
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
-from ternmq_store.disk.layout import checkpoint_path, commit_log_folder, index_folder, queue_folder
+from ternmq_store.disk.layout import (
+    checkpoint_path,
+    commit_log_folder,
+    deletions_path,
+    index_folder,
+    queue_folder,
+)
+from ternmq_store.disk.state_file import replace_file
+from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.message_store import MessageStore
+from ternmq_store.presence import Place
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, HandClock, append, checkpoint, drain, open_store, settle
@@ -33,6 +42,7 @@ PLACES: dict[str, Callable[[Path], Path]] = {
     "queue": lambda root: _files(queue_folder(root, "A", 0))[0],
     "index": lambda root: _files(index_folder(root))[-1],
     "checkpoint": checkpoint_path,
+    "deletions": deletions_path,
     "lock": lambda root: root / "lock",
     "table": lambda root: root / "config" / "topics.json",
 }
@@ -49,18 +59,45 @@ def look(store: MessageStore) -> None:
     store.presence.done(task)
 
 
+def has_failed(store: MessageStore) -> bool:
+    """Tell whether the store is read-only."""
+    return store.failure is not None
+
+
+class Disk(RealFileSystem):
+    """A disk on which something happens before and after each rename."""
+
+    around_rename: Callable[[], None] = staticmethod(lambda: None)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file another name."""
+        self.around_rename()
+        super().rename(old, new)
+        self.around_rename()
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> MessageStore:
-    store = open_store(RealFileSystem(), root=tmp_path, config=CONFIG)
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def files(disk: Disk, tmp_path: Path) -> WatchedFileSystem:
+    return WatchedFileSystem(disk, tmp_path)
+
+
+@pytest.fixture
+def store(files: WatchedFileSystem, tmp_path: Path) -> MessageStore:
+    store = open_store(files, root=tmp_path, config=CONFIG)
     for number in range(30):
         append(store, batch_of(record("A", 0, bytes(1000), {"KEYS": f"k{number}"})))
     settle(store)
     assert checkpoint(store)
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "topics.json").write_bytes(b"{}")
-    store.presence.folders = (tmp_path / "config",)
-    for _ in range(3):
-        look(store)
+    store.delete_topic("B")
+    files.make_folder(tmp_path / "config")
+    replace_file(files, tmp_path / "config" / "topics.json", b"{}")
+    store.presence.tables = (tmp_path / "config" / "topics.json",)
+    look(store)
     assert store.failure is None
     return store
 
@@ -101,7 +138,65 @@ def test_data_directory_that_is_moved_is_noticed(store: MessageStore, tmp_path: 
     store.close()
 
 
-def test_old_files_take_turns() -> None:
+@pytest.mark.parametrize("place", ["commitlog", "config"])
+def test_folder_that_became_a_file_or_a_link_to_itself_is_noticed(
+    store: MessageStore, tmp_path: Path, place: str
+) -> None:
+    folder = tmp_path / place
+    for is_link in (False, True):
+        folder.rename(tmp_path / "aside")
+        folder.symlink_to(place) if is_link else folder.touch()
+        task = store.presence.look()
+        task.run()
+        assert [each.path.parent for each in task.missing][:1] == [folder]
+        assert task.error is None
+        folder.unlink()
+        (tmp_path / "aside").rename(folder)
+    look(store)
+    assert store.failure is None
+    store.close()
+
+
+def test_small_file_that_is_being_replaced_is_not_missed(
+    store: MessageStore, files: WatchedFileSystem, disk: Disk, tmp_path: Path
+) -> None:
+    """However long a busy disk takes for each rename, and whenever the look begins."""
+    path = tmp_path / "config" / "topics.json"
+    disk.around_rename = lambda: look(store)
+    for round_ in range(3):
+        replace_file(files, path, b"%d" % round_)
+    assert not has_failed(store)
+    path.unlink()
+    look(store)
+    assert has_failed(store)
+    store.close()
+
+
+def test_foreign_file_among_the_tables_may_come_and_go(store: MessageStore, tmp_path: Path) -> None:
+    names = (".topics.json.swp", "topics.json.save", "consumerFilter.json")
+    for name in names:
+        (tmp_path / "config" / name).touch()
+    store.presence.tables = [tmp_path / "config" / name for name in ("topics.json", names[-1])]
+    look(store)
+    for name in names:
+        (tmp_path / "config" / name).unlink()
+    look(store)
+    assert store.failure is None
+    store.close()
+
+
+def test_every_file_of_the_log_is_looked_at_each_time(store: MessageStore, tmp_path: Path) -> None:
+    log = _files(commit_log_folder(tmp_path))
+    for path in log:
+        path.rename(tmp_path / "aside")
+        task = store.presence.look()
+        task.run()
+        assert [each.path for each in task.missing] == [path]
+        (tmp_path / "aside").rename(path)
+    store.close()
+
+
+def test_files_of_queues_take_turns() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=replace(CONFIG, index_enabled=False))
     for number in range(200):
@@ -149,11 +244,26 @@ def test_files_that_the_store_removes_are_not_missed(seed: int) -> None:
 def test_look_costs_little(store: MessageStore) -> None:
     """A bound in system calls, which no busy machine changes."""
     task = store.presence.look()
-    assert len(task.places) <= 64 + 3
+    assert len(task.places) <= 64 + 6
 
 
-def test_disk_that_tells_nothing_is_no_missing_file(store: MessageStore) -> None:
+def test_disk_that_tells_nothing_of_one_file_hides_no_other(
+    store: MessageStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def untold() -> bool:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for _ in range(2):
+        task = store.presence.look()
+        task.places = (Place(tmp_path, untold, lambda: True), *task.places)
+        task.run()
+        store.presence.done(task)
+    assert not has_failed(store)
+    assert caplog.text.count("cannot be looked at") == 1
+    checkpoint_path(tmp_path).unlink()
     task = store.presence.look()
-    store.presence.done(task, OSError(errno.EIO, os.strerror(errno.EIO)))
-    assert store.failure is None
+    task.places = (Place(tmp_path, untold, lambda: True), *task.places)
+    task.run()
+    store.presence.done(task)
+    assert has_failed(store)
     store.close()

@@ -118,7 +118,9 @@ def test_update_changes_all_settings_or_none() -> None:
 def test_inconsistent_values_are_refused() -> None:
     with pytest.raises(RefusedError, match="stream_unanswered_max_bytes"):
         live().update({"broker.stream_unanswered_max_bytes": "128MiB"})
-    with pytest.raises(RefusedError, match=r"disk_clean_percent.* <= disk_force_percent, 80"):
+    with pytest.raises(
+        RefusedError, match=r"disk_force_percent=80.* >= store.disk_clean_percent, 81"
+    ):
         live().update({"store.disk_clean_percent": "81", "store.disk_force_percent": "80"})
 
 
@@ -128,6 +130,7 @@ def test_inconsistent_values_are_refused() -> None:
         {"store.disk_clean_percent": "10"},
         {"store.disk_force_percent": "30"},
         {"store.disk_full_percent": "35"},
+        {"store.disk_full_percent": "85"},
         {"store.file_reserved_hours": "4"},
         {"store.forced_reserved_hours": "5"},
     ],
@@ -138,6 +141,13 @@ def test_settings_that_would_delete_young_files_are_refused(values: dict[str, st
         settings.update(values)
     assert settings.store == StoreConfig(forced_reserved_hours=5)
     assert settings.update({"store.file_reserved_hours": "5"})
+
+
+def test_hours_below_the_floor_may_be_raised_and_not_lowered() -> None:
+    settings = LiveSettings(BrokerConfig(), StoreConfig(file_reserved_hours=2))
+    assert settings.update({"store.file_reserved_hours": "3"})
+    with pytest.raises(RefusedError, match="must be 3 to"):
+        settings.update({"store.file_reserved_hours": "2"})
 
 
 def test_change_listeners_are_called_after_each_update() -> None:

@@ -1,6 +1,7 @@
 """The real file system: descriptors, locks, and what is told when there is no more of something."""
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -191,10 +192,34 @@ def test_store_stays_held_when_its_lock_file_is_removed(tmp_path: Path) -> None:
     assert files.is_locked(tmp_path / "lock")
     with pytest.raises(StoreLocked, match=f"process {os.getpid()}"):
         open_store(RealFileSystem(), root=tmp_path)
+    assert not (tmp_path / "lock").exists(), "a refused start leaves no file that looks free"
+    (tmp_path / "lock").touch()
+    assert files.is_locked(tmp_path / "lock")
     store.close()
     (tmp_path / "lock").unlink()
     assert not files.is_locked(tmp_path / "lock")
     open_store(files, root=tmp_path).close()
+
+
+def test_start_is_not_refused_by_who_only_asks_for_the_lock(
+    tmp_path: Path,
+) -> None:
+    asked = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(asked, fcntl.LOCK_EX)
+
+    def rest(_seconds: float) -> None:
+        os.close(asked)
+
+    RealFileSystem(rest).lock(tmp_path / "lock").release()
+
+
+def test_lock_file_that_is_a_link_is_in_place(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to("elsewhere")
+    lock = RealFileSystem().lock(tmp_path / "lock")
+    assert lock.is_in_place()
+    (tmp_path / "elsewhere").unlink()
+    assert not lock.is_in_place()
+    lock.release()
 
 
 @pytest.mark.parametrize("target", ["itself", "nowhere"])

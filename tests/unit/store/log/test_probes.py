@@ -6,6 +6,7 @@ import pytest
 
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import abort_path
+from ternmq_store.disk.watched import FileLost
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store
@@ -48,9 +49,9 @@ def test_probe_of_a_directory_that_is_gone_makes_the_store_read_only() -> None:
     task = store.probes.take()
     assert task is not None
     files.remove(abort_path(ROOT))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileLost) as lost:
         task.run()
-    assert store.failure is not None
+    assert store.failure is lost.value
 
 
 def test_synchronous_flush_needs_no_probe() -> None:

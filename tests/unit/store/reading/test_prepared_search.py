@@ -9,7 +9,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.prepared_search import PreparedSearch
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST
-from tests.support.stores import ROOT, SMALL, open_store, prepare, settle
+from tests.support.stores import ROOT, SMALL, delete, open_store, prepare, settle
 
 
 def put(
@@ -81,7 +81,7 @@ def test_damage_and_missing_files_are_stepped_over(is_gone: bool) -> None:
         if place // SMALL.commit_log_file_bytes == 1
     ]
     if is_gone:
-        del files.nodes[path]
+        delete(store, path)
         lost = inside
     else:
         at = places[inside[1] - 1] - SMALL.commit_log_file_bytes

@@ -21,6 +21,7 @@ from tests.support.stores import (
     ROOT,
     SMALL,
     append,
+    delete,
     flush,
     open_store,
     settle,
@@ -201,10 +202,10 @@ def test_damaged_record_is_skipped_counted_and_logged_once(
 
 
 def test_read_of_a_removed_log_file_goes_on_with_the_next() -> None:
-    store, files = restarted(100, config=replace(SMALL, consume_queue_file_units=1000))
+    store, _ = restarted(100, config=replace(SMALL, consume_queue_file_units=1000))
     plan = store.reads.plan_read(request())
     assert isinstance(plan, ColdRead)
-    files.remove(commit_log_folder(ROOT) / file_name(0))
+    delete(store, commit_log_folder(ROOT) / file_name(0))
     plan.run()
     result = store.reads.finish(plan)
     assert result.status is ReadStatus.MESSAGE_WAS_REMOVING
@@ -216,10 +217,10 @@ def test_read_of_a_removed_log_file_goes_on_with_the_next() -> None:
 
 
 def test_read_of_a_removed_queue_file_goes_on_with_the_next() -> None:
-    store, files = restarted(25, config=SMALL)
+    store, _ = restarted(25, config=SMALL)
     plan = store.reads.plan_read(request(3))
     assert isinstance(plan, ColdRead)
-    files.remove(queue_folder(ROOT, "A", 0) / file_name(0))
+    delete(store, queue_folder(ROOT, "A", 0) / file_name(0))
     plan.run()
     result = store.reads.finish(plan)
     assert result.status is ReadStatus.OFFSET_FOUND_NULL
@@ -354,8 +355,8 @@ def test_extended_consume_queue_entries_are_read_from_disk() -> None:
     assert len(bodies(hot(store, wanted))) == 15
     nobody = replace(request(20), tag_codes=frozenset({1}))
     assert hot(store, nobody).status is ReadStatus.NO_MATCHED_MESSAGE
-    store, files = restarted(30, config=config)
-    files.remove(queue_ext_folder(ROOT, "A", 0) / file_name(0))
+    store, _ = restarted(30, config=config)
+    delete(store, queue_ext_folder(ROOT, "A", 0) / file_name(0))
     assert len(bodies(cold(store, wanted))) == 8, "the consumer compares the tag itself"
 
 

@@ -12,7 +12,7 @@ from tests.support.damage import CONFIG
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of, next_slice
-from tests.support.stores import SMALL, append, commit, open_store, settle
+from tests.support.stores import SMALL, append, commit, delete, open_store, settle
 
 
 def filled(files: MemoryFileSystem, count: int = 40) -> MessageStore:
@@ -74,7 +74,7 @@ def test_file_deleted_meanwhile_yields_nothing() -> None:
     store = open_store(files)
     cold = store.feed.slice(PhysicalOffset(0), 1024)
     assert isinstance(cold, ColdSlice)
-    files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
+    delete(store, min(path for path in files.nodes if path.parent.name == "commitlog"))
     cold.run()
     assert store.feed.finish(cold) is None
 

@@ -69,9 +69,7 @@ def test_files_are_examined_only_at_the_hour() -> None:
     hours = [
         hour
         for hour in range(24)
-        if reason_to_delete(
-            hour=hour, level=DiskLevel.NORMAL, has_room=True, is_requested=False, config=config
-        )
+        if reason_to_delete(hour=hour, level=DiskLevel.NORMAL, is_requested=False, config=config)
     ]
     assert hours == [4, 16]
 
@@ -92,20 +90,7 @@ def test_reasons_to_delete_outside_the_hour(
     level: DiskLevel, *, is_requested: bool, forcibly: bool, reason: Reason | None
 ) -> None:
     config = StoreConfig(clean_forcibly=forcibly)
-    found = reason_to_delete(
-        hour=12, level=level, has_room=True, is_requested=is_requested, config=config
-    )
-    assert found is reason
-
-
-@pytest.mark.parametrize(("forcibly", "reason"), [(True, Reason.DISK_FULL), (False, None)])
-def test_log_that_cannot_grow_loses_oldest_files_as_a_full_disk_does(
-    *, forcibly: bool, reason: Reason | None
-) -> None:
-    config = StoreConfig(clean_forcibly=forcibly)
-    found = reason_to_delete(
-        hour=12, level=DiskLevel.NORMAL, has_room=False, is_requested=False, config=config
-    )
+    found = reason_to_delete(hour=12, level=level, is_requested=is_requested, config=config)
     assert found is reason
 
 

@@ -101,6 +101,21 @@ def test_log_without_queues_and_queues_without_a_log_are_no_empty_store(
         directory.queues()
 
 
+def test_log_file_that_was_removed_under_a_broker_is_no_damage() -> None:
+    """A scan would pass over its messages; without a broker, a start notes them as lost."""
+    files = MemoryFileSystem()
+    store = open_store(files, config=SEALED)
+    for _ in range(40):
+        append(store, batch_of(record("A", 0, bytes(400))))
+    settle(store)
+    path = LOG / f"{8192:020d}"
+    files.remove(path)
+    with pytest.raises(StoreError, match=f"{path} was removed while a broker uses the store"):
+        StoreDirectory(files, ROOT)
+    files.locks.clear()
+    assert StoreDirectory(files, ROOT).quarantine.ranges
+
+
 def test_truncated_queue_file_is_detected_by_the_others() -> None:
     files = closed("A", "B", "C")
     path = ROOT / "consumequeue" / "B" / "0" / f"{0:020d}"
