@@ -258,10 +258,9 @@ async def load_tables(
     Of a table whose main file is not right the generation before is taken. The table of topics
     gets those of which the store has queues.
 
-    A crash may have left offsets of a topic that was deleted: what points beyond its queue's end or
-    into a topic that does not exist is left out. After an unclean stop what points beyond a queue's
-    end goes there. A slave's tables are its master's, whose log goes on beyond its own: all offsets
-    stay.
+    A crash may have left offsets of a topic that was deleted: what points into a topic that does
+    not exist is left out, and what points beyond a queue's end goes there. A slave's tables are its
+    master's, whose log goes on beyond its own: all offsets stay.
 
     Args:
         config: How the broker serves.

@@ -14,8 +14,7 @@ from ternmq_model.errors import StoreNotFound, UsageError
 from ternmq_model.route import BrokerMember
 from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs, save_epochs
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
-from ternmq_runtime.directory_lock import FILE_NAME as LOCK_NAME
-from ternmq_runtime.directory_lock import DirectoryLock
+from ternmq_nameserver.kv_store import LOCKED_NAME, lock_of_nameserver
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, lock_path
 
@@ -61,7 +60,7 @@ def check_owner(root: Path) -> None:
         UsageError: It belongs to another user.
         OSError: It cannot be looked at.
     """
-    lock = root / LOCK_NAME
+    lock = lock_path(root)
     owner = (lock if lock.exists() else root).stat().st_uid
     if owner != os.geteuid():
         raise UsageError(f"{root} belongs to the user with id {owner}: run this as that user")
@@ -70,12 +69,17 @@ def check_owner(root: Path) -> None:
 def open_directory(root: Path, broker: str, cluster: str | None, stack: ExitStack) -> Directory:
     """Return a data directory, its kind told by its files, and hold it until `stack` ends.
 
+    One that a broker and a NameServer share is the broker's; the NameServer's is told by the path
+    of its file of epochs.
+
     Raises:
         StoreNotFound: It is neither a broker's nor a NameServer's.
         StoreLocked: Its owner runs.
         UsageError: It belongs to another user.
         StoreError: What it keeps cannot be read.
     """
+    if root.name == FILE_NAME:
+        return _of_nameserver(root.parent, *open_epochs(root.parent, stack), broker, cluster)
     is_member = commit_log_folder(root).is_dir()
     if not is_member and not _is_nameserver(root):
         raise StoreNotFound(f"{root} is the data directory of no broker and no NameServer")
@@ -98,13 +102,13 @@ def open_epochs(root: Path, stack: ExitStack) -> tuple[Path, EpochTable]:
     if not _is_nameserver(root):
         raise StoreNotFound(f"{root} is the data directory of no NameServer")
     check_owner(root)
-    stack.callback(DirectoryLock(root).release)
+    stack.callback(lock_of_nameserver(root).release)
     path = root / FILE_NAME
     return path, load_epochs(path)
 
 
 def _is_nameserver(root: Path) -> bool:
-    return any((root / name).exists() for name in (FILE_NAME, LOCK_NAME))
+    return any((root / name).exists() for name in (FILE_NAME, LOCKED_NAME))
 
 
 def _of_member(root: Path, cluster: str | None) -> Directory:

@@ -60,7 +60,7 @@ class KvStore:
             OSError: Its directory cannot be made or locked.
         """
         if self._path is not None:
-            self._lock = await self._blocking.run(_locked, self._path.parent)
+            self._lock = await self._blocking.run(lock_of_nameserver, self._path.parent)
             self.table = self._wanted = await self._blocking.run(_load, self._path)
             self._saver.mark_saved()
             logger.info("settings loaded file=%s settings=%s", self._path, len(self.table))
@@ -121,8 +121,13 @@ class KvStore:
         return error
 
 
-def _locked(directory: Path) -> DirectoryLock:
-    """Lock what no other kind of service locks: a broker may have the same directory."""
+def lock_of_nameserver(directory: Path) -> DirectoryLock:
+    """Lock what no other kind of service locks: a broker may have the same directory. Blocks.
+
+    Raises:
+        StoreLocked: A NameServer has it.
+        OSError: The lock cannot be made.
+    """
     own = directory / LOCKED_NAME
     make_directory_durably(own)
     return DirectoryLock(own)

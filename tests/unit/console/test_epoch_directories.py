@@ -101,7 +101,14 @@ def test_nameservers_repair_that_ended_between_two_generations_is_completed(name
     assert opened(names).after(7) == "7"
     opened(names).repair(7)
     (names / FILE_NAME).unlink()
-    assert opened(names).after(7) == "7"
+    assert opened(names).after(7) is None  # reading it has written it again
+    assert (names / FILE_NAME).exists()
+
+
+def test_directory_of_both_is_the_members_unless_the_file_of_epochs_is_named(member: Path) -> None:
+    save_epochs(member / FILE_NAME, EpochTable({("c", "a"): 5}))
+    assert not opened(member).is_nameserver
+    assert opened(member / FILE_NAME).before == "5"
 
 
 def test_directory_in_use_is_refused(member: Path) -> None:

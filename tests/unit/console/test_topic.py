@@ -33,7 +33,7 @@ def create(
         return found
 
     monkeypatch.setattr(topic, "ask", ask)
-    return CliRunner().invoke(topic.create, [*(one.topic for one in found), *options])
+    return CliRunner().invoke(topic.create, [*(one.topic for one in found), "--yes", *options])
 
 
 @pytest.mark.parametrize(
