@@ -251,35 +251,31 @@ class OffsetTable:
             self._changes += 1
         self._refused = {entry for entry in self._refused if entry[0] in self._offsets}
 
-    def keep_up_to(
-        self, end_of: Callable[[str, int], QueueOffset | None], *, was_clean: bool = True
-    ) -> None:
-        """Forget offsets beyond the end of their queue; one without an end has no topic.
+    def keep_up_to(self, end_of: Callable[[str, int], QueueOffset | None]) -> None:
+        """Set offsets beyond the end of their queue to that end, as `clamp` does.
 
-        After a crash the log may have lost its end: what was there was consumed, and what takes its
-        place was not. Such an offset is set to the end, as `clamp` does.
+        The log may have lost its end: what was there was consumed, and what takes its place was
+        not. Offsets in topics that are gone are forgotten.
 
         Args:
-            was_clean: The store was closed in order.
-            end_of: Returns the end of a topic's queue.
+            end_of: Returns the end of a topic's queue; None when there is no such topic.
         """
         for key, queues in list(self._offsets.items()):
             topic, _, group = key.partition(_SEPARATOR)
             for queue_id, offset in list(queues.items()):
                 end = end_of(topic, queue_id)
-                if end and offset > end and not was_clean:
-                    self.clamp(group, topic, queue_id, end)
-                    logger.warning(
-                        "offset beyond the end set back group=%s topic=%s queue=%s offset=%s "
-                        "end=%s",
-                        *(group, topic, queue_id, offset, end),
-                    )
-                elif end is None or offset > end:
+                if end is None:
                     del queues[queue_id]
                     self._changes += 1
                     self._recent.note((key, queue_id), removed=True)
                     logger.warning(
-                        "offset of what is gone left out group=%s topic=%s queue=%s offset=%s "
+                        "offset of a topic that is gone left out group=%s topic=%s queue=%s"
+                        " offset=%s",
+                        *(group, topic, queue_id, offset),
+                    )
+                elif self.clamp(group, topic, queue_id, end):
+                    logger.warning(
+                        "offset beyond the end set back group=%s topic=%s queue=%s offset=%s "
                         "end=%s",
                         *(group, topic, queue_id, offset, end),
                     )

@@ -195,12 +195,7 @@ class Life(Lifecycle):
             config,
             files,
             blocking,
-            StoreView(
-                store.session.notes.tables,
-                store.queues,
-                store.next_offset,
-                was_clean=store.report.was_clean and not was_slave,
-            ),
+            StoreView(store.session.notes.tables, store.queues, store.next_offset),
             is_slave=is_slave,
             now_ms=env.clock.wall_ms(),
             wake=self._wake,

@@ -251,9 +251,6 @@ class StoreView(NamedTuple):
     end_of: Callable[[str, int], QueueOffset]
     """Returns the end of a topic's queue."""
 
-    was_clean: bool = True
-    """The store was closed in order; otherwise its log may have lost its end."""
-
 
 async def load_tables(
     config: BrokerConfig,
@@ -270,10 +267,9 @@ async def load_tables(
     Of a table whose main file is not right the generation before is taken. The table of topics
     gets those of which the store has queues.
 
-    A crash may have left offsets of a topic that was deleted: what points beyond its queue's end or
-    into a topic that does not exist is left out. After an unclean stop what points beyond a queue's
-    end goes there. A slave's tables are its master's, whose log goes on beyond its own: all offsets
-    stay.
+    A crash may have left offsets of a topic that was deleted: what points into a topic that does
+    not exist is left out. What points beyond a queue's end goes there, with a raised version. A
+    slave's tables are its master's, whose log goes on beyond its own: all offsets stay.
 
     Args:
         config: How the broker serves.
@@ -333,8 +329,7 @@ async def load_tables(
     ends = store.end_of
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
     offsets.keep_up_to(
-        lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id),
-        was_clean=store.was_clean,
+        lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id)
     )
     return tables
 
