@@ -72,6 +72,8 @@ def test_group_of_a_cut_queue_passes_over_no_new_message(is_clean: bool, lost: i
         async with cut(lost, is_clean=is_clean) as client:
             end = COUNT - lost
             assert await kept(client) == (True, end, 1)
+            moved = await client.pull("T", COUNT, queue_id=0, group="G")
+            assert (moved.status.code, moved.next_offset) == (Code.PULL_OFFSET_MOVED, end)
             for number in range(lost + 5):
                 await client.send("T", b"new%d" % number, queue_id=0)
             # A consumer that ran on knows nothing yet, and goes on where it was.
