@@ -248,7 +248,10 @@ def test_queue_goes_back_with_the_end_of_a_log_that_is_not_noted(
     store.close()
     for name, data in queue_files(files).items():
         assert PADDING_SIZE not in [size for _, size, _ in units_in(data)], name
-    assert len(readable(opened(files))) == 30 - lost + 6
+    again = opened(files)
+    served = readable(again)
+    assert len(served) == 30 - lost + 6
+    check_index(again, served)
 
 
 def test_number_of_a_record_that_is_lost_before_good_ones_is_not_given_again() -> None:
