@@ -195,7 +195,12 @@ class Life(Lifecycle):
             config,
             files,
             blocking,
-            StoreView(store.session.notes.tables, store.queues, store.next_offset),
+            StoreView(
+                store.session.notes.tables,
+                store.queues,
+                store.next_offset,
+                store.deletions,
+            ),
             is_slave=is_slave,
             now_ms=env.clock.wall_ms(),
             wake=self._wake,

@@ -1,7 +1,7 @@
 """The broker's tables together with the files that keep them."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -251,6 +251,9 @@ class StoreView(NamedTuple):
     end_of: Callable[[str, int], QueueOffset]
     """Returns the end of a topic's queue."""
 
+    deleted: Collection[str] = ()
+    """Topics that were deleted once, with records of before in the log."""
+
 
 async def load_tables(
     config: BrokerConfig,
@@ -268,8 +271,9 @@ async def load_tables(
     gets those of which the store has queues.
 
     A crash may have left offsets of a topic that was deleted: what points into a topic that does
-    not exist is left out. What points beyond a queue's end goes there, with a raised version. A
-    slave's tables are its master's, whose log goes on beyond its own: all offsets stay.
+    not exist is left out. What points beyond a queue's end goes there, or to 0 where the topic was
+    made again, with a raised version. A slave's tables are its master's, whose log goes on beyond
+    its own: all offsets stay.
 
     Args:
         config: How the broker serves.
@@ -329,7 +333,8 @@ async def load_tables(
     ends = store.end_of
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
     offsets.keep_up_to(
-        lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id)
+        lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id),
+        deleted=store.deleted,
     )
     return tables
 

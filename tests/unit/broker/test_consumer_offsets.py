@@ -269,12 +269,15 @@ def test_offsets_of_new_master_win_over_offsets_set_by_a_cut() -> None:
 
 
 def test_offsets_of_lost_messages_are_lowered_and_those_of_lost_topics_forgotten() -> None:
-    ends = {"T": QueueOffset(7), "EMPTY": QueueOffset(0)}
+    ends = {"T": QueueOffset(7), "AGAIN": QueueOffset(7), "EMPTY": QueueOffset(0)}
     offsets = table()
-    for topic in ("T", "EMPTY", "GONE"):
+    for topic in ("T", "AGAIN", "EMPTY", "GONE"):
         offsets.commit("G", topic, 0, QueueOffset(10), 4, now_ms=0)
         offsets.commit("H", topic, 0, QueueOffset(0), now_ms=0)
-    offsets.keep_up_to(lambda topic, _: ends.get(topic))
+    offsets.commit("I", "AGAIN", 0, QueueOffset(7), now_ms=0)
+    offsets.keep_up_to(lambda topic, _: ends.get(topic), deleted={"AGAIN"})
+    assert (offsets.query("G", "AGAIN", 0), offsets.version("G", "AGAIN", 0)) == (0, 5)
+    assert (offsets.query("I", "AGAIN", 0), offsets.version("I", "AGAIN", 0)) == (7, 0)
     assert (offsets.query("G", "T", 0), offsets.version("G", "T", 0)) == (7, 5)
     assert (offsets.query("G", "EMPTY", 0), offsets.version("G", "EMPTY", 0)) == (0, 5)
     assert offsets.query("G", "GONE", 0) is None
