@@ -4,7 +4,7 @@ Source: RocketMQ `ConsumerOffsetManager`.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
@@ -256,36 +256,41 @@ class OffsetTable:
         self._refused = {entry for entry in self._refused if entry[0] in self._offsets}
 
     def keep_up_to(
-        self, end_of: Callable[[str, int], QueueOffset | None], *, was_clean: bool = True
+        self,
+        end_of: Callable[[str, int], QueueOffset | None],
+        *,
+        deleted: Collection[str] = (),
     ) -> None:
-        """Forget offsets beyond the end of their queue; one without an end has no topic.
+        """Set offsets beyond the end of their queue to that end, as `clamp` does.
 
-        After a crash the log may have lost its end: what was there was consumed, and what takes its
-        place was not. Such an offset is set to the end, as `clamp` does.
+        The log may have lost its end: what was there was consumed, and what takes its place was
+        not. One of a topic that was deleted and made again may be of messages before that: it goes
+        to 0, so that no new message is passed over. Offsets in topics that are gone are forgotten.
 
         Args:
-            was_clean: The store was closed in order.
-            end_of: Returns the end of a topic's queue.
+            end_of: Returns the end of a topic's queue; None when there is no such topic.
+            deleted: Topics that were deleted once, with records of before in the log.
         """
         for key, queues in list(self._offsets.items()):
             topic, _, group = key.partition(_SEPARATOR)
             for queue_id, offset in list(queues.items()):
                 end = end_of(topic, queue_id)
-                if end and offset > end and not was_clean:
-                    self.clamp(group, topic, queue_id, end)
-                    logger.warning(
-                        "offset beyond the end set back group=%s topic=%s queue=%s offset=%s "
-                        "end=%s",
-                        *(group, topic, queue_id, offset, end),
-                    )
-                elif end is None or offset > end:
+                if end is None:
                     del queues[queue_id]
                     self._changes += 1
                     self._recent.note((key, queue_id), removed=True)
                     logger.warning(
-                        "offset of what is gone left out group=%s topic=%s queue=%s offset=%s "
-                        "end=%s",
-                        *(group, topic, queue_id, offset, end),
+                        "offset of a topic that is gone left out group=%s topic=%s queue=%s"
+                        " offset=%s",
+                        *(group, topic, queue_id, offset),
+                    )
+                elif offset > end:
+                    kept = QueueOffset(0) if topic in deleted else end
+                    self.clamp(group, topic, queue_id, kept)
+                    logger.warning(
+                        "offset beyond the end set back group=%s topic=%s queue=%s offset=%s"
+                        " end=%s kept=%s",
+                        *(group, topic, queue_id, offset, end, kept),
                     )
             if not queues:
                 del self._offsets[key]

@@ -199,7 +199,7 @@ class Life(Lifecycle):
                 store.session.notes.tables,
                 store.queues,
                 store.next_offset,
-                was_clean=store.report.was_clean and not was_slave,
+                store.deletions,
             ),
             is_slave=is_slave,
             now_ms=env.clock.wall_ms(),

@@ -48,6 +48,7 @@ def outcome_of(
     min_offset: QueueOffset,
     max_offset: QueueOffset,
     end_offset: QueueOffset,
+    group_offset: QueueOffset | None = None,
     is_slave: bool = False,
 ) -> Outcome:
     """Return what to answer to a read at `offset`.
@@ -60,15 +61,21 @@ def outcome_of(
         max_offset: The end of what may be read.
         end_offset: The end of what was appended: a sender may know offsets up to it before readers
             can have them, so they are not beyond the end.
+        group_offset: What the reader's group has committed: where it goes on from far beyond the
+            end. None = nothing is kept, as of readers without a group.
         is_slave: The broker follows a master, which alone knows where the queue begins and ends:
             the reader is to ask it at once.
 
     Source: RocketMQ `PullMessageProcessor.composeResponseHeader`; the correction of an offset far
-    beyond the end is that of version 4.
+    beyond the end, without one that is committed, is that of version 4.
     """
     if offset > max_offset and offset <= end_offset:
         return Outcome(ResponseCode.PULL_NOT_FOUND, offset)
-    outcome = _corrected(status, offset, next_offset, min_offset, max_offset)
+    if status is ReadStatus.OFFSET_OVERFLOW_BADLY and group_offset is not None:
+        next_offset = max(min(group_offset, max_offset), min_offset)
+        outcome = Outcome(ResponseCode.PULL_OFFSET_MOVED, next_offset)
+    else:
+        outcome = _corrected(status, offset, next_offset, min_offset, max_offset)
     if is_slave and outcome.code is ResponseCode.PULL_OFFSET_MOVED:
         return Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
     return outcome

@@ -87,7 +87,7 @@ class ReadingParts:
                 reader=StoreReader(store, env.blocking),
                 rules=rules,
                 answers=PullAnswers(
-                    *(store, tables.groups, moved, place),
+                    *(store, tables.groups, tables.offsets, moved, place),
                     slave_read_enabled=lambda: live.broker.slave_read_enabled,
                     slave_offset_check_enabled=lambda: live.broker.slave_offset_check_enabled,
                 ),

@@ -1,7 +1,7 @@
 """The broker's tables together with the files that keep them."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -239,8 +239,17 @@ class StoreView(NamedTuple):
     end_of: Callable[[str, int], QueueOffset]
     """Returns the end of a topic's queue."""
 
-    was_clean: bool = True
-    """The store was closed in order; otherwise its log may have lost its end."""
+    deleted: Collection[str] = ()
+    """Topics that were deleted once, with records of before in the log."""
+
+
+def _tell_odd(found: Mapping[str, Mapping[str, object]]) -> None:
+    for name, odd in found.items():
+        if odd:
+            logger.warning(
+                "entries kept and not used, their names cannot be here file=%s count=%s first=%r",
+                *(name, len(odd), next(iter(odd))),
+            )
 
 
 async def load_tables(
@@ -259,8 +268,9 @@ async def load_tables(
     gets those of which the store has queues.
 
     A crash may have left offsets of a topic that was deleted: what points into a topic that does
-    not exist is left out, and what points beyond a queue's end goes there. A slave's tables are its
-    master's, whose log goes on beyond its own: all offsets stay.
+    not exist is left out. What points beyond a queue's end goes there, or to 0 where the topic was
+    made again, with a raised version. A slave's tables are its master's, whose log goes on beyond
+    its own: all offsets stay.
 
     Args:
         config: How the broker serves.
@@ -302,16 +312,7 @@ async def load_tables(
     if config.trace_topic_enabled and topics.get(TRACE_TOPIC) is None:
         topics.put(TopicConfig(TRACE_TOPIC, 1, 1, READ_WRITE), now_ms=now_ms)
     groups = found.groups.table or GroupTable(version)
-    for name, odd in (
-        (TOPICS.name, topics.odd),
-        (GROUPS.name, groups.odd),
-        (OFFSETS.name, offsets.odd),
-    ):
-        if odd:
-            logger.warning(
-                "entries kept and not used, their names cannot be here file=%s count=%s first=%r",
-                *(name, len(odd), next(iter(odd))),
-            )
+    _tell_odd({TOPICS.name: topics.odd, GROUPS.name: groups.odd, OFFSETS.name: offsets.odd})
     tables = Tables(
         config,
         files,
@@ -333,7 +334,7 @@ async def load_tables(
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
     offsets.keep_up_to(
         lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id),
-        was_clean=store.was_clean,
+        deleted=store.deleted,
     )
     return tables
 

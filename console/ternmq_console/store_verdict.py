@@ -5,6 +5,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.inspection.audit import BadPlace, LogState
 from ternmq_store.inspection.rehearsal import Rehearsal
 from ternmq_store.log.log_notes import LastUse
@@ -90,6 +91,8 @@ def _what(finding: Finding) -> What:
 def _words(finding: Finding) -> str:
     what, path, offset, length, reason = finding
     match what:
+        case What.CUT if consume_queue_folder(Path()).name in path.parts:
+            return f"Queue {reason}."
         case What.CUT:
             return (
                 f"The log is cut there: {length} bytes from {offset} on go, with their units"

@@ -5,6 +5,7 @@ Source: RocketMQ `PullMessageProcessor`.
 
 from collections.abc import Callable
 
+from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.pull_rules import Outcome, outcome_of
 from ternmq_broker.pulls.moved_events import MovedEvents, OffsetMoved
@@ -22,6 +23,7 @@ class PullAnswers:
     Args:
         store: What was read.
         groups: Tell who serves a group that is slow.
+        offsets: Tell how far groups are.
         events: Told when an offset is corrected.
         place: What this broker is among the members of its name.
         slave_read_enabled: Tells whether readers may be sent to slaves.
@@ -32,6 +34,7 @@ class PullAnswers:
         self,
         store: MessageStore,
         groups: GroupTable,
+        offsets: OffsetTable,
         events: MovedEvents,
         place: Place,
         *,
@@ -40,6 +43,7 @@ class PullAnswers:
     ) -> None:
         self._store = store
         self._groups = groups
+        self._offsets = offsets
         self._events = events
         self._place = place
         self._slave_read_enabled = slave_read_enabled
@@ -83,6 +87,7 @@ class PullAnswers:
             min_offset=result.min_offset,
             max_offset=result.max_offset,
             end_offset=self._store.next_offset(request.topic, request.queue_id),
+            group_offset=self._offsets.query(request.group, request.topic, request.queue_id),
             is_slave=self._place.is_slave and not self._slave_offset_check_enabled(),
         )
         if outcome.code is ResponseCode.PULL_OFFSET_MOVED:

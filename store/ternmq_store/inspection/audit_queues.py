@@ -22,7 +22,9 @@ from ternmq_store.inspection.queue_inspection import (
     last_unit_end,
     misfits,
 )
-from ternmq_store.queues.units import PADDING_SIZE, find_turned
+from ternmq_store.queues.units import PADDING_SIZE, Unit, find_turned, turned_unit
+
+_IN_WRONG_ORDER: Final = "bytes in the wrong order: the verification mends"
 
 _EXT_ADDRESS_MAX: Final = -(1 << 31) - 1
 """A tag code no larger than this tells where in the ext files the tag code is."""
@@ -57,6 +59,7 @@ class QueueAudit:
         known_topics: Collection[str] | None,
         *,
         log_start: int,
+        log_end: int,
     ) -> None:
         self._files, self._root = files, root
         self._ext: dict[tuple[bytes, int], ExtReader] = {}
@@ -65,7 +68,7 @@ class QueueAudit:
         }
         self._dropped = {topic.encode(): offset for topic, offset in dropped.items()}
         self._known = None if known_topics is None else {name.encode() for name in known_topics}
-        self._log_start = log_start
+        self._log_start, self._log_end = log_start, PhysicalOffset(log_end)
         self._missing: dict[tuple[bytes, int], _Missing] = {}
         self._without_topic: dict[bytes, int] = {}
         self._undispatched = 0
@@ -109,11 +112,14 @@ class QueueAudit:
         self.units += 1
         file, (offset, size, code) = unit
         at = header.queue_offset * UNIT_BYTES - file.base
-        if (offset, size) != (found.offset, header.total_bytes):
-            text = (
-                f"unit {header.queue_offset} tells of {size} bytes at {offset}, its record has"
-                f" {header.total_bytes} at {found.offset}"
-            )
+        right = found.offset, header.total_bytes
+        if (offset, size) != right:
+            text = f"unit {header.queue_offset} "
+            if turned_unit(Unit(PhysicalOffset(offset), size, code))[:2] == right:
+                text += f"has its {_IN_WRONG_ORDER} it"
+            else:
+                text += f"tells of {size} bytes at {offset}, its record has"
+                text += f" {header.total_bytes} at {found.offset}"
             yield problem("queue", file.path, at, text)
         elif code <= _EXT_ADDRESS_MAX:
             yield from self._check_ext(key, cursor.queue, found, code)
@@ -153,10 +159,8 @@ class QueueAudit:
     ) -> Generator[Finding]:
         """Tell of units whose records did not come, except those whose records are gone."""
         units = found.units
-        turned, _ = find_turned(units)
-        yield from self._problem(
-            queue, found, turned, "have their bytes in the wrong order: the verification mends them"
-        )
+        turned, _ = find_turned(units, self._log_end)
+        yield from self._problem(queue, found, turned, f"have their {_IN_WRONG_ORDER} them")
         is_real = (units["size"] != 0) & (units["size"] != PADDING_SIZE)
         is_stray = is_real & (units["offset"] >= self._log_start)
         is_stray[turned] = False

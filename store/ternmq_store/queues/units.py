@@ -24,10 +24,6 @@ PADDING_SIZE: Final = 0x7FFFFFFF
 """Size in a unit that stands for no message: before a queue's first one, or in a gap."""
 
 
-_FAR: Final = 1 << 48
-"""No log is so long."""
-
-
 class Unit(NamedTuple):
     """What one unit says."""
 
@@ -101,24 +97,28 @@ def unit_bytes(units: Units) -> Bytes:
     return layout_bytes(units, UNIT)
 
 
-def find_turned(units: Units) -> tuple[Ints, Units]:
+def find_turned(units: Units, end: PhysicalOffset) -> tuple[Ints, Units]:
     """Return which units older versions wrote in the other byte order, and what they must be.
 
-    That is told by what they say: it can be no record, and in the other order it can.
+    That is told by what they say: it can be no record of the log, and in the other order it can.
+
+    Args:
+        units: Of one queue.
+        end: Of the log. Few places lie before it in both orders: 0, and multiples of 4 GiB.
     """
     turned = units.view(UNIT.newbyteorder())
-    rows = np.flatnonzero(~_may_tell(units) & _may_tell(turned))
+    rows = np.flatnonzero(~_may_tell(units, end) & _may_tell(turned, end))
     return rows, turned[rows].astype(UNIT)
 
 
-def is_turned(unit: Unit) -> bool:
-    """Tell whether a unit is in the other byte order."""
-    return len(find_turned(as_units(unit))[0]) > 0
+def turned_unit(unit: Unit) -> Unit:
+    """Return what a unit says in the other byte order."""
+    return unit_of(as_units(unit).view(UNIT.newbyteorder()))
 
 
-def _may_tell(units: Units) -> NDArray[np.bool_]:
+def _may_tell(units: Units, end: PhysicalOffset) -> NDArray[np.bool_]:
     offsets, sizes = units["offset"], units["size"]
-    has_place = (offsets >= 0) & (offsets < _FAR)
+    has_place = (offsets >= 0) & (offsets < end)
     may: NDArray[np.bool_] = has_place & (sizes >= OVERHEAD_BYTES) & (sizes <= RECORD_BYTES_MAX)
     return may
 

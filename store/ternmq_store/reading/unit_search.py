@@ -33,8 +33,8 @@ from ternmq_store.queues.units import (
     Mend,
     Unit,
     Units,
+    as_units,
     find_turned,
-    is_turned,
     unit_of,
 )
 from ternmq_store.reading.log_piece import LogPiece
@@ -224,17 +224,20 @@ class UnitSearch:
         if not len(numbers):
             return found
         first, end = QueueOffset(int(numbers[0])), QueueOffset(int(numbers[-1]) + 1)
-        while first > files.min_offset and is_turned(files.unit(QueueOffset(first - 1))):
+        while first > files.min_offset and self._is_turned(files.unit(QueueOffset(first - 1))):
             first = QueueOffset(first - 1)
-        while end < files.end and is_turned(files.unit(end)):
+        while end < files.end and self._is_turned(files.unit(end)):
             end = QueueOffset(end + 1)
         while len(there := files.units(first, end - first)):
-            rows, right = find_turned(there)
+            rows, right = find_turned(there, self._source.end)
             for at, row in enumerate(rows.tolist()):
                 number = QueueOffset(first + row)
                 found.append(Mend(number, unit_of(there, row), unit_of(right, at)))
             first = QueueOffset(first + len(there))
         return found
+
+    def _is_turned(self, unit: Unit) -> bool:
+        return len(find_turned(as_units(unit), self._source.end)[0]) > 0
 
     def is_over(self, number: int) -> bool:
         """Tell whether the record of a message was found, or the log has none."""

@@ -51,6 +51,7 @@ from ternmq_store.recovery.log_scan import (
 from ternmq_store.recovery.mended_log import add_torn, lift_mended
 from ternmq_store.recovery.queue_agreement import QueueAgreement
 from ternmq_store.recovery.queue_evidence import (
+    find_cuts,
     find_later_files,
     find_lost,
     find_oddities,
@@ -480,6 +481,8 @@ class _Opening:
             at, path = queue.end * UNIT_BYTES, queue.files.folder
             self._tell(Finding(What.REPORTED, path, at, 0, reason))
             pad_to(queue, end)
+        for finding in find_cuts(self._queues, self._evidence.ends):
+            self._tell(finding)
 
     def _settle(self, scanned_from: PhysicalOffset) -> int:
         """Let the log end where the scan did, on the disk too; return how many bytes were cut."""

@@ -156,6 +156,24 @@ def find_repairs(
             yield Finding(What.REPAIRED, path, end * UNIT_BYTES, added * UNIT_BYTES, reason)
 
 
+def find_cuts(
+    queues: Iterable[ConsumeQueue], before: Mapping[QueueKey, QueueOffset]
+) -> Iterable[Finding]:
+    """Yield the queues that lost their end with the log's: others get the numbers of its messages.
+
+    Args:
+        queues: As they are now.
+        before: Where each ended before, by `look_at_queues`.
+    """
+    for queue in queues:
+        old, end = before.get((queue.topic, queue.queue_id), QueueOffset(0)), queue.end
+        if end < old:
+            reason = f"{queue.topic} {queue.queue_id} ended at {old} and ends at {end} now: "
+            reason += "the log has lost its last messages"
+            at, cut_bytes = end * UNIT_BYTES, (old - end) * UNIT_BYTES
+            yield Finding(What.CUT, queue.files.folder, at, cut_bytes, reason)
+
+
 def find_oddities(queues: Iterable[ConsumeQueue]) -> Iterable[Finding]:
     """Yield what of the log did not go into its queue as it says."""
     for queue in queues:

@@ -21,7 +21,7 @@ class What(enum.Enum):
     """What became of something that was found."""
 
     CUT = "cut"
-    """The end of the log: it never counted as stored, and is gone."""
+    """The end of the log, which never counted as stored, or of a queue: it is gone."""
 
     QUARANTINED = "quarantined"
     """Stored and damaged: it stays where it is, and readers pass over it."""

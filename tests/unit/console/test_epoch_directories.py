@@ -72,7 +72,7 @@ def test_directory_of_nameserver_is_repaired(names: Path) -> None:
 
 
 def test_nameserver_that_lost_its_data_is_told_an_epoch(tmp_path: Path) -> None:
-    (tmp_path / "lock").touch()
+    (tmp_path / "nameserver.lock").mkdir()
     found = opened(tmp_path, cluster="c")
     assert (found.before, found.is_known, found.after(1)) == ("", False, None)
     found.repair(3 * EPOCH_STEP_MAX)

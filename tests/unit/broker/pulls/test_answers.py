@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.pulls import MovedEvents, OffsetMoved, PullAnswers
 from ternmq_broker.replication.epochs import Epoch
@@ -59,12 +60,16 @@ def answers(
     slaves: Collection[int] = (1, 2, 3),
     checks: bool = False,
     dispatched: int = 1000,
+    committed: int | None = None,
 ) -> PullAnswers:
+    offsets = OffsetTable(DataVersion(0))
+    if committed is not None:
+        offsets.commit("G", "T", 1, QueueOffset(committed), now_ms=0)
     groups = GroupTable(DataVersion(0))
     groups.put(GroupSettings("G", broker_id=2, broker_id_when_slow=3), now_ms=1)
     place = Place(1 if is_slave else 0, epochs=EPOCHS, slaves=lambda: slaves)
     return PullAnswers(
-        *(Store(dispatched), groups, events, place),
+        *(Store(dispatched), groups, offsets, events, place),
         slave_read_enabled=lambda: is_enabled,
         slave_offset_check_enabled=lambda: checks,
     )
@@ -86,6 +91,14 @@ def test_correction_is_recorded_with_its_request() -> None:
     events = Events()
     assert answers(events).outcome(request(99), BEYOND) == (Code.PULL_OFFSET_MOVED, 10)
     assert events.told == [OffsetMoved("G", "T", 1, 99, 10)]
+
+
+@pytest.mark.parametrize(("committed", "goes_on_at"), [(7, 7), (1, 3), (12, 10)])
+def test_group_beyond_the_end_goes_on_at_what_it_committed(committed: int, goes_on_at: int) -> None:
+    told = answers(Events(), committed=committed).outcome(request(99), BEYOND)
+    assert told == (Code.PULL_OFFSET_MOVED, goes_on_at)
+    alone = answers(Events(), committed=committed).outcome(request(99, group=""), BEYOND)
+    assert alone == (Code.PULL_OFFSET_MOVED, 10)
 
 
 def test_corrections_without_group_or_at_slave_create_no_event() -> None:

@@ -120,6 +120,7 @@ DAMAGES: dict[str, Damage] = {
     "an altered queue": lambda files: files.nodes[QUEUE / file_name(0)].data.fill(0xA5),
     "no checkpoint": lambda files: files.nodes.pop(checkpoint_path(ROOT)),
     "no notes": forget_notes,
+    "no notes and a zeroed last file": several(forget_notes, lambda files: zero(files, 2)),
     "no notes and a bad first record": several(forget_notes, lambda files: flip(files, 0, 90)),
     "a record amid that is read again": several(
         forget_dispatched, lambda files: flip(files, 1, 700)
@@ -180,9 +181,9 @@ def test_next_start_does_what_the_rehearsal_predicts(name: str, *, is_clean: boo
         assert f"refused, and stays as it is: {done.refusal}" in words
         assert [one.is_problem for one in told_by(said)] == [True]
         return
-    assert ("The log is cut there" in words) == any(
-        one.what is What.CUT for one in done.report.findings
-    )
+    cuts = [one.file for one in done.report.findings if one.what is What.CUT]
+    assert ("The log is cut there" in words) == any(path.parent == LOG for path in cuts)
+    assert ("Queue A 0 ended at" in words) == (QUEUE in cuts)
     assert ("opened as it is" in words) <= (not done.report.findings and is_clean)
     assert ("files of the log are removed" in words) <= bool(done.log_files_removed)
 
@@ -206,6 +207,13 @@ def test_bad_records_that_stay_in_place_are_reported() -> None:
     (stretch,) = said.damaged
     assert f"bad bytes at {stretch.start} of the log stay in place, with their units" in words
     assert "cut" not in words
+
+
+def test_cut_queue_is_predicted_with_both_ends() -> None:
+    words, said = said_of(DAMAGES["no notes and a zeroed last file"], is_clean=True)
+    end = said.ends["A", 0]
+    assert end < 20
+    assert f"Queue A 0 ended at 20 and ends at {end} now: the log has lost" in words
 
 
 def test_bad_records_no_start_looks_for_are_reported() -> None:

@@ -23,7 +23,7 @@ from ternmq_store.inspection.repair import (
 from ternmq_store.queues.units import UNIT
 from tests.support.damage import CONFIG, copied, filled, readable
 from tests.support.files import MemoryFileSystem
-from tests.support.stores import ROOT, open_store
+from tests.support.stores import ROOT, open_store, queue_files
 
 QUEUES = [("A", 0), ("A", 1), ("B", 0)]
 QUEUE = consume_queue_folder(ROOT) / "A" / "0"
@@ -100,6 +100,23 @@ def test_repair_removes_leftovers_queues_and_index_that_the_next_start_builds_an
     assert not files.files(index_folder(ROOT))
     assert files.files(commit_log_folder(ROOT)) == kept
     assert served(files) == expected
+
+
+def test_repair_builds_a_queue_anew_whose_bytes_are_in_the_wrong_order() -> None:
+    files = filled(is_clean=True)
+    before = queue_files(files)
+    for name in files.files(QUEUE):
+        units = files.nodes[QUEUE / name].data.view(UNIT)
+        units[:] = units.astype(UNIT.newbyteorder()).view(UNIT)
+    problems = [each.text for each in StoreAudit(files, ROOT).findings() if each.is_problem]
+    assert len(problems) == 20
+    assert all("bytes in the wrong order" in text for text in problems)
+    chosen = choice(files)
+    assert (chosen.removed, chosen.kept) == ([("A", 0)], [])
+    carry_out(files, ROOT, plan_repair(files, ROOT, queues=chosen.removed, index=False))
+    assert queue_files(files) != before
+    open_store(files, config=CONFIG).close()
+    assert queue_files(files) == before
 
 
 def test_empty_last_log_file_is_a_leftover() -> None:

@@ -8,10 +8,12 @@ from ternmq_model.record_heads import head_type, layout_bytes, put_heads
 from ternmq_store.index.index_format import SLOT
 from ternmq_store.queues.units import (
     UNIT,
+    Unit,
     find_turned,
     good_units,
     make_padding,
     make_units,
+    turned_unit,
     unit_bytes,
 )
 
@@ -45,10 +47,13 @@ def test_heads_of_records_lie_big_endian_in_any_order(order: Literal["<", ">"]) 
 
 
 def test_unit_in_the_other_byte_order_is_told_from_others() -> None:
-    units = make_units(np.array([1_191, 0, 70_000]), np.array([282, 400, 256]), np.arange(3))
+    places = np.array([1_191, 0, 70_000, 1 << 30, 3 << 30])  # the last begin files of the log
+    units = make_units(places, np.array([282, 400, 256, 512, 65_536]), np.arange(5))
     units = np.concatenate([units.astype(UNIT), make_padding(1), np.zeros(1, dtype=UNIT)])
-    lying = layout_bytes(units, UNIT).view(UNIT)
-    assert not len(find_turned(lying)[0])
-    rows, right = find_turned(layout_bytes(units, UNIT.newbyteorder("<")).view(UNIT))
-    assert rows.tolist() == [0, 1, 2]
-    assert unit_bytes(right).tobytes() == unit_bytes(lying[:3]).tobytes()
+    lying, end = layout_bytes(units, UNIT).view(UNIT), PhysicalOffset(4 << 30)
+    assert not len(find_turned(lying, end)[0])
+    rows, right = find_turned(layout_bytes(units, UNIT.newbyteorder("<")).view(UNIT), end)
+    assert rows.tolist() == [0, 1, 2, 3, 4]
+    assert unit_bytes(right).tobytes() == unit_bytes(lying[:5]).tobytes()
+    turned = Unit(PhysicalOffset(0xA7040000_00000000 - (1 << 64)), 0x1A010000, 0)
+    assert turned_unit(turned) == (1_191, 282, 0)

@@ -221,9 +221,11 @@ def test_unit_of_a_record_damaged_before_a_crash_stays_as_it_was(row: int) -> No
     } - {("AB"[row % 2], 0, row // 2)}
 
 
-@pytest.mark.parametrize("lost", [1, 10])
+@pytest.mark.parametrize("lost", [1, 10, 30])
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_queue_goes_back_with_the_end_of_a_log_that_is_not_noted(is_clean: bool, lost: int) -> None:
+def test_queue_goes_back_with_the_end_of_a_log_that_is_not_noted(
+    is_clean: bool, lost: int, caplog: pytest.LogCaptureFixture
+) -> None:
     files, _, before = used(is_clean=is_clean)
     for name in ("ternmq.store", "ternmq.store.bak"):
         files.nodes.pop(ROOT / name, None)
@@ -232,13 +234,24 @@ def test_queue_goes_back_with_the_end_of_a_log_that_is_not_noted(is_clean: bool,
         blank_record(files, before[key])
     store = opened(files)
     assert readable(store) == {key: before[key] for key in names[:-lost]}
+    ends = {topic: sum(key[0] == topic for key in names[:-lost]) for topic in "AB"}
+    assert [line for line in caplog.messages if "what=cut" in line and "consumequeue" in line] == [
+        f"store recovery what=cut file={ROOT}/consumequeue/{topic}/0 offset={end * 20}"
+        f" bytes={(15 - end) * 20} reason={topic} 0 ended at 15 and ends at {end} now: "
+        "the log has lost its last messages"
+        for topic, end in ends.items()
+        if end < 15
+    ]
     for number in range(6):
         append(store, batch_of(record("AB"[number % 2], 0, b"later")))
     settle(store)
     store.close()
     for name, data in queue_files(files).items():
         assert PADDING_SIZE not in [size for _, size, _ in units_in(data)], name
-    assert len(readable(opened(files))) == 30 - lost + 6
+    again = opened(files)
+    served = readable(again)
+    assert len(served) == 30 - lost + 6
+    check_index(again, served)
 
 
 def test_number_of_a_record_that_is_lost_before_good_ones_is_not_given_again() -> None:

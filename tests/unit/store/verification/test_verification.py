@@ -98,9 +98,10 @@ def test_damaged_unit_is_found_and_mended_without_a_read(position: int) -> None:
     assert bodies(store) == [b"%03d" % number for number in range(COUNT)]
 
 
+@pytest.mark.parametrize("are_records_good", [True, False])
 @pytest.mark.parametrize("count", [1, 3, 15])
-def test_units_in_the_other_byte_order_are_named_and_mended_though_their_records_are_damaged(
-    count: int,
+def test_units_in_the_other_byte_order_are_named_and_mended(
+    count: int, *, are_records_good: bool
 ) -> None:
     files = MemoryFileSystem()
     store = filled(files)
@@ -109,11 +110,15 @@ def test_units_in_the_other_byte_order_are_named_and_mended_though_their_records
     first = units_in(before.tobytes())[2:][:count]
     for number, (place, size, code) in enumerate(first, 2):
         base = place - place % SOME.commit_log_file_bytes
-        files.nodes[commit_log_folder(ROOT) / file_name(base)].data[place - base + 90] ^= 1
+        files.nodes[commit_log_folder(ROOT) / file_name(base)].data[
+            place - base + 90
+        ] ^= not are_records_good
         turned = struct.pack("<qiq", place, size, code)
         units[20 * number :][:20] = np.frombuffer(turned, dtype=np.uint8)
     problems = [each.text for each in StoreAudit(files, ROOT).findings() if each.area == "queue"]
-    assert sum(int(text.split()[2]) for text in problems if "wrong order" in text) == len(first)
+    named = [text.split(" ha")[0].split() for text in problems if "wrong order" in text]
+    assert len(named) == len(problems)
+    assert sum(int(words[-2]) if words[-1] == "units" else 1 for words in named) == len(first)
     go_round(store)
     assert (units == before).all()
     assert not [each for each in StoreAudit(files, ROOT).findings() if each.area == "queue"]
