@@ -89,10 +89,14 @@ def alter(group: str, nameserver: str, output: str, **told: object) -> None:
     async def change(admin: AdminClient) -> list[str]:
         known = await admin.describe_group(group)
         require_all(known.unreachable)
-        names: list[str] = []
+        wanted: dict[GroupSettings, list[str]] = {}
         for name, settings in known.settings:
-            names += await admin.put_group(replace(settings, **changes), brokers=(name,))
-        return names
+            wanted.setdefault(replace(settings, **changes), []).append(name)
+        return [
+            name
+            for settings, names in wanted.items()
+            for name in await admin.put_group(settings, brokers=names)
+        ]
 
     print_record({"group": group, "brokers": ask(nameserver, change)}, output)
 

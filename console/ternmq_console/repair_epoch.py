@@ -96,7 +96,7 @@ def repair_epoch(
     Where a member that is known does not answer, or the members are not known, say with --epoch
     which epoch is the highest that really began.
 
-    Nothing is changed before you said yes.
+    No epoch is changed before you said yes.
     """
     with errors_as_exits(), ExitStack() as stack:
         directory = open_directory(data, broker, cluster, stack)
@@ -171,6 +171,10 @@ def check_directory(found: Found, directory: Directory, broker: str, *, is_told:
         RefusedError: BROKER_NOT_EXIST: nobody knows such a broker.
         UsageError: It holds another store than the members that answer.
     """
+    is_default = found.cluster == "DefaultCluster"
+    if directory.is_nameserver and directory.cluster is None and not is_default:
+        text = f"{directory.root} does not tell the cluster of {broker}"
+        raise UsageError(f"{text}: say --cluster {found.cluster}")
     stores = {each.status.store_id for each in found.members if each.status} - {""}
     if directory.store_id and stores and directory.store_id not in stores:
         raise UsageError(

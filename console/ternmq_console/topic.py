@@ -177,7 +177,8 @@ async def _losses(
     lines: list[str] = []
     reserved_ms: dict[str, int] = {}
     known = set(await admin.topics(cluster))
-    names = brokers or [data.broker_name for data in await admin.brokers(cluster)]
+    names = [(await admin.master_of(each)).broker_name for each in brokers]
+    names = names or [data.broker_name for data in await admin.brokers(cluster)]
     for topic in filter(known.__contains__, topics):
         changes_ms: dict[str, tuple[int, int]] = {}
         for broker, config in (await admin.describe_topic(topic)).configs:
@@ -195,8 +196,11 @@ async def _losses(
 async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> list[str]:
     found = await admin.describe_topic(topic)
     require_all(found.unreachable)
+    wanted: dict[TopicConfig, list[str]] = {}
     for broker, config in found.configs:
-        await admin.create_topic(replace(config, **changes), brokers=(broker,))
+        wanted.setdefault(replace(config, **changes), []).append(broker)
+    for config, brokers in wanted.items():
+        await admin.create_topic(config, brokers=brokers)
     return [broker for broker, _ in found.configs]
 
 

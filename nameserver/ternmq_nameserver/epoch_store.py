@@ -62,7 +62,7 @@ class EpochStore:
                         "epoch is made up, no master can register cluster=%s broker=%s epoch=%s"
                         " repair=%r",
                         *(cluster, name, epoch),
-                        f"{REPAIR_COMMAND} {name} --data {self._path.parent}",
+                        f"{REPAIR_COMMAND} {name} --data {self._path} --cluster {cluster}",
                     )
 
     def highest(self, cluster: str, broker_name: str) -> int:

@@ -21,7 +21,7 @@ DISK_PERCENTS: Final = {
     "disk_force_percent": (70, 85),
     "disk_full_percent": (85, 90),
 }
-"""Least and most of each. At 85 % the log gets no further file, whatever they are."""
+"""Least and most of each. Above 90 % the log gets no further file, whatever they are."""
 
 
 class FlushMode(enum.Enum):

@@ -139,7 +139,7 @@ class Presence:
         self._count = count
 
     def _places(self) -> Iterator[Place]:
-        for queue in self._queues:
+        for queue in list(self._queues):  # queues come and go between looks
             for row in (queue.files, *(() if queue.ext is None else (queue.ext.files,))):
                 yield from map(partial(_place, row), list(row.files))
         for info in () if self._index is None else self._index.infos():

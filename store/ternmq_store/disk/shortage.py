@@ -9,10 +9,6 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
-class DiskLimit(OSError):
-    """ENOSPC of a disk that has space, which the store leaves to others."""
-
-
 def is_shortage(error: OSError) -> bool:
     """Tell whether `error` says that there are too many open files or maps, or no memory."""
     return error.errno in _TOO_MANY

@@ -13,9 +13,8 @@ from typing import Final, Protocol
 import numpy as np
 
 from ternmq_store.disk.filesystem import File, FileSystem
-from ternmq_store.disk.shortage import DiskLimit
 
-USED_SHARE_MAX: Final = 0.85
+USED_SHARE_MAX: Final = 0.90
 """A disk fuller than that gets no further file."""
 
 _PIECE_BYTES: Final = 1 << 20
@@ -52,8 +51,8 @@ class PrepareTask:
         """Make the file and put it in its place, durably.
 
         Raises:
-            DiskLimit: The disk is fuller than `USED_SHARE_MAX`; nothing is left of the file.
-            OSError: It could not be made, and nothing is left of it.
+            OSError: It could not be made, and nothing is left of it. ENOSPC too when the disk is
+                fuller than `USED_SHARE_MAX`.
         """
         self._check_used()
         file = self.files.open(self.draft, create=True)
@@ -81,7 +80,7 @@ class PrepareTask:
     def _check_used(self) -> None:
         used = self.files.used_share(self.draft.parent)
         if used > USED_SHARE_MAX:
-            raise DiskLimit(
+            raise OSError(
                 errno.ENOSPC,
                 f"the disk is {used:.0%} full, and above {USED_SHARE_MAX:.0%} no file is made",
                 str(self.path),

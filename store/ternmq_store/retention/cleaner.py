@@ -29,7 +29,7 @@ from ternmq_store.disk.layout import (
     file_name,
 )
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.disk.shortage import DiskLimit, is_full
+from ternmq_store.disk.shortage import is_full
 from ternmq_store.log.clock_moves import Moves, moved_ms
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
@@ -212,7 +212,7 @@ class Cleaner:
         for _ in range(self.config.delete_files_max):
             reason = reason_to_delete(
                 hour=hour,
-                level=max(self.level, self._level_of_log),
+                level=DiskLevel.FULL if self.is_short else self.level,
                 is_requested=self.is_requested,
                 config=self.config,
             )
@@ -275,14 +275,6 @@ class Cleaner:
         """The log asks for space: it could not grow, and nothing was deleted since."""
         shortage = self._log.shortage
         return shortage is not None and shortage is not self._short_seen and is_full(shortage)
-
-    @property
-    def _level_of_log(self) -> DiskLevel:
-        """How full the disk is for the log's next file, whoever fills it."""
-        if not self.is_short:
-            return DiskLevel.NORMAL
-        is_limit = isinstance(self._log.shortage, DiskLimit)
-        return DiskLevel.FORCE if is_limit else DiskLevel.FULL
 
     def _old_files(self) -> Sequence[MappedFile]:
         """Return the oldest files of the log, in which all is on the disk and dispatched there."""

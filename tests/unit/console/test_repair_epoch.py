@@ -1,5 +1,6 @@
 """What `ternmq broker repair-epoch` makes of what it found."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def directory(**changes: object) -> Directory:
     settings: dict[str, object] = {"store_id": "5f", "newest": 1, "is_master": True} | changes
     return Directory(
         root=Path("/d"),
-        cluster=None,
+        cluster="c",
         before=f"highest {MADE_UP}",
         after=lambda real: f"highest {real}",
         repair=lambda real: None,
@@ -112,6 +113,13 @@ def test_directory_of_another_store_is_refused() -> None:
         check_directory(found(view(0, 1)), directory(store_id="66"), "a", is_told=True)
     for of in (directory(), directory(store_id=""), NAMES):
         check_directory(found(view(0, 1), view(1, 1, store_id="66")), of, "a", is_told=False)
+
+
+def test_directory_that_does_not_tell_the_cluster_of_the_members_is_refused() -> None:
+    there = replace(found(view(0, 1)), cluster="X")
+    with pytest.raises(UsageError, match="say --cluster X"):
+        check_directory(there, replace(NAMES, cluster=None), "a", is_told=False)
+    check_directory(there, replace(NAMES, cluster="X"), "a", is_told=False)
 
 
 def test_broker_that_nobody_knows_is_refused() -> None:

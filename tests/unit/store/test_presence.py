@@ -212,6 +212,19 @@ def test_files_of_queues_take_turns() -> None:
     assert 2 < looks <= 4
 
 
+@pytest.mark.parametrize("count", [64, 70])
+def test_queues_come_and_go_between_looks(count: int) -> None:
+    store = open_store(MemoryFileSystem(), config=CONFIG)
+    for number in range(count):
+        append(store, batch_of(record("A", number, b"x")))
+    settle(store)
+    for topic in "BCD":
+        look(store)
+        append(store, batch_of(record(topic, 0, b"x")))
+        settle(store)
+    assert store.failure is None
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_files_that_the_store_removes_are_not_missed(seed: int) -> None:
     """By retention, with a deleted topic, and at any moment of a look."""

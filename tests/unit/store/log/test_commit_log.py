@@ -69,7 +69,7 @@ def test_file_the_disk_cannot_hold_leaves_nothing_behind() -> None:
     assert not files.nodes
 
 
-def test_filling_a_file_yields_the_disk_and_stops_at_85_percent() -> None:
+def test_filling_a_file_yields_the_disk_and_stops_at_90_percent() -> None:
     files = MemoryFileSystem()
     files.make_folder(commit_log_folder(ROOT))
     path = commit_log_folder(ROOT) / file_name(0)
@@ -77,8 +77,8 @@ def test_filling_a_file_yields_the_disk_and_stops_at_85_percent() -> None:
     task.run()
     assert files.rests == 3
     files.remove(path)
-    files.used = 0.86
-    with pytest.raises(OSError, match="86% full") as caught:
+    files.used = 0.91
+    with pytest.raises(OSError, match="91% full") as caught:
         task.run()
     assert caught.value.errno == errno.ENOSPC
     assert not files.nodes
@@ -93,15 +93,15 @@ def test_large_file_is_never_created_while_an_append_waits() -> None:
     assert files.rests == 8
     body = bytes(3 << 20)
     append(store, batch_of(record(body=body)))
-    files.used = 0.9
+    files.used = 0.91
     task = store.file_due()
     assert task is not None
-    with pytest.raises(OSError, match="90% full") as caught:
+    with pytest.raises(OSError, match="91% full") as caught:
         task.run()
     store.file_ready(task, caught.value)
     append(store, batch_of(record(body=body)))  # the present file is filled
     for _ in range(2):
-        with pytest.raises(StoreFull, match="90% full"):
+        with pytest.raises(StoreFull, match="91% full"):
             append(store, batch_of(record(body=body)))
     files.used = 0.5
     assert prepare(store)
@@ -120,9 +120,9 @@ def test_large_file_is_never_created_while_an_append_waits() -> None:
 
 def test_store_opens_on_a_full_disk_and_takes_messages_when_there_is_space() -> None:
     files = MemoryFileSystem()
-    files.used = 0.9
+    files.used = 0.91
     store = open_store(files, config=replace(SMALL, commit_log_file_bytes=8 << 20))
-    with pytest.raises(StoreFull, match="90% full"):
+    with pytest.raises(StoreFull, match="91% full"):
         append(store, batch_of(record()))
     files.used = 0.5
     assert prepare(store)
