@@ -15,6 +15,7 @@ from ternmq_model.route import BrokerMember
 from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs, save_epochs
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
 from ternmq_nameserver.kv_store import LOCKED_NAME, lock_of_nameserver
+from ternmq_runtime.directory_lock import DirectoryLock
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, lock_path
 
@@ -102,6 +103,8 @@ def open_epochs(root: Path, stack: ExitStack) -> tuple[Path, EpochTable]:
     if not _is_nameserver(root):
         raise StoreNotFound(f"{root} is the data directory of no NameServer")
     check_owner(root)
+    if lock_path(root).exists() and not commit_log_folder(root).is_dir():
+        stack.callback(DirectoryLock(root).release)  # what a NameServer of an older version locks
     stack.callback(lock_of_nameserver(root).release)
     path = root / FILE_NAME
     return path, load_epochs(path)

@@ -208,7 +208,8 @@ class TimerService:
         await flush_to(self._store.max_physical)
         if self._is_dirty or (self._next >= 0 and self.waiting):
             self._candidate = self._progress()
-        if self._candidate is not None and self._mover.end is None:
+        is_safe = self._store.max_physical <= self._store.flushed_offset
+        if self._candidate is not None and self._mover.end is None and is_safe:
             await self._handover.leave(self._waits(), self._candidate.checkpoint)
         refused = await self._keep()
         self._alarm.clear()

@@ -96,7 +96,7 @@ class TopicAdmin(AdminCalls):
         """
         told = [_told(config) for config in configs]
         good = [each for each in told if not isinstance(each, UsageError)]
-        wanted = await self._wanted(cluster, brokers)
+        wanted = await self._readable(cluster, brokers)
         names = [data.broker_name for data in wanted]
         answers = await asyncio.gather(*(self._create_on(data, good) for data in wanted))
         of_good = zip(*answers, strict=True)
