@@ -201,7 +201,7 @@ def test_new_group_begins_with_the_first_message_when_configured() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             for _ in range(6):
                 await client.send("A", b"x" * (1 << 20), queue_id=0)
-            around.files.used = 0.89
+            around.files.used = 0.91
             await asyncio.sleep(60)
             await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest(), timeout_s=4000)
             request = admin.DescribeTopicRequest(topic="A")

@@ -152,7 +152,7 @@ def test_messages_deleted_by_retention_are_reported_as_gone() -> None:
             (message, *_) = await sent(client, b"x" * 1000)
             for _ in range(6):
                 await client.send("A", b"x" * (1 << 20), queue_id=0)
-            around.files.used = 0.89
+            around.files.used = 0.91
             await asyncio.sleep(60)
             await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest(), timeout_s=4000)
             request = groups.SendBackRequest(group="G", client_id="a@1", messages=[failed(message)])

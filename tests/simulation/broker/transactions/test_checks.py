@@ -49,11 +49,12 @@ def test_staged_half_holds_its_file_until_a_full_disk_takes_it() -> None:
                 assert list((await find(client, one, two)).states) == [OPEN, OPEN]
                 (done,) = await end(client, one.end(COMMIT))
                 assert not done.status.code
-                around.files.used = 0.88
+                around.files.used = 0.91
                 for number in range(40):
                     with contextlib.suppress(RefusedError):  # until the oldest file is gone
                         await client.send("flights", bytes(8_000), properties={"KEYS": str(number)})
                     await asyncio.sleep(5)
+                around.files.used = 0.5
                 assert (await told_of(client)).log_min_offset > two.offset
                 assert list((await find(client, two)).states) == [NOT_FOUND]
                 (refused,) = await end(client, two.end(COMMIT))
