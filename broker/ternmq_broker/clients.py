@@ -18,7 +18,7 @@ from ternmq_model.subscription import Subscription
 
 CLIENT_ID_CHARACTERS_MAX: Final = 255
 BYTES_MAX: Final = 256 << 20
-"""What all clients count for: room for 100,000 that consume two topics each."""
+"""Clients together count for so much: 100,000 that consume two topics each."""
 
 _SESSION_BYTES: Final = 1_024
 _GROUP_BYTES: Final = 512
@@ -73,7 +73,7 @@ class Session:
     """Monotonic clock; None while the stream is whole."""
 
     bytes: int = _SESSION_BYTES
-    """What it counts for."""
+    """The client counts for so much."""
 
 
 class ClientTable:

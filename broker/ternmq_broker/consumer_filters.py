@@ -19,7 +19,7 @@ DEAD_FILTER_MS: Final = 24 * 3_600_000
 """How long a condition is kept that nobody uses."""
 
 AHEAD_MAX_MS: Final = 24 * 3_600_000
-"""How far a client's clock may be ahead of the broker's for its version to be the newest."""
+"""A version whose clock is further ahead of the broker's is not taken for the newest."""
 
 _DEAD_BEFORE_LOAD_MS: Final = 30_000
 

@@ -8,7 +8,7 @@ import click
 
 from ternmq_console.epoch_directories import open_epochs
 from ternmq_console.exits import errors_as_exits
-from ternmq_console.options import output_option
+from ternmq_console.options import output_option, yes_option
 from ternmq_console.output import confirm, print_rows
 from ternmq_nameserver.epoch_store import save_epochs
 
@@ -23,7 +23,7 @@ from ternmq_nameserver.epoch_store import save_epochs
     help="Of a NameServer that is stopped.",
 )
 @click.option("--cluster", default="DefaultCluster", show_default=True, help="Of every BROKER.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @output_option
 def forget_epoch(
     brokers: Sequence[str], *, data: Path, cluster: str, yes: bool, output: str

@@ -14,7 +14,7 @@ from ternmq_client.administration.replication import MemberView, NameServerEpoch
 from ternmq_console.admin import ask
 from ternmq_console.epoch_directories import Directory, open_directory
 from ternmq_console.exits import errors_as_exits
-from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm, print_line, print_rows
 from ternmq_console.replicas import last_epoch
 from ternmq_model.address import Address, parse_address
@@ -73,7 +73,7 @@ class Found:
     help="The highest epoch that really began, where nobody else tells it.",
 )
 @click.option("--cluster", help="Of BROKER.  [default: as registered, else DefaultCluster]")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @nameserver_option
 @output_option
 def repair_epoch(

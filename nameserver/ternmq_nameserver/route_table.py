@@ -72,7 +72,7 @@ class _Member:
     expiry_ms: int
     seen_at_ms: int
     bytes: int
-    """What it counts for."""
+    """The member counts for so much."""
 
 
 @dataclass(slots=True)

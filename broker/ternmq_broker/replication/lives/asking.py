@@ -44,7 +44,7 @@ class Told(NamedTuple):
     answer: Answer
     addresses: tuple[Address, ...]
     broker_id: int | None = None
-    """Of a member; None for a NameServer."""
+    """The id of a member; None for a NameServer."""
 
     def is_other_than(self, host: str, broker_ids: Set[int]) -> bool:
         """Tell whether neither the address nor the id is that of who claims an epoch."""
@@ -63,7 +63,7 @@ class Asked:
     """The answers that count."""
 
     unreachable: tuple[str, ...]
-    """Who gave none, as HOST:PORT."""
+    """Addresses that gave no answer, as HOST:PORT."""
 
     missing_slaves: tuple[int, ...] = ()
     """Ids of slaves that did not, as far as they are not known as another member, too."""
