@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -392,15 +392,12 @@ class DeadLetterAdmin(AdminCalls):
         self, topic: str
     ) -> AsyncGenerator[tuple[Sequence[_Queue], Sequence[Connection]]]:
         """Give the queues of a topic on all masters, and a connection to each master."""
-        async with AsyncExitStack() as stack:
+        async with self._masters(await self._wanted()) as masters:
             found: list[_Queue] = []
-            connections: list[Connection] = []
-            for data in await self._wanted():
-                connection = await stack.enter_async_context(self._master(data))
-                connections.append(connection)
+            for data, connection in masters:
                 with contextlib.suppress(TopicNotFound):
                     found += await self._queues(data, connection, topic)
-            yield found, connections
+            yield found, [connection for _, connection in masters]
 
     async def _queues(self, data: BrokerData, connection: Connection, topic: str) -> list[_Queue]:
         """Return the queues of a topic on one broker.
