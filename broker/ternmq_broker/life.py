@@ -29,7 +29,7 @@ from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Identity
+from ternmq_remoting.rpc import Identity, Listener
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import StoreConfig
@@ -63,7 +63,7 @@ class Life(Lifecycle):
         env: Network, randomness, blocking calls, and `clock`.
         clock: The broker's.
         files: Where the data directory is.
-        listen: Where to listen.
+        listener: The broker's port.
         is_forced: It is to be the master though nobody confirms that there is no newer one.
         is_promoted: The life before ended with its promotion.
 
@@ -79,7 +79,7 @@ class Life(Lifecycle):
         clock: SteadyClock,
         files: FileSystem,
         *,
-        listen: Address,
+        listener: Listener,
         is_forced: bool = False,
         is_promoted: bool = False,
     ) -> None:
@@ -88,7 +88,7 @@ class Life(Lifecycle):
         self._env = env
         self._clock = clock
         self._files = files
-        self._listen = listen
+        self._listener = listener
         self._is_forced = is_forced
         self._is_promoted = is_promoted
         self._member: Member | None = None
@@ -386,7 +386,7 @@ class Life(Lifecycle):
         stack.push_async_callback(parts.end)
         await self._run(stack, [*parts.jobs(), *member.state.jobs()])
         server = await stack.enter_async_context(
-            env.network.serve(parts.handlers(), self._listen, identity=member.identity)
+            self._listener.serve(parts.handlers(), identity=member.identity)
         )
         stack.push_async_callback(parts.drain)
         port = server.address.port

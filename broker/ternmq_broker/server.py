@@ -15,7 +15,7 @@ from ternmq_broker.steady_clock import SteadyClock
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Identity
+from ternmq_remoting.rpc import Identity, Listener
 from ternmq_runtime.clock import rest
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
@@ -41,7 +41,8 @@ class Broker(Lifecycle):
     and lets go of the data directory. A job's failure cancels the block and comes out of it.
 
     It lives one `Life` after the other: a life whose role or log must change ends, and the next
-    begins on the same port, within the time that a restart of the process would take.
+    begins behind the same port, within the time that a restart of the process would take. The port
+    stays open between them, and refuses calls as a peer that nobody reaches.
 
     Args:
         config: How it serves.
@@ -70,6 +71,7 @@ class Broker(Lifecycle):
         self._env = env
         self._files: FileSystem = RealFileSystem(rest) if files is None else files
         self._listen = config.listen_address
+        self._listener: Listener | None = None
         self._life: Life | None = None
         self._is_open = False
         self._leaving = asyncio.Event()
@@ -116,6 +118,8 @@ class Broker(Lifecycle):
         What a first signal does to a master that waits until somebody confirms it. Safe to repeat.
         """
         self._leaving.set()
+        if self._listener is not None:
+            self._listener.stays_open = False
         if self._life is not None:
             self._life.end(Outcome.LEFT)
 
@@ -166,6 +170,8 @@ class Broker(Lifecycle):
             return error
         finally:
             self._life = None
+            if self._listener is not None:
+                await self._listener.close()
             serves.set()
         return None
 
@@ -173,6 +179,7 @@ class Broker(Lifecycle):
         is_forced, is_promoted = self._config.force_master, False
         clock = SteadyClock(self._env.clock, follow_after_ms=self._config.clock_follow_ms)
         env = replace(self._env, clock=clock)
+        self._listener = listener = env.network.listener(self._listen)
         while not self._leaving.is_set():
             begun_ms = self._env.clock.monotonic_ms()
             self._life = Life(
@@ -181,7 +188,7 @@ class Broker(Lifecycle):
                 env,
                 clock,
                 self._files,
-                listen=self._listen,
+                listener=listener,
                 is_forced=is_forced,
                 is_promoted=is_promoted,
             )

@@ -10,7 +10,7 @@ from ternmq_remoting.health import CHECK
 from ternmq_remoting.peer import identity_of, is_expected, texts_of
 from ternmq_remoting.public_services import SERVING, HealthRequest
 from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
-from ternmq_remoting.server import serving
+from ternmq_remoting.server import GrpcListener
 
 
 class GrpcNetwork:
@@ -72,7 +72,12 @@ class GrpcNetwork:
         self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
     ) -> AbstractAsyncContextManager[Server]:
         """Serve `handlers` on `listen`, with health and reflection beside them."""
-        return serving(handlers, listen, identity=identity, grace_s=self._grace_s)
+        listener = GrpcListener(listen, grace_s=self._grace_s, stays_open=False)
+        return listener.serve(handlers, identity=identity)
+
+    def listener(self, listen: Address) -> GrpcListener:
+        """Return a port that stays open from one server to the next."""
+        return GrpcListener(listen, grace_s=self._grace_s)
 
 
 async def _probe(
@@ -84,7 +89,7 @@ async def _probe(
     except TernError as error:
         return error
     if reply.status != SERVING:
-        return Unreachable(f"{connection.address}: the server is closing")
+        return Unreachable(f"{connection.address}: the server does not serve at present")
     found = identity_of(texts_of(metadata))
     if not is_expected(found, expect):
         return Unreachable(f"{connection.address}: is {found or 'no broker'}, expected is {expect}")

@@ -214,6 +214,31 @@ class Server(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """A port behind which one server follows the other. The first one binds it.
+
+    Attributes:
+        stays_open: Between two servers the port stays open, and refuses every call as a peer that
+            nobody reaches. Else it is closed with the server that ends next.
+    """
+
+    stays_open: bool
+
+    def serve(
+        self, handlers: Sequence[Handler], *, identity: Identity | None = None
+    ) -> AbstractAsyncContextManager[Server]:
+        """Serve `handlers` while the block runs, as `Network.serve` does. One at a time.
+
+        Raises:
+            CannotListen: The address cannot be bound.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the port, if it is open. Safe to repeat."""
+        ...
+
+
 class Network(Protocol):
     """Makes connections and servers. The one seam between services."""
 
@@ -247,4 +272,8 @@ class Network(Protocol):
         Raises:
             CannotListen: The address cannot be bound.
         """
+        ...
+
+    def listener(self, listen: Address) -> Listener:
+        """Return a port that is bound when something is first served behind it."""
         ...

@@ -14,6 +14,7 @@ from google.protobuf.message import Message as ProtoMessage
 from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.convert import status_of
+from ternmq_remoting.health import SERVICE as HEALTH_SERVICE
 from ternmq_remoting.health import Health
 from ternmq_remoting.options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
 from ternmq_remoting.peer import address_of_peer, is_loopback, texts_of
@@ -21,7 +22,7 @@ from ternmq_remoting.public_services import HEALTH, REFLECTION_V1, REFLECTION_V1
 from ternmq_remoting.reflection import DescriptorIndex, reflection_handlers
 from ternmq_remoting.requests import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import Address, Call, Handler, Identity, Server, UnaryRpc
-from ternmq_remoting.status import GrpcStatus, refusal_of, status_of_error
+from ternmq_remoting.status import NOT_BEGUN_KEY, GrpcStatus, refusal_of, status_of_error
 
 logger = logging.getLogger(__name__)
 
@@ -97,26 +98,32 @@ class Serving:
     """What the handlers of one server share. Owned by that server.
 
     Attributes:
+        methods: gRPC's form of the handlers, by path.
         streams: The tasks of running streams, which the drain cancels.
-        is_draining: No call may begin any more, and a cancelled stream ends with UNAVAILABLE.
+        calls: The tasks of running unary calls.
+        is_draining: No call may begin any more, and what is cancelled ends with UNAVAILABLE.
     """
 
-    def __init__(self, identity: Identity | None) -> None:
+    def __init__(self, handlers: Sequence[Handler], identity: Identity | None) -> None:
         self.metadata = identity.to_metadata() if identity else ()
         self.streams: set[asyncio.Task[Any]] = set()
+        self.calls: set[asyncio.Task[Any]] = set()
         self.is_draining = False
         self.crashes = CrashLog()
-
-    def generic_handlers(self, handlers: Sequence[Handler]) -> list[grpc.GenericRpcHandler]:
-        """Return gRPC's form of `handlers`, grouped by service."""
-        services: dict[str, dict[str, Any]] = {}
+        self.methods: dict[str, Any] = {}
         for handler in handlers:
-            service, _, name = handler.rpc.path[1:].partition("/")
-            methods = services.setdefault(service, {})
-            if name in methods:
+            if handler.rpc.path in self.methods:
                 raise ValueError(f"two handlers for {handler.rpc.path}")
-            methods[name] = self._method(handler)
-        return [grpc.method_handlers_generic_handler(*service) for service in services.items()]
+            self.methods[handler.rpc.path] = self._method(handler)
+
+    async def drain(self, grace_s: float) -> None:
+        """End every call over a port that stays open: streams now, others in `grace_s` seconds."""
+        for task in self.streams:
+            task.cancel()
+        if running := self.streams | self.calls:
+            await asyncio.wait(running, timeout=grace_s)
+        for task in self.calls:
+            task.cancel()
 
     def _method(self, handler: Handler) -> Any:
         # Bytes in, bytes out: parsing here keeps gRPC from logging a traceback per bad request.
@@ -130,10 +137,18 @@ class Serving:
         metadata, has_status = self.metadata, "status" in reply_type.DESCRIPTOR.fields_by_name
 
         async def serve(raw: bytes, context: Context) -> bytes:
-            call = call_of(context)
-            await context.send_initial_metadata(metadata)
+            task = asyncio.current_task()
+            assert task is not None
+            self.calls.add(task)
             try:
+                call = call_of(context)
+                await context.send_initial_metadata(metadata)
                 reply: ProtoMessage = await function(parse(raw), call)
+            except asyncio.CancelledError:
+                if not self.is_draining:
+                    raise
+                task.uncancel()
+                await abort(context, CLOSING)
             except UnparsableRequest as error:
                 await abort(context, status_of_error(error))
             except TernError as error:
@@ -144,6 +159,8 @@ class Serving:
             except Exception as error:
                 self._report(path, error)
                 await abort(context, CRASHED)
+            finally:
+                self.calls.discard(task)
             written = reply.SerializeToString()
             if len(written) > MESSAGE_BYTES_MAX:
                 # gRPC would log a traceback, and to the caller it would look like a refusal.
@@ -196,6 +213,9 @@ CRASHED: Final = status_of_error(
     refusal(ResponseCode.SYSTEM_ERROR, "the handler failed; see the server's log")
 )
 CLOSING: Final = GrpcStatus("UNAVAILABLE", "the server is closing", {})
+NOT_SERVING: Final = GrpcStatus(
+    "UNAVAILABLE", "the server does not serve at present", {NOT_BEGUN_KEY: "1"}
+)
 
 
 def too_large(path: str, reply_bytes: int) -> GrpcStatus:
@@ -253,7 +273,7 @@ def _bind(server: grpc.aio.Server, listen: Address) -> Address:
 
 
 class GrpcServer:
-    """A listening server. Made by `serving`."""
+    """A listening server. Made by a `GrpcListener`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -264,38 +284,92 @@ class GrpcServer:
         return self._address
 
 
-@asynccontextmanager
-async def serving(
-    handlers: Sequence[Handler], listen: Address, *, identity: Identity | None, grace_s: float
-) -> AsyncGenerator[Server]:
-    """Serve while the block runs.
+class GrpcListener(grpc.GenericRpcHandler):
+    """A port behind which one server follows the other.
 
-    At its end: health says NOT_SERVING; streams are cancelled; no call is accepted; running calls
-    have `grace_s` seconds; then the socket is closed.
+    It is bound by the first `serve`. Owns the port, and which server is behind it.
 
-    Raises:
-        CannotListen: The address is taken, or is none of this machine.
+    Args:
+        listen: Where.
+        grace_s: How long a server that ends lets running unary calls end.
+        stays_open: Between two servers every call is refused as by a peer that nobody reaches, and
+            health says NOT_SERVING. Else the port is closed with the server that ends next.
     """
-    shared = Serving(identity)
-    files = {handler.rpc.request.DESCRIPTOR.file for handler in handlers}
-    index = DescriptorIndex([*files, HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA])
-    health = Health({handler.rpc.path[1:].partition("/")[0] for handler in handlers}, identity)
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    generic = shared.generic_handlers([*handlers, *reflection_handlers(index)])
-    server.add_generic_rpc_handlers([*generic, health.handlers()])
-    address = _bind(server, listen)
-    if not is_loopback(listen.host):
-        logger.warning(
-            "listening beyond this machine without authentication: anyone who reaches the port may"
-            " read and write address=%s",
-            address,
-        )
-    await server.start()
-    try:
-        yield GrpcServer(address)
-    finally:
-        shared.is_draining = True
-        health.stop_serving()
-        for task in shared.streams:
-            task.cancel()
-        await server.stop(grace_s)
+
+    def __init__(self, listen: Address, *, grace_s: float, stays_open: bool = True) -> None:
+        self.stays_open = stays_open
+        self._address = listen
+        self._grace_s = grace_s
+        self._port: grpc.aio.Server | None = None
+        self._behind: tuple[Serving, Any] | None = None
+        """Who serves or served last, and what answers for its health."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Return who answers a call; None for a path that is not served."""
+        path = handler_call_details.method
+        assert self._behind is not None, "the port is bound by the first server"
+        serving, health = self._behind
+        if path.startswith(f"/{HEALTH_SERVICE}/"):
+            return health.service(handler_call_details)
+        return _REFUSING if serving.is_draining else serving.methods.get(path)
+
+    @asynccontextmanager
+    async def serve(
+        self, handlers: Sequence[Handler], *, identity: Identity | None = None
+    ) -> AsyncGenerator[Server]:
+        """Serve while the block runs.
+
+        At its end: health says NOT_SERVING; streams are cancelled; no call is accepted; running
+        calls have their time; then the socket is closed, unless it stays open.
+
+        Raises:
+            CannotListen: The address is taken, or is none of this machine.
+        """
+        files = {handler.rpc.request.DESCRIPTOR.file for handler in handlers}
+        index = DescriptorIndex([*files, HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA])
+        health = Health({handler.rpc.path[1:].partition("/")[0] for handler in handlers}, identity)
+        serving = Serving([*handlers, *reflection_handlers(index)], identity)
+        self._behind = (serving, health.handlers())
+        if self._port is None:
+            await self._open()
+        try:
+            yield GrpcServer(self._address)
+        finally:
+            serving.is_draining = True
+            health.stop_serving()
+            if self.stays_open:
+                await serving.drain(self._grace_s)
+            else:
+                for task in serving.streams:
+                    task.cancel()
+                await self._close(self._grace_s)
+
+    async def close(self) -> None:
+        """Close the port, if it is open. Safe to repeat."""
+        await self._close(0)
+
+    async def _open(self) -> None:
+        port = grpc.aio.server(options=SERVER_OPTIONS)
+        port.add_generic_rpc_handlers([self])
+        self._address = _bind(port, self._address)
+        if not is_loopback(self._address.host):
+            logger.warning(
+                "listening beyond this machine without authentication: anyone who reaches the port"
+                " may read and write address=%s",
+                self._address,
+            )
+        await port.start()
+        self._port = port
+
+    async def _close(self, grace_s: float) -> None:
+        port, self._port = self._port, None
+        if port is not None:
+            await port.stop(grace_s)
+
+
+async def _refuse(_requests: Any, context: Context) -> None:
+    await abort(context, NOT_SERVING)
+
+
+_REFUSING: Final = cast("Any", grpc.stream_stream_rpc_method_handler(_refuse))
+"""Refuses calls of each kind: to gRPC's core a unary call is a stream of one message."""

@@ -42,6 +42,10 @@ CODE_KEY: Final = "ternmq-code"
 DOUBT_KEY: Final = "ternmq-may-have-happened"
 """Trailing metadata beside `CODE_KEY`: "1" when part of it may be done all the same."""
 
+NOT_BEGUN_KEY: Final = "ternmq-not-begun"
+"""Trailing metadata of UNAVAILABLE: "1" when nobody serves behind the port at that moment, so that
+nothing was done."""
+
 _NEVER_SENT: Final = (
     "failed to connect to all addresses",
     "errors resolving",
@@ -111,6 +115,8 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
             error.code == ResponseCode.SYSTEM_ERROR or status.trailing.get(DOUBT_KEY) == "1"
         )
         return error
+    if code == "UNAVAILABLE" and status.trailing.get(NOT_BEGUN_KEY) == "1":
+        return Unreachable(f"{peer}: {details}")
     if code == "UNAVAILABLE" and details.lower().startswith(_NEVER_SENT):
         reason = _NO_CONNECTION.sub("", details).removeprefix(f"ipv4:{peer}: ")
         return Unreachable(f"{peer}: {reason}")

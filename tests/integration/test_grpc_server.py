@@ -16,6 +16,7 @@ from ternmq_model.errors import (
     RefusedError,
     TernError,
     TransportError,
+    Unreachable,
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -125,6 +126,28 @@ def test_closing_server_ends_streams_at_once_and_lets_calls_finish() -> None:
         assert not (await held).status.code
         assert service.endings == ["CancelledError"]
         assert isinstance(await error_of(send(link, "T")), TransportError)
+        await link.close()
+
+    run(test)
+
+
+def test_port_between_two_servers_is_taken_and_says_so() -> None:
+    async def test() -> None:
+        network = GrpcNetwork()
+        listener = network.listener(ANY_PORT)
+        async with listener.serve(EchoService().handlers()) as server:
+            link = await network.connect([server.address])
+        with pytest.raises(CannotListen, match="in use"):
+            async with network.serve([], server.address):
+                pass
+        error = await error_of(send(link, "T"))
+        assert type(error) is Unreachable
+        assert str(error) == f"{server.address}: the server does not serve at present"
+        assert not error.may_have_happened
+        error = await error_of(network.connect([server.address]))
+        assert str(error) == f"{server.address}: the server does not serve at present"
+        await listener.close()
+        assert "refused" in str(await error_of(network.connect([server.address])))
         await link.close()
 
     run(test)

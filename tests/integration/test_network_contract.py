@@ -399,6 +399,49 @@ def test_departing_server_lets_calls_end_and_breaks_streams(make_network: MakeNe
     run(main)
 
 
+def test_port_outlives_its_servers_and_refuses_calls_between_them(
+    make_network: MakeNetwork,
+) -> None:
+    async def main() -> None:
+        first, second = Service(), Service()
+        async with make_network() as network, asyncio.TaskGroup() as tasks:
+            listener = network.listener(LOOPBACK)
+            async with listener.serve(first.handlers(), identity=BROKER) as server:
+                connection = await network.connect([server.address], timeout_s=30)
+                session = connection.open(SESSION)
+                await session.write(hello("one"))
+                assert await session.read() == changed("one")
+                first.reached.clear()
+                calling = tasks.create_task(outcome_of(get(connection, "hang")))
+                await first.reached.wait()
+            assert isinstance(await calling, ConnectionLost)
+            with pytest.raises(ConnectionLost):
+                await session.read()
+            with pytest.raises(Unreachable):
+                await get(connection, "k")
+            with pytest.raises(Unreachable):
+                await connection.open(SESSION).read()
+            with pytest.raises(Unreachable):
+                await network.connect([server.address], timeout_s=30)
+
+            identity = Identity("c", "broker-a", 1, 4)
+            async with listener.serve(second.handlers(), identity=identity) as again:
+                assert again.address == server.address
+                assert dict((await get(connection, "k")).values) == {"k": "v"}
+                other = await network.connect([again.address], expect=identity, timeout_s=30)
+                assert other.identity == identity
+                await other.close()
+                listener.stays_open = False
+            with pytest.raises(Unreachable):
+                await get(connection, "k")
+            await listener.close()
+            await connection.close()
+            assert first.calls
+            assert len(second.calls) == 1
+
+    run(main)
+
+
 def test_connect_takes_the_first_address_of_the_expected_peer(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with (

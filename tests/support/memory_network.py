@@ -125,6 +125,10 @@ class MemoryNetwork:
         """Serve on the host "localhost"."""
         return self.host("localhost").serve(handlers, listen, identity=identity)
 
+    def listener(self, listen: Address) -> "MemoryListener":
+        """Return a port on the host "localhost"."""
+        return self.host("localhost").listener(listen)
+
     def cut(self, host: str, other: str | None = None) -> None:
         """Break all calls and streams of `host` (with `other`) now; new ones succeed."""
         for exchange in list(self._exchanges):
@@ -316,3 +320,28 @@ class MemoryHost:
             finally:
                 self._network.release(server)
                 await server.drain(self._network.grace_s)
+
+    def listener(self, listen: Address) -> "MemoryListener":
+        """Return a port on this host."""
+        return MemoryListener(self, listen)
+
+
+class MemoryListener:
+    """A port that knows no difference between being closed and having no server behind it."""
+
+    def __init__(self, host: MemoryHost, listen: Address) -> None:
+        self.stays_open = True
+        self._host = host
+        self._address = listen
+
+    @asynccontextmanager
+    async def serve(
+        self, handlers: Sequence[Handler], *, identity: Identity | None = None
+    ) -> AsyncGenerator[MemoryServer, None]:
+        """Serve `handlers` while the block runs, on the port of the first time."""
+        async with self._host.serve(handlers, self._address, identity=identity) as server:
+            self._address = server.address
+            yield server
+
+    async def close(self) -> None:
+        """Do nothing: nobody serves any more."""

@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import pytest
@@ -48,9 +48,8 @@ def test_stream_opened_during_the_drain_is_refused_before_its_handler_runs() -> 
         begun.append(call)
 
     async def main() -> None:
-        serving = Serving(None)
-        (generic,) = serving.generic_handlers([stream(SEND_STREAM, serve)])
-        method = cast("Any", generic.service(cast("Any", Details())))
+        serving = Serving([stream(SEND_STREAM, serve)], None)
+        method = serving.methods[SEND_STREAM.path]
         serving.is_draining = True
         with pytest.raises(Aborted) as caught:
             await method.stream_stream(None, Context())
