@@ -32,6 +32,7 @@ from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer as PullConsumer
 from ternmq_consumer.push import PushConsumer as PushConsumer
 from ternmq_model.errors import BrokerBusy as BrokerBusy
+from ternmq_model.errors import BrokerDraining as BrokerDraining
 from ternmq_model.errors import ClientNotOnline as ClientNotOnline
 from ternmq_model.errors import ClosedError as ClosedError
 from ternmq_model.errors import ConfigError as ConfigError
@@ -93,6 +94,7 @@ __all__ = [
     "BlockingPullConsumer",
     "BlockingTransactionProducer",
     "BrokerBusy",
+    "BrokerDraining",
     "BrokerSends",
     "ByHash",
     "ByKey",

@@ -110,6 +110,11 @@ class BrokerConfig:
     region: str = "DefaultRegion"
     """Property MSG_REGION of every message."""
 
+    draining: bool = False
+    """Producers' messages are refused with GO_AWAY, through which producers wait for the length of
+    a send; everything else goes on. `ternmq broker drain` sets it until the broker stops or changes
+    its role. Of a slave: no effect."""
+
     trace: bool = True
     """Property TRACE_ON of every message."""
 

@@ -149,7 +149,7 @@ class Parts:
 
     def _replication_services(self) -> Sequence[Service]:
         return replication_services(
-            *(self._config, self._member, self._store, self._tables, self._env),
+            *(self._live, self._member, self._store, self._tables, self._env),
             side=self.replicas or self._following,
             claims=self._claims,
             is_closing=self.is_closing,

@@ -84,14 +84,13 @@ class SendService:
 
     async def send(self, request: messages.SendRequest, call: Call) -> messages.SendReply:
         """Store one message and answer when it is safe."""
-        services = self._services
-        if services.is_closing():
-            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
+        services, replies = self._services, self._services.replies
+        is_reply = replies is not None and replies.is_reply(request.topic, request.properties)
+        if services.is_closing() or not is_reply:
+            services.check_takes()
         sender = self._sender(
             call, request.auto_create if request.HasField("auto_create") else None
         )
-        replies = services.replies
-        is_reply = replies is not None and replies.is_reply(request.topic, request.properties)
         record, key, queue_id = self._record(request, sender)
         if replies is not None and is_reply:
             replies.pass_on(record, request.properties)
@@ -104,7 +103,9 @@ class SendService:
             raise refusal(ResponseCode.SYSTEM_BUSY, "too many bytes wait for their answers")
         services.intake.took(len(record))
         try:
-            stored = await services.store(record, len(record).to_bytes(4, "little"), sender)
+            stored = await services.store(
+                record, len(record).to_bytes(4, "little"), sender, is_reply=is_reply
+            )
             if stored.refused:
                 _, code, remark = stored.refused[0]
                 raise refusal(code, remark)

@@ -15,9 +15,10 @@ from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.sending import MessageWriter, Sender, Stored
 from ternmq_model.clock import Clock
-from ternmq_model.errors import TernError
+from ternmq_model.errors import TernError, refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
 from ternmq_model.record_checksum import CHECKSUM_ROOM
+from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.status import refusal_of
 
@@ -52,16 +53,39 @@ class SendServices:
     replies: Replies | None = None
     """Passes replies on to who waits for them."""
 
+    def check_takes(self) -> None:
+        """Refuse what a producer sends while this broker is about to leave.
+
+        Raises:
+            BrokerDraining: It is draining or closing. Nothing was stored; another one takes it.
+        """
+        if self.is_closing():
+            raise refusal(ResponseCode.GO_AWAY, "the broker is closing")
+        if self.live.broker.draining:
+            remark = "the broker is draining: it takes no messages until `promote` or `undrain`"
+            raise refusal(ResponseCode.GO_AWAY, remark)
+
     async def store(
-        self, records: bytes, record_sizes: bytes, sender: Sender, *, whole: bool = False
+        self,
+        records: bytes,
+        record_sizes: bytes,
+        sender: Sender,
+        *,
+        whole: bool = False,
+        is_reply: bool = False,
     ) -> Stored:
         """Check and append, waiting for room in the log if it is just being made.
+
+        A reply is stored by a draining broker, too: its request was taken before, and the requester
+        waits for it.
 
         Raises:
             TernError: Nothing was stored.
         """
 
         def append() -> Stored:
+            if not is_reply:
+                self.check_takes()
             self.safety.check(is_sender=True)
             return self.writer.store(records, record_sizes, sender, whole=whole)
 

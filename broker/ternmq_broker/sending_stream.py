@@ -127,10 +127,6 @@ class SendingStream:
             return _refused(
                 ResponseCode.SYSTEM_BUSY, "too many bytes wait for their answers", len(records)
             )
-        if services.is_closing():
-            return _refused(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing", len(records)
-            )
         try:
             store = services.store_again if batch.is_retry else services.store
             stored = await store(records, batch.record_sizes, self._sender, whole=batch.is_whole)

@@ -18,7 +18,7 @@ def problems_of(members: Sequence[MemberView], nameservers: Sequence[NameServerV
 
     Healthy is: every NameServer answers and tells the same; every broker name has a master; every
     member answers, and its disk works and is not full; every slave follows and lacks nothing for
-    long; a `sync_master` has as many members in sync as it needs.
+    long; a `sync_master` has as many members in sync as it needs; no master is draining.
 
     Args:
         members: Sorted by broker name, as `AdminClient.member_views` returns them.
@@ -97,6 +97,8 @@ def _member_problems(view: MemberView) -> Iterable[str]:
     if status.is_fenced:
         yield f"acknowledges nothing: there is a master of epoch {status.highest_epoch}"
     if view.is_master:
+        if status.is_draining:
+            yield "is draining: what is sent to it waits for a promotion, or `undrain`"
         if status.in_sync_now < status.in_sync_replicas:
             yield (
                 f"has too few members in sync: {status.in_sync_now}, "

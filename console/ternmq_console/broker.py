@@ -80,6 +80,38 @@ def set_permission(broker: str, permission: str, nameserver: str, output: str) -
     print_record({"broker": broker, "topics_changed": ask(nameserver, question)}, output)
 
 
+@click.command()
+@click.argument("broker")
+@nameserver_option
+@output_option
+def drain(broker: str, nameserver: str, output: str) -> None:
+    """Let the master of BROKER take no more messages, before it stops or hands over.
+
+    Producers send to other brokers of the topic, or wait for the length of a send: until a slave is
+    promoted, or `undrain`. Consumers read on and commit; failed, delayed and timed messages and the
+    ends of transactions go on. A restart of the master forgets it.
+    """
+    _set_draining(broker, True, nameserver, output)
+
+
+@click.command()
+@click.argument("broker")
+@nameserver_option
+@output_option
+def undrain(broker: str, nameserver: str, output: str) -> None:
+    """Let the master of BROKER take messages again, after `drain`."""
+    _set_draining(broker, False, nameserver, output)
+
+
+def _set_draining(broker: str, is_draining: bool, nameserver: str, output: str) -> None:
+    async def question(admin: AdminClient) -> str:
+        name = (await admin.master_of(broker)).broker_name
+        await admin.update_settings(name, {"broker.draining": str(is_draining).lower()})
+        return name
+
+    print_record({"broker": ask(nameserver, question), "draining": is_draining}, output)
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not (separator and name):

@@ -35,6 +35,11 @@ broker = LazyGroup(
             f"{_HERE}.broker:set_permission",
             "Let nobody send to a broker, or let it be sent to again.",
         ),
+        "drain": (
+            f"{_HERE}.broker:drain",
+            "Let a master take no more messages: producers wait, or send elsewhere.",
+        ),
+        "undrain": (f"{_HERE}.broker:undrain", "Let a master take messages again."),
         "clean": (f"{_HERE}.cluster:clean", "Let a broker delete what has expired now."),
     },
 )

@@ -14,8 +14,8 @@ from ternmq_protos.v1 import admin_pb2 as admin_messages
 from ternmq_protos.v1 import replication_pb2 as replication
 
 _MEMBER_COLUMNS: Final = (
-    *("id", "role", "epoch", "connected", "in_sync", "safe_offset", "lag_bytes", "lag_s"),
-    *("log_end", "confirm_offset", "flush", "problem"),
+    *("id", "slave_id", "address", "role", "epoch", "connected", "in_sync", "safe_offset"),
+    *("lag_bytes", "lag_s", "log_end", "confirm_offset", "flush", "problem"),
 )
 _CHANGE_COLUMNS: Final = ("group", "topic", "queue", "before", "after")
 
@@ -28,7 +28,9 @@ def ha(broker: str, nameserver: str, output: str) -> None:
     """Show how the slaves of BROKER follow: who is in sync, how far behind, and the epochs.
 
     A slave is in sync when the master waits for it. `safe offset` is what it has acknowledged;
-    the lag is what the master has beyond it, and for how long it has lacked something.
+    the lag is what the master has beyond it, and for how long it has lacked something. `id` is what
+    a member has now, 0 the master's; `slave id` what it has as a slave, also once another one is
+    promoted.
     """
     views = ask(nameserver, lambda admin: admin.member_views(broker=broker))
     rows = member_rows(views)
@@ -36,10 +38,8 @@ def ha(broker: str, nameserver: str, output: str) -> None:
         print_record(_record(views, rows), output)
         return
     print_rows(table_rows(rows), _MEMBER_COLUMNS, output)
-    for view in views:
-        if view.status is not None:
-            epochs = ", ".join(f"{each.number} from {each.start}" for each in view.status.epochs)
-            print_line(f"epochs of id {view.member.broker_id}: {epochs or 'none'}")
+    for line in epoch_lines(views):
+        print_line(line)
 
 
 @click.command()
@@ -53,7 +53,8 @@ def ha(broker: str, nameserver: str, output: str) -> None:
 @click.option(
     "--force",
     is_flag=True,
-    help="Also while the master is alive, or nobody can be asked for the highest epoch.",
+    help="Also where that is refused: the master is alive, nobody can be asked for the highest"
+    " epoch, or another member has more of the log, or may have. What only others have is lost.",
 )
 @yes_option
 @nameserver_option
@@ -100,6 +101,19 @@ def table_rows(rows: Sequence[Mapping[str, object]]) -> list[Mapping[str, object
     ]
 
 
+def epoch_lines(views: Sequence[MemberView]) -> list[str]:
+    """Return each list of epochs once, with the ids of the members whose logs have it."""
+    ids: dict[str, list[str]] = {}
+    for view in views:
+        if view.status is not None:
+            epochs = ", ".join(f"{each.number} from {each.start}" for each in view.status.epochs)
+            ids.setdefault(epochs or "none", []).append(str(view.member.broker_id))
+    return [
+        f"epochs of id{'s' * (len(those) > 1)} {', '.join(those)}: {epochs}"
+        for epochs, those in ids.items()
+    ]
+
+
 def last_epoch(status: replication.ReplicationStatusReply) -> int:
     """Return the epoch that a member is in; 0 when its log has none."""
     return status.epochs[-1].number if status.epochs else 0
@@ -110,12 +124,14 @@ def _row(
 ) -> dict[str, object]:
     status = view.status
     row: dict[str, object] = {**dict.fromkeys(_MEMBER_COLUMNS)}
-    row |= {"id": view.member.broker_id, "problem": view.problem or None}
+    addresses = ", ".join(map(str, view.member.endpoints))
+    row |= {"id": view.member.broker_id, "address": addresses, "problem": view.problem or None}
     seen = None if view.is_master else followers.get(view.member.broker_id)
     if status is None:
         return row | _seen(seen)
     row |= {
         "role": status.role,
+        "slave_id": status.slave_id or None,
         "epoch": last_epoch(status),
         "safe_offset": status.safe_offset,
         "log_end": status.log_end,
@@ -126,6 +142,8 @@ def _row(
         "highest_epoch": status.highest_epoch,
         "store_id": status.store_id,
     }
+    if status.is_draining:
+        row["problem"] = "draining: what is sent to it waits"
     if status.is_fenced:
         row["problem"] = f"fenced by epoch {status.highest_epoch}"
     if view.is_master:

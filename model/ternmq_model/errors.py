@@ -10,8 +10,8 @@
         * `MissingPackage`: an optional package is not installed; the text says which extra has it
         * `ClosedError`: used before it was opened or after it was closed
     * `RefusedError`: a peer answered, and the answer is no. `code` says why; some are retryable.
-        * `TopicNotFound`, `GroupNotFound`, `BrokerBusy`, `MessageRefused`, `PermissionRefused`,
-          `InvalidParameter`, `MessageNotFound`, `ClientNotOnline`
+        * `TopicNotFound`, `GroupNotFound`, `BrokerBusy`, `BrokerDraining`, `MessageRefused`,
+          `PermissionRefused`, `InvalidParameter`, `MessageNotFound`, `ClientNotOnline`
         * `StretchLost`: messages that were to be read are not there, or no more
     * `TransportError`: no answer came.
         * `Unreachable` (retryable), and of it `BrokersUnreachable`, in `ternmq_client.descriptions`
@@ -161,6 +161,13 @@ class BrokerBusy(RefusedError):
     """The broker takes no more just now; nothing was stored."""
 
 
+class BrokerDraining(RefusedError):
+    """The broker takes no messages before it stops or hands over; nothing was stored.
+
+    Producers send elsewhere, or wait for the length of a send, before they raise it.
+    """
+
+
 class MessageRefused(RefusedError):
     """The broker found the message illegal; it was not stored."""
 
@@ -220,6 +227,7 @@ _BY_CODE: dict[int, type[RefusedError]] = {
     ResponseCode.QUERY_NOT_FOUND: MessageNotFound,
     ResponseCode.SYSTEM_BUSY: BrokerBusy,
     ResponseCode.FLOW_CONTROL: BrokerBusy,
+    ResponseCode.GO_AWAY: BrokerDraining,
     ResponseCode.MESSAGE_ILLEGAL: MessageRefused,
     ResponseCode.NO_PERMISSION: PermissionRefused,
     ResponseCode.CONSUMER_NOT_ONLINE: ClientNotOnline,

@@ -58,7 +58,7 @@ class Avoidance:
         """Find out whether a broker is to be avoided, and until when."""
         name = link.broker_name
         isolated_ms = self.isolated_ms(name)
-        link.is_avoided = link.is_down or isolated_ms > 0
+        link.is_avoided = link.is_down or link.is_leaving or isolated_ms > 0
         timer = self._avoiding.pop(name, None)
         if timer is not None:
             timer.cancel()

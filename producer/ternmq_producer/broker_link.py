@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import (
+    BrokerDraining,
     ClosedError,
     ConnectionLost,
     RefusedError,
@@ -35,6 +36,7 @@ from ternmq_producer.verdict import Verdict, judge
 from ternmq_producer.whole import WholePending
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import SEND_STREAM
+from ternmq_remoting.convert import error_of
 from ternmq_remoting.rpc import ClientStream
 from ternmq_runtime.service import OwnedTasks
 
@@ -43,6 +45,9 @@ logger = logging.getLogger(__name__)
 SendStream = ClientStream[messages.SendStreamReply, messages.SendStreamRequest]
 
 _ROUTE_IS_OLD: Final = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION})
+
+_LEAVING_S: Final = 1.0
+"""How long messages go elsewhere, if they may, after a broker said that it takes none."""
 
 _BROKEN_OPENINGS_MAX: Final = 3
 """A broker whose stream breaks so often while it is opened is out of reach."""
@@ -103,14 +108,16 @@ class BrokerLink:
     Attributes:
         broker_name: The broker.
         is_down: It could not be reached and is not to be tried for a moment.
-        is_avoided: Messages that may go elsewhere should: it is down, or too slow. Kept by the
-            owner.
+        is_leaving: It refused messages a moment ago because it is draining or closing.
+        is_avoided: Messages that may go elsewhere should: it is down, leaving or too slow. Kept by
+            the owner.
         counts: How sending went.
     """
 
     def __init__(self, broker_name: str, owner: Dispatcher) -> None:
         self.broker_name = broker_name
         self.is_down = False
+        self.is_leaving = False
         self.is_avoided = False
         self.counts = LinkCounts()
         self._owner = owner
@@ -125,6 +132,7 @@ class BrokerLink:
         self._format: StreamFormat | None = None
         self._stream: SendStream | None = None
         self._write_error: TernError | None = None
+        self._leaving: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -134,8 +142,9 @@ class BrokerLink:
         self._broken_openings = 0
         """How often in a row the stream broke while it was opened; the most if it was not begun."""
 
-        self._away: Unreachable | None = None
-        """Why the broker cannot be reached; None when it can, as far as known."""
+        self._away: TernError | None = None
+        """Why the broker cannot be reached or is leaving; None when it takes messages, as far as
+        known."""
 
     def add(self, pending: Pending) -> None:
         """Send `pending`. Its sink has the answer at its deadline at the latest."""
@@ -179,8 +188,8 @@ class BrokerLink:
 
     def fail_all(self, error: TernError) -> None:
         """Answer everything with `error`: the producer is closing and waits no more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in filter(None, (self._timer, self._leaving)):
+            timer.cancel()
         for batch in self._batcher.break_off():
             for pending in all_pending(batch):
                 pending.maybe_stored = True
@@ -252,7 +261,7 @@ class BrokerLink:
         self._looks_up = opened.looks_up_retries
         self._batcher.batch_bytes_max = min(config.batch_bytes, self._format.batch_bytes_max)
         self._write_error = None
-        self._away = None
+        self._take_in()
         self._broken_openings = 0
         self._stream = stream
         self._client.sessions.attend(self.broker_name)
@@ -267,6 +276,8 @@ class BrokerLink:
                 while not batcher.can_send:
                     wake.clear()
                     await wake.wait()
+                if self.is_leaving:
+                    await asyncio.sleep(self._delay_s(1))
                 now_ms = clock.monotonic_ms()
                 batch = batcher.next_batch(now_ms)
                 if batch is None:
@@ -300,6 +311,10 @@ class BrokerLink:
             self._owner.buffer.charge(sum(pending.record_bytes for pending in again))
             self._failures = 0
             self.counts.latency_ms = self._clock.monotonic_ms() - batch.written_at_ms
+            if code == ResponseCode.GO_AWAY:
+                self._leave_out(error_of(reply.stored.status, self.broker_name))
+            elif self._away is not None:
+                self._take_in()
             if failures:
                 if is_brokers_fault(reply.stored.status):
                     self._owner.failed(self)
@@ -313,6 +328,23 @@ class BrokerLink:
             if again:
                 self._try_again_elsewhere(again)
             self._wake.set()
+
+    def _leave_out(self, error: TernError) -> None:
+        """Let messages that may go elsewhere do so for a moment: the broker takes none."""
+        if self._away is None:
+            logger.warning("broker takes no messages at present error=%s", error)
+        self._away = error
+        if self._leaving is not None:
+            self._leaving.cancel()
+        self.is_leaving = True
+        self._leaving = self._loop.call_later(_LEAVING_S, self._take_in)
+        self._owner.rested(self)
+
+    def _take_in(self) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
+        self._away, self.is_leaving, self._leaving = None, False, None
+        self._owner.rested(self)
 
     def _elsewhere(self, batch: Batch) -> Sequence[MessageQueue]:
         """Return the queues at other brokers of the topics that a batch has messages of."""
@@ -339,7 +371,8 @@ class BrokerLink:
                 self._client.ask_route_again(topic)
         kept_bytes = sum(failure.pending.record_bytes for failure in failures)
         self._owner.buffer.give_back(batch.record_bytes - kept_bytes)
-        delay_s = self._delay_s(max(failure.pending.attempts for failure in failures))
+        # Of a draining broker always the first delay: it, or the next master, may take them soon.
+        delay_s = self._delay_s(max(failure.pending.attempts for failure in failures) or 1)
         resting = self._settle(failures, delay_s=delay_s)
         self._batcher.release(batch.ordered_queues - resting)
         if resting:
@@ -371,6 +404,8 @@ class BrokerLink:
         self.counts.failures += len(failures)
         for failure in failures:
             pending = failure.pending
+            if isinstance(failure.error, BrokerDraining):
+                pending.attempts -= 1  # it did not look at the message
             verdict = Verdict.GIVE_UP
             if not failure.is_overtaken and not pending.sink.done():
                 verdict = judge(

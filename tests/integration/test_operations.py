@@ -1,8 +1,11 @@
 """What docs/operations.md tells an operator to do, done: the commands, on real processes."""
 
 import shutil
+import threading
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +13,9 @@ from typing import Any, Final
 import pytest
 from click.testing import Result
 
+from ternmq_model.message import Message
+from ternmq_producer.blocking import BlockingProducer
+from ternmq_producer.config import ProducerConfig
 from tests.support.console import invoke, json_of, text_of
 from tests.support.processes import (
     ServiceProcess,
@@ -97,6 +103,25 @@ class Site:
         words = ("produce", "orders", "--sharding-key", "k", "--nameserver", self.nameserver)
         text_of(*words, stdin=text)
 
+    @contextmanager
+    def sending(self, body: str) -> Generator[threading.Event]:
+        """Send a message of the same key once the event is set; wait for its end with the block."""
+        begin = threading.Event()
+
+        def send() -> None:
+            config = ProducerConfig(send_timeout_s=SOON_S)
+            with BlockingProducer("patient", nameserver=self.nameserver, config=config) as producer:
+                begin.wait()
+                producer.send(Message("orders", body.encode(), sharding_key="k"))
+
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(send)
+            try:
+                yield begin
+            finally:
+                begin.set()
+            sending.result()
+
     def bodies(self) -> list[str]:
         """Return what lies in the topic."""
         return [each["body"] for each in self.json("message", "print", "orders")]
@@ -133,7 +158,10 @@ def test_replication_status_of_a_pair_is_shown(site: Site) -> None:
     assert (slave["connected"], slave["in_sync"], slave["lag_bytes"]) == (True, True, 0)
     assert told["epochs"]["0"] == told["epochs"]["1"] == [{"epoch": 1, "start": 0}]
     shown = site.run("broker", "ha", "a").stdout
-    assert "epochs of id 1: 1 from 0" in shown
+    assert "epochs of ids 0, 1: 1 from 0" in shown
+    assert [(one["id"], one["slave_id"]) for one in told["members"]] == [(0, 100), (1, 1)]
+    for machine, member in zip(("host-1", "host-2"), told["members"], strict=True):
+        assert site.services[machine].broker.rpartition(":")[2] in member["address"]
     assert site.run("cluster", "status").stdout.splitlines()[-1] == "healthy"
     site.stop("host-2", kill=True)
     assert is_soon(lambda: not site.is_healthy())
@@ -148,23 +176,25 @@ def test_promotion_asks_for_confirmation_and_is_refused_while_master_lives(site:
     assert (done.exit_code, "Make slave 1 the master of a?" in done.stderr) == (1, True)
     done = site.run(*promote, "--yes")
     assert done.exit_code == 1, done.stdout
+    assert "; others may have 0 acknowledged bytes that this log lacks; --force" in done.stderr
     assert site.ids() == {0: "sync_master", 1: "slave"}
 
 
 def test_planned_switchover_and_back_loses_nothing(site: Site) -> None:
     site.produce("one", "two")
-    assert site.json("broker", "set-permission", "a", "r")["topics_changed"] > 0
-    assert site.json("broker", "ha", "a")["members"][1]["lag_bytes"] == 0
-    site.stop("host-1")
-    assert "a has no master: nobody can send to it" in site.run("cluster", "status").stdout
-    told = site.json("broker", "promote", "a", "--broker-id", "1", "--yes")
-    assert told["epoch"] > 1
-    assert told["clamped"] == []
-    site.json("broker", "set-permission", "a", "rw")
+    with site.sending("three") as sent:
+        assert site.json("broker", "drain", "a") == {"broker": "a", "draining": True}
+        sent.set()
+        assert "a (id 0) is draining" in site.run("cluster", "status").stdout
+        assert site.json("broker", "ha", "a")["members"][1]["lag_bytes"] == 0
+        site.stop("host-1")
+        assert "a has no master: nobody can send to it" in site.run("cluster", "status").stdout
+        told = site.json("broker", "promote", "a", "--broker-id", "1", "--yes")
+        assert told["epoch"] > 1
+        assert told["clamped"] == []
     site.start_broker("host-1")
     site.until_healthy(2)
     assert site.ids() == {0: "sync_master", 100: "slave"}
-    site.produce("three")
     site.stop("host-2")
     again = site.json("broker", "promote", "a", "--broker-id", "100", "--yes")
     assert again["epoch"] > told["epoch"]
@@ -173,6 +203,18 @@ def test_planned_switchover_and_back_loses_nothing(site: Site) -> None:
     assert site.ids() == {0: "sync_master", 1: "slave"}
     site.produce("four")
     assert site.bodies() == ["one", "two", "three", "four"]
+
+
+def test_undrained_master_takes_messages_again(site: Site) -> None:
+    site.json("broker", "drain", "a")
+    done = site.run("message", "send", "orders", "--body", "refused")
+    assert done.exit_code != 0
+    assert "the broker is draining" in done.stderr
+    with site.sending("one") as sent:
+        sent.set()
+        assert site.json("broker", "undrain", "a") == {"broker": "a", "draining": False}
+    site.until_healthy(2)
+    assert site.bodies() == ["one"]
 
 
 def test_lost_disk_of_a_master_is_replaced_by_a_new_member(site: Site) -> None:
@@ -217,7 +259,7 @@ def test_backup_of_a_slave_is_restored_as_member_and_as_whole_broker(site: Site)
         shutil.rmtree(site.data(machine))
     shutil.copytree(backup, site.data("host-2"))
     site.start_broker("host-2", "--broker-id", "1")
-    site.json("broker", "promote", "a", "--broker-id", "1", "--force", "--yes")
+    site.json("broker", "promote", "a", "--broker-id", "1", "--yes")
     site.start_broker("host-1", "--broker-id", "2")
     site.until_healthy(2)
     site.produce("three")
@@ -240,6 +282,20 @@ def test_forced_restore_of_a_masters_backup_starts_the_name_over(site: Site) -> 
     site.until_healthy(2)
     site.produce("two")
     assert site.bodies() == ["one", "two"]
+
+
+def test_slave_taken_out_of_use_makes_a_later_promotion_ask_for_force(site: Site) -> None:
+    site.start_broker("host-3", "--broker-id", "2")
+    site.until_healthy(3)
+    site.produce("one")
+    site.stop("host-3")
+    site.stop("host-1")
+    promote = ("broker", "promote", "a", "--broker-id", "1", "--yes")
+    done = site.run(*promote)
+    assert done.exit_code == 1, done.stdout
+    assert "slaves that may have more do not answer (id 2); others may have 0 acknow" in done.stderr
+    site.json(*promote, "--force")
+    assert site.ids() == {0: "sync_master"}
 
 
 def test_nameserver_that_lost_its_directory_relearns_the_epochs(site: Site) -> None:

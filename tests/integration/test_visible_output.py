@@ -76,6 +76,8 @@ ASKING: Final[Mapping[Words, Words]] = {
     ("broker", "settings"): (BROKER,),
     ("broker", "set-permission"): (BROKER, "r"),
     ("broker", "clean"): (BROKER,),
+    ("broker", "drain"): (BROKER,),
+    ("broker", "undrain"): (BROKER,),
     ("pipeline", "report"): (),
 }
 """Verbs that ask a cluster, with arguments that make them show all they can."""
@@ -84,7 +86,7 @@ SILENT: Final = {
     *{("topic", verb) for verb in ("create", "describe", "status", "order", "offsets", "delete")},
     *{("group", "create"), ("group", "delete"), ("offset", "skip")},
     *{("cluster", "clean"), ("cluster", "wipe-write-permission")},
-    *{("broker", verb) for verb in ("clean", "promote", "set-permission")},
+    *{("broker", verb) for verb in ("clean", "drain", "promote", "set-permission", "undrain")},
     ("message", "send"),
 }
 """Those of them that show no text of the cluster's but names of brokers, and refusals."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from ternmq_broker.config import BrokerRole
+from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.replication.epochs import Epoch, Epochs
 from ternmq_broker.replication.lives.asking import Asked
 from ternmq_broker.replication.master.claims import EpochClaims
@@ -103,6 +104,7 @@ def member_of(reign: Reign) -> MemberState:
         epochs=reign.epochs,
         highest_epoch=reign.number,
         in_sync_replicas=reign.in_sync_replicas,
+        slave_id=OWN_ID,
     )
 
 
@@ -224,7 +226,9 @@ async def reigning(
         )
         status = StatusService(
             *(store, IDENTITY, lambda: member_of(reign), flush_mode),
-            MasterStanding(replicas, store, clock, blocking),
+            MasterStanding(
+                replicas, store, clock, blocking, LiveSettings(BrokerConfig(), store_config)
+            ),
         )
         handlers = [*follow.handlers(), *status.handlers()]
         async with JobRunner(*store_loop.jobs(), claims.job()) as runner:

@@ -32,6 +32,7 @@ class Bounds(NamedTuple):
 ALLOWED: Final[Mapping[str, Bounds | None]] = {
     "broker.auto_create_topics": None,
     "broker.default_topic_queues": Bounds(1, QUEUES_MAX),
+    "broker.draining": None,
     "broker.long_polling_enabled": None,
     "broker.pull_wait_max_ms": Bounds(0, 300_000),
     "broker.slave_offset_check_enabled": None,

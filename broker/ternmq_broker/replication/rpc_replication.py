@@ -209,6 +209,8 @@ class MemberState:
     epochs: Epochs
     highest_epoch: int
     in_sync_replicas: int
+    slave_id: int
+    """Under which it is known as a slave."""
 
 
 class Standing(Protocol):
@@ -268,6 +270,7 @@ class StatusService:
             dispatched_offset=store.dispatched_offset,
             flush_mode=self._flush_mode.value,
             in_sync_replicas=member.in_sync_replicas,
+            slave_id=member.slave_id,
         )
         if self._standing is not None:
             await self._standing.describe(reply)

@@ -6,6 +6,7 @@ from typing import Protocol
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.inner.real_topics import RealTopics
+from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.replication.lives import roles
 from ternmq_broker.replication.lives.member import Member, Outcome
 from ternmq_broker.replication.master.claims import EpochClaims
@@ -93,7 +94,7 @@ def real_topics_of(
 
 
 def replication_services(
-    config: BrokerConfig,
+    live: LiveSettings,
     member: Member,
     store: MessageStore,
     tables: Tables,
@@ -106,7 +107,7 @@ def replication_services(
     """Return what a member serves to the others.
 
     Args:
-        config: The broker's settings.
+        live: The broker's settings.
         member: Who it is.
         store: Its log.
         tables: Its tables.
@@ -129,7 +130,7 @@ def replication_services(
         assert not isinstance(side, Replicas), "a master has claims"
         standing = side
     else:
-        standing = MasterStanding(side, store, env.clock, env.blocking)
+        standing = MasterStanding(side, store, env.clock, env.blocking, live)
         services.append(
             FollowService(
                 *(side, member.identity, store, env.clock, env.blocking),
@@ -139,13 +140,19 @@ def replication_services(
         )
     services.append(
         StatusService(
-            *(store, member.identity, lambda: _state_of(member), config.flush_mode, standing)
+            *(
+                store,
+                member.identity,
+                lambda: _state_of(member, live.broker),
+                live.broker.flush_mode,
+                standing,
+            )
         )
     )
     return services
 
 
-def _state_of(member: Member) -> MemberState:
+def _state_of(member: Member, config: BrokerConfig) -> MemberState:
     role = BrokerRole.SLAVE if member.is_slave else member.role
     return MemberState(
         role=role.value,
@@ -153,4 +160,5 @@ def _state_of(member: Member) -> MemberState:
         epochs=member.state.epochs,
         highest_epoch=member.state.highest_epoch,
         in_sync_replicas=member.replicas_needed,
+        slave_id=roles.registered_id(config, is_slave=True),
     )

@@ -179,7 +179,7 @@ class ReplicationStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ReplicationStatusReply(_message.Message):
-    __slots__ = ("status", "cluster", "broker_name", "broker_id", "role", "store_id", "epochs", "highest_epoch", "log_start", "log_end", "safe_offset", "confirm_offset", "dispatched_offset", "flush_mode", "in_sync_replicas", "in_sync_now", "followers", "following", "is_fenced")
+    __slots__ = ("status", "cluster", "broker_name", "broker_id", "role", "store_id", "epochs", "highest_epoch", "log_start", "log_end", "safe_offset", "confirm_offset", "dispatched_offset", "flush_mode", "in_sync_replicas", "in_sync_now", "followers", "following", "is_fenced", "is_draining", "slave_id")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +199,8 @@ class ReplicationStatusReply(_message.Message):
     FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
     FOLLOWING_FIELD_NUMBER: _ClassVar[int]
     IS_FENCED_FIELD_NUMBER: _ClassVar[int]
+    IS_DRAINING_FIELD_NUMBER: _ClassVar[int]
+    SLAVE_ID_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     cluster: str
     broker_name: str
@@ -218,7 +220,9 @@ class ReplicationStatusReply(_message.Message):
     followers: _containers.RepeatedCompositeFieldContainer[FollowerStatus]
     following: FollowingStatus
     is_fenced: bool
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., role: _Optional[str] = ..., store_id: _Optional[str] = ..., epochs: _Optional[_Iterable[_Union[Epoch, _Mapping]]] = ..., highest_epoch: _Optional[int] = ..., log_start: _Optional[int] = ..., log_end: _Optional[int] = ..., safe_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., in_sync_replicas: _Optional[int] = ..., in_sync_now: _Optional[int] = ..., followers: _Optional[_Iterable[_Union[FollowerStatus, _Mapping]]] = ..., following: _Optional[_Union[FollowingStatus, _Mapping]] = ..., is_fenced: bool = ...) -> None: ...
+    is_draining: bool
+    slave_id: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., role: _Optional[str] = ..., store_id: _Optional[str] = ..., epochs: _Optional[_Iterable[_Union[Epoch, _Mapping]]] = ..., highest_epoch: _Optional[int] = ..., log_start: _Optional[int] = ..., log_end: _Optional[int] = ..., safe_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., in_sync_replicas: _Optional[int] = ..., in_sync_now: _Optional[int] = ..., followers: _Optional[_Iterable[_Union[FollowerStatus, _Mapping]]] = ..., following: _Optional[_Union[FollowingStatus, _Mapping]] = ..., is_fenced: bool = ..., is_draining: bool = ..., slave_id: _Optional[int] = ...) -> None: ...
 
 class FollowerStatus(_message.Message):
     __slots__ = ("broker_id", "peer", "is_in_sync", "counts_from", "sent_offset", "safe_offset", "appended_offset", "dispatched_offset", "lag_bytes", "lag_ms", "connected_at_ms", "flush_mode")

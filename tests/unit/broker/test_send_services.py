@@ -1,14 +1,28 @@
 import asyncio
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 import pytest
 
+from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.inner.room import Safety
+from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.send_services import SendServices
 from ternmq_broker.sending import MessageWriter, Sender
-from ternmq_model.errors import BrokerBusy, RefusedError
+from ternmq_model.errors import BrokerBusy, BrokerDraining, RefusedError
 from ternmq_model.response_code import ResponseCode
+from ternmq_store.config import StoreConfig
+
+SENDER: Final = Sender(b"", b"", "", 0)
+
+
+def live_settings() -> LiveSettings:
+    return LiveSettings(BrokerConfig(), StoreConfig())
+
+
+def void(_: object) -> None:
+    """Return nothing."""
 
 
 class FullOnce:
@@ -24,20 +38,21 @@ class FullOnce:
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file is being made")
 
 
-@pytest.mark.parametrize("is_deposed", [True, False])
-def test_batch_waiting_for_space_is_refused_once_broker_is_fenced(is_deposed: bool) -> None:
-    confirmations, writer = Confirmations(), FullOnce()
+def services(
+    writer: FullOnce,
+    confirmations: Confirmations,
+    live: LiveSettings,
+    room_made: Callable[[], None],
+) -> SendServices:
+    """Return services whose log gets room as soon as it is waited for."""
+    nothing = cast(Any, None)
 
-    async def room_made() -> bool:
-        if is_deposed:
-            confirmations.fence("there is another master")
-        else:
-            confirmations.are_replicas_enough = False
+    async def made() -> bool:
+        room_made()
         return True
 
-    nothing = cast(Any, None)
-    services = SendServices(
-        live=nothing,
+    return SendServices(
+        live=live,
         clock=nothing,
         random=nothing,
         writer=cast(MessageWriter, writer),
@@ -50,9 +65,34 @@ def test_batch_waiting_for_space_is_refused_once_broker_is_fenced(is_deposed: bo
         intake=nothing,
         properties_suffix=nothing,
         store_host=nothing,
-        room_made=room_made,
-        is_closing=nothing,
+        room_made=made,
+        is_closing=lambda: False,
     )
+
+
+@pytest.mark.parametrize("is_deposed", [True, False])
+def test_batch_waiting_for_space_is_refused_once_broker_is_fenced(is_deposed: bool) -> None:
+    confirmations, writer = Confirmations(), FullOnce()
+
+    def room_made() -> None:
+        if is_deposed:
+            confirmations.fence("there is another master")
+        else:
+            confirmations.are_replicas_enough = False
+
+    sending = services(writer, confirmations, live_settings(), room_made)
     with pytest.raises(RefusedError, match="another master" if is_deposed else "too few slaves"):
-        asyncio.run(services.store(b"", b"", Sender(b"", b"", "", 0)))
+        asyncio.run(sending.store(b"", b"", SENDER))
     assert writer.attempts == 1
+
+
+def test_batch_waiting_for_space_is_refused_once_broker_drains() -> None:
+    live, writer = live_settings(), FullOnce()
+    sending = services(
+        writer, Confirmations(), live, lambda: void(live.update({"broker.draining": "true"}))
+    )
+    with pytest.raises(BrokerDraining, match="until `promote` or `undrain`"):
+        asyncio.run(sending.store(b"", b"", SENDER))
+    assert writer.attempts == 1
+    asyncio.run(sending.store(b"", b"", SENDER, is_reply=True))
+    assert writer.attempts == 2

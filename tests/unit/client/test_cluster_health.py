@@ -51,6 +51,10 @@ def test_healthy_cluster_has_no_problems() -> None:
             "a (id 0) acknowledges nothing: there is a master of epoch 1000",
         ),
         (
+            [master(is_draining=True), slave()],
+            "a (id 0) is draining: what is sent to it waits for a promotion, or `undrain`",
+        ),
+        (
             [master(in_sync_now=1), slave()],
             "a (id 0) has too few members in sync: 1, needs 2",
         ),

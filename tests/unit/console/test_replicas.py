@@ -1,7 +1,7 @@
 """What the console shows of the members of a broker name."""
 
 from ternmq_client.administration.replication import MemberView
-from ternmq_console.replicas import last_epoch, member_rows, table_rows
+from ternmq_console.replicas import epoch_lines, last_epoch, member_rows, table_rows
 from ternmq_model.address import Address
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_protos.v1 import replication_pb2 as pb
@@ -14,6 +14,7 @@ DATA = BrokerData("c", "a", (MASTER, *SLAVES))
 def test_reports_of_master_and_slave_about_a_slave_are_one_row() -> None:
     master = pb.ReplicationStatusReply(
         role="sync_master",
+        slave_id=100,
         epochs=[pb.Epoch(number=1, start=0), pb.Epoch(number=5, start=100)],
         in_sync_now=2,
         in_sync_replicas=2,
@@ -26,6 +27,7 @@ def test_reports_of_master_and_slave_about_a_slave_are_one_row() -> None:
     )
     slave = pb.ReplicationStatusReply(
         role="slave",
+        slave_id=1,
         safe_offset=95,
         following=pb.FollowingStatus(is_connected=True, metadata_age_ms=700),
     )
@@ -36,6 +38,9 @@ def test_reports_of_master_and_slave_about_a_slave_are_one_row() -> None:
     ]
     first, second, third = member_rows(views)
     assert (first["role"], first["epoch"]) == ("sync_master", 5)
+    assert (first["id"], first["slave_id"], first["address"]) == (0, 100, "a-0:1")
+    assert (second["id"], second["slave_id"], second["address"]) == (1, 1, "a-1:1")
+    assert (third["slave_id"], third["address"]) == (None, "a-2:1")
     assert (first["in_sync"], first["in_sync_now"], first["in_sync_replicas"]) == (True, 2, 2)
     assert [row["in_sync"] for row in table_rows([first, second])] == ["2, needs 2", True]
     assert (second["connected"], second["in_sync"]) == (True, True)
@@ -65,3 +70,26 @@ def test_fenced_member_reports_it_and_a_log_without_epochs_is_in_epoch_0() -> No
     [row] = member_rows([MemberView(DATA, MASTER, fenced)])
     assert row["problem"] == "fenced by epoch 1000"
     assert last_epoch(fenced) == 0
+
+
+def test_draining_master_is_a_problem() -> None:
+    draining = pb.ReplicationStatusReply(role="async_master", is_draining=True)
+    [row] = member_rows([MemberView(DATA, MASTER, draining)])
+    assert row["problem"] == "draining: what is sent to it waits"
+
+
+def test_epochs_that_members_share_are_shown_once() -> None:
+    first, second = pb.Epoch(number=1, start=0), pb.Epoch(number=5, start=100)
+    views = [
+        MemberView(DATA, MASTER, pb.ReplicationStatusReply(epochs=[first, second])),
+        MemberView(DATA, SLAVES[0], pb.ReplicationStatusReply(epochs=[first, second])),
+        MemberView(DATA, SLAVES[1], pb.ReplicationStatusReply(epochs=[first])),
+    ]
+    assert epoch_lines(views) == [
+        "epochs of ids 0, 1: 1 from 0, 5 from 100",
+        "epochs of id 2: 1 from 0",
+    ]
+    assert epoch_lines([MemberView(DATA, MASTER, problem="nobody listens")]) == []
+    assert epoch_lines([MemberView(DATA, MASTER, pb.ReplicationStatusReply())]) == [
+        "epochs of id 0: none"
+    ]

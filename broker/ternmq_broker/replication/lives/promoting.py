@@ -10,7 +10,12 @@ from ternmq_broker.replication.epochs import Log, number_of_promotion
 from ternmq_broker.replication.lives.asking import Asked, named
 from ternmq_broker.replication.lives.found_topics import put_found_topics
 from ternmq_broker.replication.lives.member import Member, Outcome
-from ternmq_broker.replication.lives.starting import MASTER_LIVES, why_not_promote
+from ternmq_broker.replication.lives.starting import (
+    MASTER_LIVES,
+    MemberAnswer,
+    may_be_lost,
+    why_not_promote,
+)
 from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.tables import Tables
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
@@ -93,31 +98,47 @@ class PromotionService:
             RefusedError: Something does; nothing has been done.
         """
         if following.is_following and not is_forced:
-            raise _illegal(MASTER_LIVES)
+            raise self._refused(MASTER_LIVES, following)
         asked = await self._member.asker.ask(own_id=self._member.identity.broker_id)
         if following.changes_log:
             raise refusal(ResponseCode.SYSTEM_BUSY, "its log is to be cut first: try again")
-        if is_forced:
-            return asked
+        if not is_forced and (reason := self._why_not(following, asked)):
+            raise self._refused(reason, following, asked.members)
+        return asked
+
+    def _why_not(self, following: SlaveSide, asked: Asked) -> str:
+        """Return what speaks against the promotion, after all were asked; "" for nothing."""
         if asked.has_foreign_master or following.is_following:  # it may have returned meanwhile
-            raise _illegal(MASTER_LIVES)
+            return MASTER_LIVES
         if not asked.answers:
             who = named(asked.unreachable)
-            raise _illegal(f"nobody can be asked for the highest epoch: {who} did not answer")
+            return f"nobody can be asked for the highest epoch: {who} did not answer"
         kept, store = self._member.state.kept, self._store
         ends = (store.min_physical, store.max_physical)
         log = Log(kept.epochs, *ends, kept.store_id, kept.highest_epoch)
         reason = why_not_promote(log, asked.members)
         missing = asked.missing_slaves
-        if self._member.role is BrokerRole.SYNC_MASTER:
+        if not reason and self._member.role is BrokerRole.SYNC_MASTER:
             # A message is at as many slaves as it needed: one of them must be among those asked.
             may_miss = max(0, self._member.replicas_needed - 2)
-            if not reason and len(missing) > may_miss:
+            if len(missing) > may_miss:
                 ids = ", ".join(map(str, missing))
                 reason = f"slaves that may have more do not answer (id {ids})"
-        if reason:
-            raise _illegal(reason)
-        return asked
+        return reason
+
+    def _refused(
+        self, reason: str, following: SlaveSide, others: Sequence[MemberAnswer] = ()
+    ) -> RefusedError:
+        """Return the refusal of a promotion, with what it might lose."""
+        known = following.follower.status()
+        lost = may_be_lost(
+            self._store.max_physical,
+            others,
+            lag_bytes=known.lag_bytes,
+            is_following=known.is_connected,
+        )
+        remark = f"not promoted: {reason}; {lost}; --force promotes it all the same"
+        return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
     async def _promote(self, following: SlaveSide, asked: Asked) -> admin.PromoteReply:
         member, state, store = self._member, self._member.state, self._store
@@ -194,8 +215,3 @@ class PromotionService:
                 )
             )
         return changes
-
-
-def _illegal(reason: str) -> RefusedError:
-    how = "; --force promotes it all the same"
-    return refusal(ResponseCode.ILLEGAL_OPERATION, f"not promoted: {reason}{how}")

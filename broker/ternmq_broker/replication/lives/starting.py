@@ -158,6 +158,22 @@ def why_not_promote(own: Log, others: Sequence[MemberAnswer]) -> str:
     return ""
 
 
+def may_be_lost(
+    end: PhysicalOffset, others: Sequence[MemberAnswer], *, lag_bytes: int, is_following: bool
+) -> str:
+    """Return how much a promotion may lose, as far as the slave can know.
+
+    Args:
+        end: Of its log.
+        others: The members that answered.
+        lag_bytes: What it lacked when it last heard of its master.
+        is_following: It still hears of its master.
+    """
+    count = max(lag_bytes, *(each.log_end - end for each in others), 0)
+    since = "" if is_following else ", and what their master acknowledged since it was last heard"
+    return f"others may have {count} acknowledged bytes that this log lacks{since}"
+
+
 def _begins(own: Own) -> int | None:
     """Return what a master begins that nobody replaced."""
     epoch = newest(own.epochs)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.replication.master.replicas import Replicas, Stream
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
@@ -22,10 +23,12 @@ class MasterStanding:
     store: MessageStore
     clock: Clock
     blocking: Blocking
+    live: LiveSettings
 
     async def describe(self, reply: replication.ReplicationStatusReply) -> None:
         """Fill in who follows, and whether this is still the master."""
         reply.is_fenced = self.replicas.is_fenced
+        reply.is_draining = self.live.broker.draining
         reply.in_sync_now = 1 + self.replicas.in_sync.counting
         for stream in self.replicas.streams():
             reply.followers.append(await self._follower(stream))

@@ -12,6 +12,7 @@ from ternmq_broker.replication.lives.starting import (
     Own,
     Start,
     decide_start,
+    may_be_lost,
     why_not_promote,
 )
 from ternmq_model.offsets import PhysicalOffset
@@ -181,3 +182,17 @@ def test_slave_with_all_bytes_before_the_last_epoch_may_be_promoted() -> None:
 def test_empty_slave_is_not_promoted() -> None:
     for entries in ((), EPOCHS[:1]):
         assert "holds nothing" in why_not_promote(log(entries, 0), [])
+
+
+@pytest.mark.parametrize(
+    ("lag_bytes", "ends", "count"), [(0, [], 0), (7, [], 7), (7, [LOG_END + 9], 9), (3, [0], 3)]
+)
+def test_refused_promotion_tells_what_others_may_have(
+    lag_bytes: int, ends: list[int], count: int
+) -> None:
+    others = [MemberAnswer(2, 2, PhysicalOffset(end)) for end in ends]
+    end = PhysicalOffset(LOG_END)
+    told = may_be_lost(end, others, lag_bytes=lag_bytes, is_following=True)
+    assert told == f"others may have {count} acknowledged bytes that this log lacks"
+    told = may_be_lost(end, others, lag_bytes=lag_bytes, is_following=False)
+    assert told.endswith("lacks, and what their master acknowledged since it was last heard")
