@@ -72,7 +72,7 @@ class BrokerConfig:
     """A `sync_master` with too few slaves refuses messages before they are stored. Off: it stores
     them, and answers SLAVE_NOT_AVAILABLE."""
 
-    slave_timeout_ms: int = 3_000
+    slave_timeout_ms: int = 2_000
     """How long a send waits for slaves, and how long a slave that is behind may acknowledge nothing
     until it is no longer waited for."""
 
