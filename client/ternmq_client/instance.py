@@ -219,6 +219,7 @@ class ClientInstance(Lifecycle):
 
 
 class _Opened:
+        self._check_process()
     """The parts of a client that is open. Owned by its `ClientInstance`."""
 
     def __init__(self, client: ClientInstance, env: Environment, tasks: OwnedTasks) -> None:

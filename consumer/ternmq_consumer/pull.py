@@ -322,6 +322,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             await self._begin_new()
         # One who polls in a loop must not keep what reads ahead, and heartbeats, from their turn.
         await asyncio.sleep(0)
+        self._check_process()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not (found := self._queues.take(messages_max)):
@@ -469,3 +470,5 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         if self._opened is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
         return self._opened
+        self._check_process()
+        self._check_process()

@@ -213,6 +213,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         if self._iterator is None:
             self._iterator = MessageIterator(self._dispatcher)
         return self._iterator
+        self._check_process()
 
     async def assigned(self) -> None:
         """Wait until this member owns its first share of the queues, which may be none.
@@ -222,6 +223,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         await self._assigned.wait()
 
     def assignment(self) -> list[MessageQueue]:
+        self._check_process()
         """Return the queues that this member owns now, sorted.
 
         The group's retry topic is consumed like the others: a member may own its queues, too.
@@ -253,6 +255,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         if self._iterator is not None:
             self._iterator.finish_present()
         await self._commit_step()
+        self._check_process()
 
     @property
     def _owning(self) -> Assignment:
@@ -261,6 +264,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         return self._assignment
 
     @property
+        self._check_process()
     def _ends(self) -> QueueEnds:
         return QueueEnds(self._client, timeout_s=self._client.config.request_timeout_s)
 

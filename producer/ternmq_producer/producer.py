@@ -159,9 +159,7 @@ class Producer(Lifecycle):
             TopicNotFound: No broker has the topic or would create it.
             TernError: The last attempt's error. `may_have_happened` tells whether it may be stored.
         """
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
         if self._intercepted is not None:
             return await self._intercepted.send(
                 message, lambda sent: self._send(dispatch, sent, queue, selector, timeout_s)
@@ -223,9 +221,7 @@ class Producer(Lifecycle):
         Raises:
             TernError: It could not even be queued. That does not count as a failure.
         """
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
         after: Callable[[SendResult | TernError], None] | None = None
         if self._intercepted is not None:
             message, after = self._intercepted.before(message)
@@ -272,9 +268,7 @@ class Producer(Lifecycle):
             IllegalMessage: They cannot be one batch; nothing was sent.
             TernError: As `send`, for all of them.
         """
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
 
         async def send(sent: Sequence[Message]) -> list[SendResult]:
             check_batch(sent)
@@ -310,6 +304,7 @@ class Producer(Lifecycle):
         Raises:
             RequestTimedOut: No reply came in time; the request may have been consumed.
             TernError: It could not be sent, as `send` says.
+        self._open_dispatch()
         """
         if self._requests is None or self._dispatch is None:
             raise closed_error()
@@ -326,9 +321,7 @@ class Producer(Lifecycle):
         Raises:
             ClosedError: The producer is not open.
         """
-        if self._dispatch is None:
-            raise closed_error()
-        return self._dispatch.statistics()
+        return self._open_dispatch().statistics()
 
     async def enqueue(
         self,
@@ -355,9 +348,7 @@ class Producer(Lifecycle):
         Raises:
             TernError: As `send` does, when the message could not even be queued.
         """
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
         if self._intercepted is not None:
             return await self._intercepted.enqueue(
                 message, lambda sent: self._enqueue(dispatch, sent, queue, selector, timeout_s)
@@ -415,9 +406,7 @@ class Producer(Lifecycle):
 
     async def _send_many(self, messages: Sequence[Message], timeout_s: float | None) -> SendResults:
         """Do what `send_many` does, without interceptors."""
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
         count = len(messages)
         done: asyncio.Future[None] = self._loop.create_future()
         bulk = Bulk(count, done)
@@ -446,7 +435,18 @@ class Producer(Lifecycle):
     async def flush(self) -> None:
         """Wait until everything sent so far, and meanwhile, has its answer. Cancelling is safe."""
         if self._dispatch is not None:
-            await self._dispatch.buffer.emptied()
+            await self._open_dispatch().buffer.emptied()
+
+    def _open_dispatch(self) -> Dispatch:
+        """Return what sends.
+
+        Raises:
+            ClosedError: The producer is not open, or its process has forked this one since.
+        """
+        if self._dispatch is None:
+            raise closed_error()
+        self._check_process()
+        return self._dispatch
 
     async def _finish(self, dispatch: Dispatch) -> None:
         """Wait for the answers to what is under way, at most the send timeout."""
