@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from ternmq_client.config import ClientConfig, nameserver_texts
@@ -53,7 +52,7 @@ class Producer(Lifecycle):
     their queue and in their order.
 
     Used on the event loop that entered it, by any number of tasks. Leaving the block waits for what
-    is under way, at most the send timeout.
+    is under way, at most the send timeout; also when it is left because it was cancelled.
 
     Args:
         group: Name of the producer group.
@@ -113,20 +112,18 @@ class Producer(Lifecycle):
         self._dispatch = Dispatch(self.group, self.config, self.client)
         self._requests = Requests(self.client, self._dispatch)
         stack.callback(self._requests.close)
-        stack.push_async_exit(self._close)
+        stack.push_async_callback(self._close)
 
-    async def _close(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Take no more, and wait for the answers to what is under way unless cancelled."""
+    async def _close(self) -> None:
+        """Take no more, and wait for the answers to what is under way.
+
+        Also when the block was cancelled: so a program ends that is told to by a signal. Cancelling
+        once more gives up what is under way.
+        """
         dispatch, self._dispatch = self._dispatch, None
         assert dispatch is not None, "was opened"
         try:
-            if not isinstance(exc, asyncio.CancelledError):
-                await self._finish(dispatch)
+            await self._finish(dispatch)
         finally:
             dispatch.close()
             dispatch.abandon()
@@ -304,10 +301,10 @@ class Producer(Lifecycle):
         Raises:
             RequestTimedOut: No reply came in time; the request may have been consumed.
             TernError: It could not be sent, as `send` says.
-        self._open_dispatch()
         """
-        if self._requests is None or self._dispatch is None:
+        if self._requests is None:
             raise closed_error()
+        self._open_dispatch()
         seconds = self.config.send_timeout_s if timeout_s is None else timeout_s
 
         async def send(sent: Message, left_s: float) -> None:
