@@ -82,6 +82,7 @@ from ternmq_producer.selectors import RoundRobin as RoundRobin
 from ternmq_producer.statistics import BrokerSends as BrokerSends
 from ternmq_producer.statistics import SendStatistics as SendStatistics
 from ternmq_producer.transactions import TransactionProducer as TransactionProducer
+from ternmq_runtime.signals import run as run
 
 __all__ = [
     "AdminClient",
@@ -160,6 +161,7 @@ __all__ = [
     "allocate_averagely",
     "allocate_by_circle",
     "is_request",
+    "run",
     "sql",
 ]
 
