@@ -83,6 +83,7 @@ from ternmq_producer.selectors import RoundRobin as RoundRobin
 from ternmq_producer.statistics import BrokerSends as BrokerSends
 from ternmq_producer.statistics import SendStatistics as SendStatistics
 from ternmq_producer.transactions import TransactionProducer as TransactionProducer
+from ternmq_runtime.signals import run as run
 
 __all__ = [
     "AdminClient",
@@ -162,6 +163,7 @@ __all__ = [
     "allocate_averagely",
     "allocate_by_circle",
     "is_request",
+    "run",
     "sql",
 ]
 

@@ -7,37 +7,47 @@ and go while others use it.
 
 import asyncio
 import atexit
-import functools
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from ternmq_model.errors import ClosedError
+from ternmq_runtime.forks import check_process, is_inherited
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[Any])
 
-_starting = threading.Lock()
+
+_END_WAIT_S: Final = 10.0
 
 
 class LoopThread:
     """An event loop in a thread of its own, from `start` to `close`. Any thread may use it.
 
-    The thread is a daemon: a script that forgets to close still ends.
+    The thread is a daemon: a script that forgets to close still ends. A child that is forked has no
+    such thread: there `run` and `submit` are refused, and `close` leaves everything to the parent.
     """
 
     def __init__(self, name: str = "ternmq-loop") -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._is_open = False
+        self._process_id = 0
 
     def start(self) -> None:
         """Begin to run what `run` gives. Once only."""
         self._thread.start()
+        self._process_id = os.getpid()
         self._is_open = True
+
+    @property
+    def is_inherited(self) -> bool:
+        """This process was forked from the one that has the thread."""
+        return is_inherited(self._process_id)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run `coroutine` on the loop and return its result, or raise what it raises.
@@ -60,6 +70,9 @@ class LoopThread:
         Raises:
             ClosedError: The loop does not run; so has the coroutine not.
         """
+        if self.is_inherited:
+            coroutine.close()
+            check_process(self._process_id)
         if not self._is_open or threading.current_thread() is self._thread:
             coroutine.close()
             reason = "is not open" if not self._is_open else "cannot be used by its own loop"
@@ -67,15 +80,21 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
-        """Cancel what still runs, end the loop, wait for its thread. Safe to repeat."""
+        """Cancel what still runs, end the loop, wait for its thread. Safe to repeat.
+
+        A thread that has not ended after 10 s is left to itself: no process waits for it.
+        """
+        if self.is_inherited:
+            return
         if not self._is_open:
             if not self._loop.is_running():
                 self._loop.close()
             return
         self._is_open = False
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.join(_END_WAIT_S)
+        if not self._thread.is_alive():
+            self._loop.close()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -90,18 +109,34 @@ class LoopThread:
 def shared_loop_thread() -> LoopThread:
     """Return the loop thread of all blocking clients of this process, started at the first use.
 
-    It ends with the process: what then still runs on it is cancelled.
+    It ends with the process: what then still runs on it is cancelled. A child that was forked gets
+    one of its own.
     """
-    with _starting:
-        return _started_once()
+    return _shared.thread()
 
 
-@functools.cache
-def _started_once() -> LoopThread:
-    thread = LoopThread()
-    thread.start()
-    atexit.register(thread.close)
-    return thread
+class _Shared:
+    """Owns the loop thread of all blocking clients. Any thread may ask for it."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: in a child, where the thread is not, and the lock may be held for ever."""
+        self._starting = threading.Lock()
+        self._started: LoopThread | None = None
+
+    def thread(self) -> LoopThread:
+        with self._starting:
+            if self._started is None:
+                self._started = LoopThread()
+                self._started.start()
+                atexit.register(self._started.close)
+            return self._started
+
+
+_shared = _Shared()
+os.register_at_fork(after_in_child=_shared.forget)
 
 
 class BlockingFace(Generic[ClientT]):
@@ -110,6 +145,9 @@ class BlockingFace(Generic[ClientT]):
     One task enters and leaves the async client, as that demands; calls of any thread run beside it.
     A subclass adds the verbs: `return self._run(self._client.send(message))`.
 
+    In a child that is forked while it is open, calls raise `ClosedError` at once, and closing does
+    nothing: the client stays its parent's. One that was not open yet may be opened in the child.
+
     Args:
         client: Not yet entered; this object owns it from now on.
     """
@@ -117,11 +155,14 @@ class BlockingFace(Generic[ClientT]):
     def __init__(self, client: ClientT) -> None:
         self._client = client
         self._leaving: asyncio.Event | None = None
+        self._thread: LoopThread | None = None
         self._keeper: Future[None] | None = None
 
     def __enter__(self) -> Self:
         entered: Future[None] = Future()
-        self._keeper = shared_loop_thread().submit(self._keep(entered))
+        if self._keeper is None:
+            self._thread = shared_loop_thread()
+        self._keeper = self._opened_on.submit(self._keep(entered))
         try:
             entered.result()
         except BaseException:
@@ -144,10 +185,11 @@ class BlockingFace(Generic[ClientT]):
         Raises:
             Exception: What leaving the async client raised; it is closed all the same.
         """
+        if self._keeper is None or self._opened_on.is_inherited:
+            return
         keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            shared_loop_thread().run(self._leave())
-            keeper.result()
+        self._opened_on.run(self._leave())
+        keeper.result()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run `coroutine` beside the client and return its result.
@@ -158,7 +200,12 @@ class BlockingFace(Generic[ClientT]):
         if self._keeper is None:
             coroutine.close()
             raise ClosedError("the blocking client is not open: use it inside `with`")
-        return shared_loop_thread().run(coroutine)
+        return self._opened_on.run(coroutine)
+
+    @property
+    def _opened_on(self) -> LoopThread:
+        assert self._thread is not None, "was entered"
+        return self._thread
 
     async def _leave(self) -> None:
         assert self._leaving is not None, "was entered"

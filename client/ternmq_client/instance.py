@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 MASTER_RETRY_S: Final = 1.0
 """How often a master is tried for which a slave stands in."""
 
+CALLS_WAIT_S: Final = 1.0
+"""How long leaving a client waits for functions of the application, such as the check of a
+transaction, that still run in its threads and whose answer nobody wants any more."""
+
 SESSION_DELAY_FACTOR_MAX = 8
 """Ceiling of the wait between two attempts to open a Session, in terms of the first one."""
 
@@ -58,7 +62,7 @@ class ClientInstance(Lifecycle):
             raise ClosedError("the client is already open")
         env = self._given_env
         if env is None:
-            env = await stack.enter_async_context(system_environment())
+            env = await stack.enter_async_context(system_environment(calls_wait_s=CALLS_WAIT_S))
         tasks = OwnedTasks()
         self._opened = opened = _Opened(self, env, tasks)
         stack.callback(self._forget)
@@ -215,6 +219,7 @@ class ClientInstance(Lifecycle):
     def _parts(self) -> "_Opened":
         if self._opened is None:
             raise ClosedError("the client is not open: use it inside `async with`")
+        self._check_process()
         return self._opened
 
 

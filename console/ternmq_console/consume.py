@@ -17,6 +17,7 @@ from ternmq_model.errors import RefusedError
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, sql
 from ternmq_runtime.service import OwnedTasks
+from ternmq_runtime.signals import run
 
 _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
 
@@ -102,8 +103,8 @@ def consume(
                     await consumer.commit()
                     return
 
-    with errors_as_exits(), suppress(KeyboardInterrupt):
-        asyncio.run(main())
+    with errors_as_exits(), suppress(SystemExit):  # a signal is how it is meant to end
+        run(main())
 
 
 async def _raise(refused: asyncio.Future[RefusedError]) -> None:

@@ -171,7 +171,8 @@ class Assignment:
         if not leaving:
             return
         self._leaving = {owned.queue for owned in leaving}
-        await self._quiesce(leaving, self._drop_wait_s)
+        if still := await self._quiesce(leaving, self._drop_wait_s):
+            logger.warning("listener calls outlive their queues queues=%s", still)
         for owned in leaving:
             if owned.queue not in self._leaving:
                 logger.info("queue given away, and reset meanwhile queue=%s", owned.queue)
@@ -296,7 +297,8 @@ class Assignment:
     def _all(self) -> Iterable[AssignedQueue]:
         return self._owned.values()
 
-    async def _quiesce(self, leaving: list[AssignedQueue], timeout_s: float) -> None:
+    async def _quiesce(self, leaving: list[AssignedQueue], timeout_s: float) -> list[str]:
+        """Stop reading queues; return those whose calls have not ended in time."""
         for owned in leaving:
             owned.stop()
         try:
@@ -304,8 +306,8 @@ class Assignment:
                 for owned in leaving:
                     await owned.idle()
         except TimeoutError:
-            still = [str(owned.queue) for owned in leaving if owned.in_hand.running]
-            logger.warning("listener calls outlive their queues queues=%s", still)
+            return [str(owned.queue) for owned in leaving if owned.in_hand.running]
+        return []
 
     async def _find_start(
         self, queue: MessageQueue, since_ms: int | None

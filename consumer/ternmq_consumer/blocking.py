@@ -1,6 +1,5 @@
 """The pull consumer for synchronous callers."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS
+from ternmq_runtime.blocking import BlockingPool
 
 T = TypeVar("T")
 
@@ -168,6 +168,11 @@ def _in_thread(callback: BlockingCallback | None) -> RebalanceCallback | None:
         return None
 
     async def call(queues: list[MessageQueue]) -> None:
-        await asyncio.to_thread(callback, queues)
+        # Not `asyncio.to_thread`: a callback that hangs would keep the interpreter from ending.
+        thread = BlockingPool(1)
+        try:
+            await thread.run(callback, queues)
+        finally:
+            await thread.close(wait_s=0)
 
     return call

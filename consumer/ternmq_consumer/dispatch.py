@@ -33,6 +33,7 @@ class Dispatcher:
 
     Args:
         counters: Told what is finished.
+        listener: What the log calls the listener.
         take_max: Most messages of one hand-out.
         share_among: Do not take more than this part of what waits in a queue, so that as many
             workers can share it. 1 = all of it.
@@ -40,9 +41,16 @@ class Dispatcher:
     """
 
     def __init__(
-        self, counters: Counters, *, take_max: int, share_among: int, in_order: bool
+        self,
+        counters: Counters,
+        *,
+        listener: str = "",
+        take_max: int,
+        share_among: int,
+        in_order: bool,
     ) -> None:
         self._counters = counters
+        self._listener = listener
         self._take_max = take_max
         self._share_among = share_among
         self._in_order = in_order
@@ -50,6 +58,8 @@ class Dispatcher:
         self._again: deque[Work] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._failures = RepeatLimit(repeats_max=1)
+        self.called: dict[Work, float] = {}
+        """What listeners have been called with and not answered, with the loop's time of that."""
 
     def offer(self, assigned: AssignedQueue) -> None:
         """Learn that messages of `assigned` wait, or may be handed out now."""
@@ -118,6 +128,22 @@ class Dispatcher:
                 exc_info=error,
             )
 
+    def report_outliving(self) -> None:
+        """Log the calls that have not returned while their consumer is closed."""
+        if not self.called:
+            return
+        work, began_s = min(self.called.items(), key=lambda item: item[1])
+        logger.warning(
+            "listener outlives its consumer listener=%s calls=%s longest_s=%.1f queue=%s offset=%s "
+            "queues=%s: what is not committed comes again",
+            self._listener,
+            len(self.called),
+            asyncio.get_running_loop().time() - began_s,
+            work.assigned.queue,
+            next((each.queue_offset for each in work.handout.messages[work.place :]), None),
+            sorted({str(each.assigned.queue) for each in self.called}),
+        )
+
     def _plan(self, work: Work, after_s: float) -> None:
         if after_s > 0:
             asyncio.get_running_loop().call_later(after_s, self._plan, work, 0.0)
@@ -166,7 +192,11 @@ async def work_on(dispatcher: Dispatcher, call: CallListener, results: Results) 
     while True:
         work = await dispatcher.next()
         results.begin(work)
-        await call(work)
+        dispatcher.called[work] = asyncio.get_running_loop().time()
+        try:
+            await call(work)
+        finally:
+            del dispatcher.called[work]
         results.take(work)
         # A listener that never waits must not keep the loop from reading on.
         await asyncio.sleep(0)

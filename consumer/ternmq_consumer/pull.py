@@ -1,6 +1,7 @@
 """The consumer that asks: reads the queues it is told to, from where it is told to."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -48,6 +49,11 @@ POLL_MESSAGES_MAX: Final = 4096
 
 _STALE_INTERVAL_S: Final = 20.0
 
+_CALLBACKS_WAIT_S: Final = 10.0
+"""How long leaving waits for `on_revoked`."""
+
+logger = logging.getLogger(__name__)
+
 
 class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     """Reads queues when it is asked to, between `async with` and its end.
@@ -59,7 +65,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     Messages that `poll` has returned are behind the position of their queue. `commit` tells the
     brokers the positions under the group's name, from which this or another consumer begins the
     next time. With `config.auto_commit` the consumer does it by itself; what the last poll returned
-    counts as dealt with when the next one is called. Otherwise leaving commits nothing.
+    counts as dealt with when the next one is called. Otherwise leaving commits nothing. Leaving
+    waits for `on_revoked` for up to 10 s.
 
     One task at a time may poll.
 
@@ -315,6 +322,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             raise UsageError("assign queues, or subscribe, before you poll")
         if messages_max < 1:
             raise UsageError(f"messages_max={messages_max}: must be 1 or more")
+        self._check_process()
         if self._config.auto_commit:
             self._settle()
         self._raise_news()
@@ -378,7 +386,11 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         self._committing = self._client.tasks.spawn(self._parts.offsets.commit(), "auto-commit")
 
     async def _close(self) -> None:
-        await self._member.unsubscribe()
+        try:
+            async with asyncio.timeout(_CALLBACKS_WAIT_S):
+                await self._member.unsubscribe()
+        except TimeoutError:
+            logger.warning("callback outlives its consumer group=%s", self._group)
         if self._config.auto_commit:
             await commit_settled(self._parts.offsets, self._queues.all)
         for queue in self._queues.names:
@@ -462,10 +474,12 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     def _member(self) -> PullMembership:
         if self._membership is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
+        self._check_process()
         return self._membership
 
     @property
     def _parts(self) -> PullParts:
         if self._opened is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
+        self._check_process()
         return self._opened

@@ -74,8 +74,10 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
 
     Entering joins the group and returns; `assigned` waits for the first share of the queues.
     Leaving stops reading, gives running listener calls `config.close_wait_s` to end, commits, and
-    leaves the group. A plain function in a thread cannot be cancelled, so leaving waits for its
-    present call. A crash inside the consumer cancels the block and comes out of it.
+    leaves the group; so it does when the block is cancelled. A call of an `async def` that takes
+    longer is cancelled, one of a plain function is abandoned: no thread can be ended, but a process
+    does not wait for this one. The log names such a listener; the messages that it has are not
+    committed, and come again. A crash inside the consumer cancels the block and comes out of it.
 
     Entering raises `Unreachable` when no NameServer can be reached, and `RefusedError` when a
     broker refuses this client. A topic that does not exist yet is waited for.
@@ -144,6 +146,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         self._assigned = asyncio.Event()
         self._assignment: Assignment | None = None
         self._jobs: JobRunner | None = None
+        self._calls_end_s = 0.0
         self._iterator: MessageIterator | None = None
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -191,7 +194,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         callers = self._listeners.callers(self._config, client, blocking, self._group)
         for number, call in enumerate(callers):
             tasks.spawn(work_on(self._dispatcher, call, results), f"listener-{number}")
-        stack.push_async_callback(assignment.quiesce, self._config.close_wait_s)
+        stack.push_async_callback(self._end_calls, assignment)
         stack.callback(self._end_iteration)
         stack.callback(
             client.sessions.on_command("offsets_reset", resets_of(self._group, assignment.reset))
@@ -210,6 +213,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         """
         if not self._listeners.is_iterated:
             raise UsageError("a consumer with a listener cannot be iterated")
+        self._check_process()
         if self._iterator is None:
             self._iterator = MessageIterator(self._dispatcher)
         return self._iterator
@@ -219,6 +223,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
 
         Returns when every topic had a route and every queue of the share is being read.
         """
+        self._check_process()
         await self._assigned.wait()
 
     def assignment(self) -> list[MessageQueue]:
@@ -250,6 +255,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         """
         if self._assignment is None:
             raise ClosedError("the consumer is not open")
+        self._check_process()
         if self._iterator is not None:
             self._iterator.finish_present()
         await self._commit_step()
@@ -258,6 +264,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
     def _owning(self) -> Assignment:
         if self._assignment is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
+        self._check_process()
         return self._assignment
 
     @property
@@ -373,7 +380,20 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         given = self._client.env.blocking
         if not isinstance(given, BlockingPool):
             return given
-        return await stack.enter_async_context(BlockingPool(self._config.workers))
+        pool = BlockingPool(self._config.workers)
+        stack.push_async_callback(self._end_threads, pool)
+        return pool
+
+    async def _end_calls(self, assignment: Assignment) -> None:
+        """Stop reading, and wait for the listener calls of owned queues."""
+        self._calls_end_s = asyncio.get_running_loop().time() + self._config.close_wait_s
+        await assignment.quiesce(self._config.close_wait_s)
+        self._dispatcher.report_outliving()
+
+    async def _end_threads(self, pool: BlockingPool) -> None:
+        """Wait for what is left of `close_wait_s` for calls of queues that were given away, too."""
+        left_s = self._calls_end_s - asyncio.get_running_loop().time()
+        await pool.close(wait_s=max(0.0, left_s))
 
     def _group_message(self) -> groups.ConsumerGroup:
         return groups.ConsumerGroup(

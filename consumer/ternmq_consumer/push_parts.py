@@ -38,6 +38,7 @@ from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_remoting.environment import Blocking
+from ternmq_runtime.blocking import name_of
 from ternmq_runtime.service import OwnedTasks
 
 _ITERATED_MESSAGES_MAX: Final = 256
@@ -70,8 +71,13 @@ class Listeners:
             take_max = PIECE_MESSAGES_MAX
         else:
             take_max, share_among = _ITERATED_MESSAGES_MAX, 1
+        listener = self.batch_listener or self.listener
         return Dispatcher(
-            counters, take_max=take_max, share_among=share_among, in_order=config.order_per_queue
+            counters,
+            listener="" if listener is None else name_of(listener),
+            take_max=take_max,
+            share_among=share_among,
+            in_order=config.order_per_queue,
         )
 
     def callers(

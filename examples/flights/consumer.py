@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from flights import TOPIC
-from ternmq import PushConsumer, PushConsumerConfig, StoredMessage
+from ternmq import PushConsumer, PushConsumerConfig, StoredMessage, run
 
 GROUP = "flight-statistics"
 
@@ -38,7 +38,7 @@ def tell(line: object) -> None:
 
 
 async def main(nameserver: str) -> None:
-    """Consume until standard input ends."""
+    """Consume until standard input ends, or a signal comes."""
     config = PushConsumerConfig(order_per_queue=True)
     async with PushConsumer(
         GROUP, TOPIC, batch_listener=report, nameserver=nameserver, config=config
@@ -59,4 +59,4 @@ async def main(nameserver: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    run(main(sys.argv[1]))

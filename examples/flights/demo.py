@@ -22,6 +22,7 @@ from rich.table import Table
 from flights import FLIGHTS, TOPIC, data_file, message_of, rows
 from ledger import Consumed, Ledger, verdict
 from processes import PATIENCE_S, dev, flight_board, process, ternmq
+from ternmq import run
 
 QUEUES = 8
 BATCH = 4096
@@ -185,4 +186,4 @@ async def main(*, kill: bool) -> bool:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Send every flight and account for each.")
     parser.add_argument("--kill", action="store_true", help="kill one consumer in the middle")
-    sys.exit(0 if asyncio.run(main(kill=parser.parse_args().kill)) else 1)
+    sys.exit(0 if run(main(kill=parser.parse_args().kill)) else 1)

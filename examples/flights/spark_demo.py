@@ -41,7 +41,7 @@ from summaries import (
     in_order,
     sentinel_row,
 )
-from ternmq import Message, MessageQueue
+from ternmq import Message, MessageQueue, run
 
 QUEUES = 4
 BATCH = 4096
@@ -319,4 +319,4 @@ async def main() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if asyncio.run(main()) else 1)
+    sys.exit(0 if run(main()) else 1)

@@ -1,22 +1,17 @@
 """Places an order twice a second, whatever becomes of single brokers, until it is told to stop."""
 
 import asyncio
-import contextlib
 import itertools
 import json
-import signal
 
-from ternmq import Message, Producer, TernError
+from ternmq import Message, Producer, TernError, run
 
 PAUSE_S = 0.5
 ITEMS = ("tea", "coffee", "cocoa")
 
 
 async def main() -> None:
-    """Send until SIGTERM or Ctrl-C."""
-    stopped = asyncio.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, stopped.set)
+    """Send until SIGTERM or Ctrl-C; what is under way is answered first."""
     async with Producer("shop") as producer:
         for number in itertools.count(1):
             order = {"number": number, "item": ITEMS[number % len(ITEMS)], "cups": number % 4 + 1}
@@ -26,9 +21,7 @@ async def main() -> None:
                 print(f"order {number}: {result.status.name} at {result.queue.broker_name}")
             except TernError as error:
                 print(f"order {number}: not placed: {error}")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopped.wait(), PAUSE_S)
-                return
+            await asyncio.sleep(PAUSE_S)
 
 
-asyncio.run(main())
+run(main())

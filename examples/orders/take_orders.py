@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import signal
 
-from ternmq import PushConsumer, StoredMessage
+from ternmq import PushConsumer, StoredMessage, run
 
 
 async def prepare(message: StoredMessage) -> None:
@@ -17,11 +16,8 @@ async def prepare(message: StoredMessage) -> None:
 
 async def main() -> None:
     """Consume until SIGTERM or Ctrl-C; what is in hand is finished first."""
-    stopped = asyncio.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, stopped.set)
     async with PushConsumer("kitchen", "orders", listener=prepare):
-        await stopped.wait()
+        await asyncio.Event().wait()
 
 
-asyncio.run(main())
+run(main())

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from ternmq_client.config import ClientConfig, nameserver_texts
@@ -53,7 +52,7 @@ class Producer(Lifecycle):
     their queue and in their order.
 
     Used on the event loop that entered it, by any number of tasks. Leaving the block waits for what
-    is under way, at most the send timeout.
+    is under way, at most the send timeout; also when it is left because it was cancelled.
 
     Args:
         group: Name of the producer group.
@@ -113,20 +112,18 @@ class Producer(Lifecycle):
         self._dispatch = Dispatch(self.group, self.config, self.client)
         self._requests = Requests(self.client, self._dispatch)
         stack.callback(self._requests.close)
-        stack.push_async_exit(self._close)
+        stack.push_async_callback(self._close)
 
-    async def _close(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Take no more, and wait for the answers to what is under way unless cancelled."""
+    async def _close(self) -> None:
+        """Take no more, and wait for the answers to what is under way.
+
+        Also when the block was cancelled: so a program ends that is told to by a signal. Cancelling
+        once more gives up what is under way.
+        """
         dispatch, self._dispatch = self._dispatch, None
         assert dispatch is not None, "was opened"
         try:
-            if not isinstance(exc, asyncio.CancelledError):
-                await self._finish(dispatch)
+            await self._finish(dispatch)
         finally:
             dispatch.close()
             dispatch.abandon()
@@ -159,9 +156,7 @@ class Producer(Lifecycle):
             TopicNotFound: No broker has the topic or would create it.
             TernError: The last attempt's error. `may_have_happened` tells whether it may be stored.
         """
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
         if self._intercepted is not None:
             return await self._intercepted.send(
                 message, lambda sent: self._send(dispatch, sent, queue, selector, timeout_s)
@@ -223,9 +218,7 @@ class Producer(Lifecycle):
         Raises:
             TernError: It could not even be queued. That does not count as a failure.
         """
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
         after: Callable[[SendResult | TernError], None] | None = None
         if self._intercepted is not None:
             message, after = self._intercepted.before(message)
@@ -272,9 +265,7 @@ class Producer(Lifecycle):
             IllegalMessage: They cannot be one batch; nothing was sent.
             TernError: As `send`, for all of them.
         """
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
 
         async def send(sent: Sequence[Message]) -> list[SendResult]:
             check_batch(sent)
@@ -311,8 +302,9 @@ class Producer(Lifecycle):
             RequestTimedOut: No reply came in time; the request may have been consumed.
             TernError: It could not be sent, as `send` says.
         """
-        if self._requests is None or self._dispatch is None:
+        if self._requests is None:
             raise closed_error()
+        self._open_dispatch()
         seconds = self.config.send_timeout_s if timeout_s is None else timeout_s
 
         async def send(sent: Message, left_s: float) -> None:
@@ -326,9 +318,7 @@ class Producer(Lifecycle):
         Raises:
             ClosedError: The producer is not open.
         """
-        if self._dispatch is None:
-            raise closed_error()
-        return self._dispatch.statistics()
+        return self._open_dispatch().statistics()
 
     async def enqueue(
         self,
@@ -355,9 +345,7 @@ class Producer(Lifecycle):
         Raises:
             TernError: As `send` does, when the message could not even be queued.
         """
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
         if self._intercepted is not None:
             return await self._intercepted.enqueue(
                 message, lambda sent: self._enqueue(dispatch, sent, queue, selector, timeout_s)
@@ -415,9 +403,7 @@ class Producer(Lifecycle):
 
     async def _send_many(self, messages: Sequence[Message], timeout_s: float | None) -> SendResults:
         """Do what `send_many` does, without interceptors."""
-        dispatch = self._dispatch
-        if dispatch is None:
-            raise closed_error()
+        dispatch = self._open_dispatch()
         count = len(messages)
         done: asyncio.Future[None] = self._loop.create_future()
         bulk = Bulk(count, done)
@@ -446,7 +432,18 @@ class Producer(Lifecycle):
     async def flush(self) -> None:
         """Wait until everything sent so far, and meanwhile, has its answer. Cancelling is safe."""
         if self._dispatch is not None:
-            await self._dispatch.buffer.emptied()
+            await self._open_dispatch().buffer.emptied()
+
+    def _open_dispatch(self) -> Dispatch:
+        """Return what sends.
+
+        Raises:
+            ClosedError: The producer is not open, or its process has forked this one since.
+        """
+        if self._dispatch is None:
+            raise closed_error()
+        self._check_process()
+        return self._dispatch
 
     async def _finish(self, dispatch: Dispatch) -> None:
         """Wait for the answers to what is under way, at most the send timeout."""

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final
 
 from ternmq_client.config import ClientConfig
@@ -125,24 +124,18 @@ class TransactionProducer(Lifecycle):
             timeout_s=self._config.send_timeout_s,
         )
         stack.callback(client.sessions.on_command("check_transaction", checks.asked))
-        stack.push_async_exit(self._close)
+        stack.push_async_callback(self._close)
         for topic in self._topics:
             client.tasks.spawn(self._attend(topic), f"attend {topic}")
 
-    async def _close(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Take no more, and wait for the answers to what is under way unless cancelled."""
+    async def _close(self) -> None:
+        """Take no more, and wait for the answers to what is under way, as `Producer` does."""
         ends, self._ends = self._ends, None
         assert ends is not None, "was opened"
         try:
-            if not isinstance(exc, asyncio.CancelledError):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._config.send_timeout_s):
-                        await ends.idle()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.send_timeout_s):
+                    await ends.idle()
         finally:
             ends.abandon()
 

@@ -1,8 +1,10 @@
 """The network of real processes: gRPC without encryption, on loopback unless told otherwise."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import ClassVar
 
 from ternmq_model.errors import TernError, Unreachable
 from ternmq_remoting.connection import GrpcConnection
@@ -11,10 +13,18 @@ from ternmq_remoting.peer import identity_of, is_expected, texts_of
 from ternmq_remoting.public_services import SERVING, HealthRequest
 from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
 from ternmq_remoting.server import GrpcListener
+from ternmq_runtime.forks import check_process
 
 
 class GrpcNetwork:
-    """Makes gRPC connections and servers. Keeps no state of its own."""
+    """Makes gRPC connections and servers, all in one process: that which makes the first one.
+
+    gRPC's state is one for the whole process. A child that is forked after it began lacks the
+    threads behind it: every call of the child would wait without end.
+    """
+
+    _process_id: ClassVar[int] = 0
+    """Where gRPC began; 0 = it has not."""
 
     def __init__(self, *, grace_s: float = 5.0) -> None:
         """Make a network.
@@ -23,6 +33,21 @@ class GrpcNetwork:
             grace_s: How long a closing server lets running unary calls end. Streams end at once.
         """
         self._grace_s = grace_s
+
+    @classmethod
+    def check_process(cls) -> None:
+        """Do nothing where gRPC can be used.
+
+        Raises:
+            ClosedError: This process was forked from one in which gRPC had begun.
+        """
+        check_process(cls._process_id)
+
+    @classmethod
+    def begin(cls) -> None:
+        """Note that gRPC begins in this process, if it has not."""
+        cls.check_process()
+        GrpcNetwork._process_id = os.getpid()
 
     async def connect(
         self,
@@ -37,7 +62,9 @@ class GrpcNetwork:
 
         Raises:
             Unreachable: None answered, or none is who was expected; names each.
+            ClosedError: This process was forked from one in which gRPC had begun.
         """
+        self.begin()
         connections = [GrpcConnection(address) for address in addresses]
         kept: GrpcConnection | None = None
         try:
@@ -71,12 +98,22 @@ class GrpcNetwork:
     def serve(
         self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
     ) -> AbstractAsyncContextManager[Server]:
-        """Serve `handlers` on `listen`, with health and reflection beside them."""
+        """Serve `handlers` on `listen`, with health and reflection beside them.
+
+        Raises:
+            ClosedError: As for `connect`.
+        """
+        self.begin()
         listener = GrpcListener(listen, grace_s=self._grace_s, stays_open=False)
         return listener.serve(handlers, identity=identity)
 
     def listener(self, listen: Address) -> GrpcListener:
-        """Return a port that stays open from one server to the next."""
+        """Return a port that stays open from one server to the next.
+
+        Raises:
+            ClosedError: As for `connect`.
+        """
+        self.begin()
         return GrpcListener(listen, grace_s=self._grace_s)
 
 

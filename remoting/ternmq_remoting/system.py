@@ -1,6 +1,7 @@
 """The environment of real processes: system clock, gRPC, unseeded randomness, threads for files."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from random import Random
@@ -12,26 +13,40 @@ from ternmq_runtime.blocking import BlockingPool
 from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.processes import PythonProcesses
 
+logger = logging.getLogger(__name__)
+
 _LAST_EVENTS_S: Final = 0.05
 
 
 @asynccontextmanager
-async def system_environment() -> AsyncGenerator[Environment]:
+async def system_environment(*, calls_wait_s: float | None = None) -> AsyncGenerator[Environment]:
     """Give the real world while the block runs.
 
     Leaving it waits for blocking calls that still run, so services must be closed before.
+
+    Args:
+        calls_wait_s: How long it waits for them, in seconds; None = until they return. See
+            `BlockingPool.close`.
+
+    Raises:
+        ClosedError: This process was forked from one that had used gRPC.
     """
-    async with BlockingPool() as blocking:
+    GrpcNetwork.check_process()
+    blocking = BlockingPool()
+    try:
+        yield Environment(
+            clock=SystemClock(),
+            network=GrpcNetwork(),
+            random=Random(),
+            blocking=blocking,
+            processes=PythonProcesses(),
+        )
+    finally:
         try:
-            yield Environment(
-                clock=SystemClock(),
-                network=GrpcNetwork(),
-                random=Random(),
-                blocking=blocking,
-                processes=PythonProcesses(),
-            )
-        finally:
             await _let_grpc_finish()
+        finally:
+            if abandoned := await blocking.close(wait_s=calls_wait_s):
+                logger.warning("calls outlive what they were made for functions=%s", abandoned)
 
 
 async def _let_grpc_finish() -> None:

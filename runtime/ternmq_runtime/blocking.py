@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -39,7 +39,7 @@ class BlockingPool:
         self._threads_max = threads
         self._threads: list[threading.Thread] = []
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._pending = 0
+        self._pending: dict[asyncio.Future[Any], Callable[..., Any]] = {}
         self._idle = asyncio.Event()
         self._is_open = True
 
@@ -80,27 +80,48 @@ class BlockingPool:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
                 loop.call_soon_threadsafe(self._deliver, waiter, result, failure)
 
+        self._pending[waiter] = function
         self._submit(call)
         return await waiter
 
-    async def close(self) -> None:
+    async def close(self, *, wait_s: float | None = None) -> list[str]:
         """Take no more calls, wait for those submitted, then end the threads. May be repeated.
 
         Cancelling it leaves the pool closed; what was submitted is still run.
+
+        Args:
+            wait_s: How long to wait, in seconds; None = until all calls have returned. Calls that
+                take longer are abandoned: their threads, which are daemons, go on until they
+                return, and no process waits for them. What had not begun by then never does.
+
+        Returns:
+            The names of the functions whose calls are abandoned, sorted.
         """
         if self._is_open:
             self._is_open = False
-            for _ in self._threads:  # each ends at the first one it meets, after all calls
-                self._calls.put(None)
-        while self._pending:
-            self._idle.clear()
-            await self._idle.wait()
+            self._end_threads()
+        try:
+            async with asyncio.timeout(wait_s):
+                while self._pending:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            with suppress(Empty):
+                while True:
+                    self._calls.get_nowait()
+            self._end_threads()
+            return sorted(name_of(function) for function in self._pending.values())
         while self._threads:
             self._threads.pop().join()
+        return []
+
+    def _end_threads(self) -> None:
+        """Have each thread end at the first None it meets, after all calls before it."""
+        for _ in self._threads:
+            self._calls.put(None)
 
     def _submit(self, call: Callable[[], None]) -> None:
-        self._pending += 1
-        if len(self._threads) < min(self._pending, self._threads_max):
+        if len(self._threads) < min(len(self._pending), self._threads_max):
             name = f"ternmq-blocking-{len(self._threads)}"
             thread = threading.Thread(target=_work, args=(self._calls,), name=name, daemon=True)
             thread.start()
@@ -111,7 +132,7 @@ class BlockingPool:
         self, waiter: asyncio.Future[Any], result: object, failure: BaseException | None
     ) -> None:
         """Answer one call, on the loop's thread, which alone counts the pending ones."""
-        self._pending -= 1
+        del self._pending[waiter]
         if not self._pending:
             self._idle.set()
         if waiter.cancelled():
@@ -121,6 +142,12 @@ class BlockingPool:
             waiter.set_exception(failure)
         else:
             waiter.set_result(result)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return what the log calls a function: its module and qualified name."""
+    name = getattr(function, "__qualname__", None)
+    return f"{function.__module__}.{name}" if name else repr(function)
 
 
 def _work(calls: SimpleQueue[Callable[[], None] | None]) -> None:

@@ -9,19 +9,24 @@
 What was opened first is closed last, also when opening fails half-way.
 """
 
+import os
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from ternmq_runtime.forks import check_process, is_inherited
+
 
 class Lifecycle(ABC):
     """Base of what is used by `async with`. A block is entered and left by one and the same task.
 
-    Leaving what is not open does nothing, so that a clean-up may be repeated.
+    Leaving what is not open does nothing, so that a clean-up may be repeated. Neither does leaving
+    in a child process what its parent opened before the fork: it stays the parent's, and open.
     """
 
     __stack: AsyncExitStack | None = None
+    __process_id = 0
 
     @abstractmethod
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -30,10 +35,19 @@ class Lifecycle(ABC):
         When this raises, what is on the stack is closed, and the error comes out of `async with`.
         """
 
+    def _check_process(self) -> None:
+        """Do nothing, unless the block was opened before a fork and this is the child.
+
+        Raises:
+            ClosedError: It is.
+        """
+        check_process(self.__process_id)
+
     async def __aenter__(self) -> Self:
+        self._check_process()
         async with AsyncExitStack() as stack:
             await self._open(stack)
-            self.__stack = stack.pop_all()
+            self.__stack, self.__process_id = stack.pop_all(), os.getpid()
         return self
 
     async def __aexit__(
@@ -42,5 +56,8 @@ class Lifecycle(ABC):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
+        if is_inherited(self.__process_id):
+            return None
         stack, self.__stack = self.__stack, None
+        self.__process_id = 0
         return None if stack is None else await stack.__aexit__(exc_type, exc, traceback)

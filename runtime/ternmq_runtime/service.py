@@ -17,7 +17,6 @@ import logging
 import math
 import signal
 import sys
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
 from ternmq_model.errors import ClosedError
 from ternmq_runtime.descriptors import raise_descriptor_limit
+from ternmq_runtime.signals import signals_heard
 
 T = TypeVar("T")
 
@@ -383,12 +383,5 @@ async def _signals_heard(stop: asyncio.Event) -> AsyncGenerator[_Hurry, None]:
             stop.set()
 
     loop = asyncio.get_running_loop()
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    heard = [signal.SIGINT, signal.SIGTERM] if in_main_thread else []
-    for number in heard:
-        loop.add_signal_handler(number, on_signal, number)
-    try:
+    with signals_heard(lambda received: loop.call_soon_threadsafe(on_signal, received)):
         yield hurry
-    finally:
-        for number in heard:
-            loop.remove_signal_handler(number)

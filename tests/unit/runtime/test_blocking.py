@@ -1,5 +1,7 @@
 import asyncio
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -139,3 +141,45 @@ def test_pool_may_be_created_before_its_loop_runs() -> None:
 def test_pool_without_threads_is_refused() -> None:
     with pytest.raises(ValueError, match="0"):
         BlockingPool(0)
+
+
+def hang(begun: Callable[[], object], ends: threading.Event) -> None:
+    begun()
+    ends.wait()
+
+
+def test_close_with_a_limit_abandons_what_hangs_and_never_begins_what_waits() -> None:
+    ends, second = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        pool, began = BlockingPool(1), asyncio.Event()
+        begun = partial(asyncio.get_running_loop().call_soon_threadsafe, began.set)
+        async with asyncio.TaskGroup() as tasks:
+            calls = [tasks.create_task(pool.run(hang, begun, ends))]
+            await began.wait()
+            calls.append(tasks.create_task(pool.run(second.set)))
+            await asyncio.sleep(0)
+            abandoned = await pool.close(wait_s=0.01)
+            for call in calls:
+                call.cancel()
+        assert [name.rsplit(".", 1)[-1] for name in abandoned] == ["hang", "set"]
+        with pytest.raises(ClosedError):
+            await pool.run(len, "abc")
+
+    asyncio.run(main())
+    (thread,) = [each for each in threading.enumerate() if each.name == "ternmq-blocking-0"]
+    assert thread.daemon
+    ends.set()
+    thread.join()
+    assert not second.is_set()
+
+
+def test_close_with_a_limit_waits_for_calls_that_end_within_it() -> None:
+    async def main() -> None:
+        pool = BlockingPool(1)
+        call = asyncio.ensure_future(pool.run(len, "abc"))
+        await asyncio.sleep(0)
+        assert await pool.close(wait_s=100) == []
+        assert await call == 3
+
+    asyncio.run(main())

@@ -1,9 +1,11 @@
 """Opening is all or nothing, and closing is opening backwards."""
 
+import os
 from contextlib import AsyncExitStack
 
 import pytest
 
+from ternmq_model.errors import ClosedError
 from ternmq_runtime.lifecycle import Lifecycle
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -58,6 +60,24 @@ def test_leaving_twice_does_nothing() -> None:
         async with service:
             pass
         await service.__aexit__(None, None, None)
+
+    run_in_virtual_time(main())
+    assert service.events == OPENED + CLOSED
+
+
+def test_child_process_neither_closes_nor_opens_what_its_parent_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = Service()
+
+    async def main() -> None:
+        async with service:
+            with monkeypatch.context() as child:
+                child.setattr(os, "getpid", lambda: -1)
+                await service.__aexit__(None, None, None)
+                with pytest.raises(ClosedError, match="was forked"):
+                    await service.__aenter__()
+            assert service.events == OPENED
 
     run_in_virtual_time(main())
     assert service.events == OPENED + CLOSED

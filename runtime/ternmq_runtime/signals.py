@@ -1,0 +1,119 @@
+"""SIGTERM and SIGINT: how services and applications hear them, and `run`, which ends on them."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, Final, Generic, TypeVar
+
+from ternmq_runtime.forks import is_inherited
+
+T = TypeVar("T")
+
+_HEARD: Final = (signal.SIGINT, signal.SIGTERM)
+_EXIT_CODE_BASE: Final = 128
+"""A shell's exit code for a process that a signal ended is this plus the signal's number."""
+
+
+def run(
+    main: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
+    *,
+    debug: bool | None = None,
+) -> T:
+    """Run `main` in an event loop of its own, as `asyncio.run` does, and end in order on a signal.
+
+    The first SIGTERM or SIGINT (Ctrl-C) cancels `main`, so its `async with` blocks are left:
+    consumers finish the messages in hand, at most `close_wait_s` (10 s) long, and commit; producers
+    wait for answers, at most `send_timeout_s` (3 s). A second signal, or one that comes when `main`
+    has ended, ends the process at once, as `kill` does, and nothing more is committed.
+
+    While it runs it takes the place of other handlers of both signals. In another thread than the
+    main one it hears none of them, and is `asyncio.run`.
+
+    Args:
+        main: A coroutine, or an `async def` without arguments, which is called.
+        debug: Of the event loop; None = as the environment says.
+
+    Returns:
+        What `main` returns, also when it caught the cancellation.
+
+    Raises:
+        SystemExit: A signal has ended `main`. The exit code is 143 after SIGTERM and 130 after
+            SIGINT, as of a process that does not catch them; no traceback is shown.
+        Exception: What `main` raised, also while its blocks were left.
+        RuntimeError: An event loop runs in this thread already.
+    """
+    running = _Running(main() if callable(main) else main)
+    with signals_heard(running.on_signal):
+        try:
+            return asyncio.run(running.until_done(), debug=debug)
+        except asyncio.CancelledError:
+            if running.ended_by is None:
+                raise
+    raise SystemExit(_EXIT_CODE_BASE + running.ended_by)
+
+
+@contextmanager
+def signals_heard(on_signal: Callable[[signal.Signals], object]) -> Generator[None]:
+    """Have `on_signal` called with each SIGINT and SIGTERM that comes while the block runs.
+
+    It is called between two instructions of the main thread, whatever that does then. In other
+    threads the block hears nothing. A child that is forked inside it ends by such a signal.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process_id = os.getpid()
+
+    def hear(number: int, _frame: object) -> None:
+        received = signal.Signals(number)
+        if is_inherited(process_id):
+            _end_by(received)
+        on_signal(received)
+
+    before = {number: signal.signal(number, hear) for number in _HEARD}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+class _Running(Generic[T]):
+    """One `main` on its way. Its handler and its coroutine run in the main thread.
+
+    Attributes:
+        ended_by: The first signal; None = none came.
+    """
+
+    def __init__(self, main: Coroutine[Any, Any, T]) -> None:
+        self._main = main
+        self._cancel: Callable[[], object] | None = None
+        self._is_over = False
+        self.ended_by: signal.Signals | None = None
+
+    async def until_done(self) -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None, "runs in a task"
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if self.ended_by is not None:
+            self._cancel()
+        try:
+            return await self._main
+        finally:
+            self._is_over = True
+
+    def on_signal(self, received: signal.Signals) -> None:
+        if self._is_over or self.ended_by is not None:
+            _end_by(received)
+        self.ended_by = received
+        if self._cancel is not None:
+            self._cancel()
+
+
+def _end_by(received: signal.Signals) -> None:
+    """End this process as a signal does that nobody hears."""
+    signal.signal(received, signal.SIG_DFL)
+    signal.raise_signal(received)
