@@ -24,7 +24,6 @@ from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
-    BrokerBusy,
     ConnectionLost,
     InvalidParameter,
     RefusedError,
@@ -113,7 +112,7 @@ class GroupService:
         try:
             try:
                 sessions.heard(session, producers, memberships)
-            except BrokerBusy:
+            except RefusedError:
                 sessions.goodbye(session)  # else who is refused would take room until it expires
                 raise
             await stream.write(_welcome(ResponseCode.SUCCESS, ""))

@@ -187,4 +187,5 @@ def _description(
             if reply.HasField("settings")
         ),
         unreachable,
+        tuple(sorted({line for _, reply in replies for line in reply.differences})),
     )
