@@ -204,6 +204,10 @@ class BrokerConfig:
     silent_session_ms: int = 60_000
     """A client that sends no heartbeat is gone after this."""
 
+    dots_in_names_allowed: bool = False
+    """Let clients and operators make topics and groups whose names have dots, such as
+    `orders.created`, which RocketMQ refuses. Off: those that are there go on."""
+
     same_subscriptions_required: bool = False
     """Refuse a consumer that joins a group whose live members subscribe otherwise: to other topics,
     with other filters, or in another message model. Off: members that differ are told of in their

@@ -73,6 +73,9 @@ class GroupParts:
         self._store = store
         self._tables = tables
         self._statistics = statistics
+        # Whether a name may be is up to the master: its groups' members come to a slave, too.
+        allows_dots = is_slave or config.dots_in_names_allowed
+        tables.topics.allows_dots = tables.groups.allows_dots = allows_dots
         self.locks = LockTable(
             first_token=tables.offsets.versions.first_token(now_ms=env.clock.wall_ms()),
             lease_ms=config.lock_lease_ms,

@@ -150,6 +150,7 @@ class AdminService:
         """
         services = self._services
         config = _checked(told)
+        services.topics.check_new(config.topic)
         is_new = services.topics.put(config, now_ms=services.clock.wall_ms())
         logger.info(
             "topic put topic=%s read_queues=%s write_queues=%s permissions=%s new=%s",
