@@ -209,6 +209,15 @@ class BrokerConfig:
     silent_session_ms: int = 60_000
     """A client that sends no heartbeat is gone after this."""
 
+    dots_in_names_allowed: bool = False
+    """Let clients and operators make topics and groups whose names have dots, such as
+    `orders.created`, which RocketMQ refuses. Off: those that are there go on."""
+
+    same_subscriptions_required: bool = False
+    """Refuse a consumer that joins a group whose live members subscribe otherwise: to other topics,
+    with other filters, or in another message model. Off: members that differ are told of in their
+    logs and in `ternmq group describe`."""
+
     lock_lease_ms: int = 30_000
     """A queue that an orderly consumer locked is free after this, unless the lock is renewed."""
 

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from ternmq_broker.clients import ClientTable
-from ternmq_broker.config import BrokerConfig
 from ternmq_broker.filters import FilterParts
 from ternmq_broker.group_admin import GroupAdminService, GroupAdminServices
 from ternmq_broker.inner.rerouting import delayed
 from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.locks import LockService, LockServices, LockTable
 from ternmq_broker.observing.questions import Questions
 from ternmq_broker.observing.rpc import ObservingService
@@ -41,7 +41,7 @@ class GroupParts:
     """Sessions, locks and what stands on them. Owned by `Parts`.
 
     Args:
-        config: The broker's settings.
+        live: The broker's settings.
         env: Clock, randomness, blocking calls.
         store: Open.
         tables: Loaded.
@@ -59,7 +59,7 @@ class GroupParts:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        live: LiveSettings,
         *,
         env: Environment,
         store: MessageStore,
@@ -68,10 +68,14 @@ class GroupParts:
         statistics: BrokerStatistics,
         is_slave: bool = False,
     ) -> None:
+        config = live.broker
         self._env = env
         self._store = store
         self._tables = tables
         self._statistics = statistics
+        # Whether a name may be is up to the master: its groups' members come to a slave, too.
+        allows_dots = is_slave or config.dots_in_names_allowed
+        tables.topics.allows_dots = tables.groups.allows_dots = allows_dots
         self.locks = LockTable(
             first_token=tables.offsets.versions.first_token(now_ms=env.clock.wall_ms()),
             lease_ms=config.lock_lease_ms,
@@ -89,6 +93,7 @@ class GroupParts:
             on_left=self.locks.left,
             on_group=self.filters.registry.group_changed,
             is_told=tables.groups.tells_members,
+            must_agree=lambda: live.broker.same_subscriptions_required,
         )
         self._questions = Questions(self.sessions)
         self.topics = GroupTopics(

@@ -10,7 +10,7 @@ from ternmq_broker.loose_json import as_int, as_object, version_from_dict, versi
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import refusal
 from ternmq_model.group_settings import GroupSettings
-from ternmq_model.names import check_group, check_kept_group, is_legal
+from ternmq_model.names import check_group, check_kept_group, check_new_name, is_legal
 from ternmq_model.response_code import ResponseCode
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -59,11 +59,13 @@ class GroupTable:
     What a file keeps beyond `GroupSettings` is written back unchanged.
 
     Attributes:
+        allows_dots: Groups whose names have dots may come into being.
         odd: Entries of the file under names that no group can have here: RocketMQ checks none that
             an operator gives. Nobody uses them, and they are written back unchanged.
     """
 
     def __init__(self, version: DataVersion) -> None:
+        self.allows_dots = False
         self.odd: Mapping[str, Any] = {}
         self._version = version
         self._groups: dict[str, GroupSettings] = {}
@@ -100,7 +102,7 @@ class GroupTable:
         known = self._groups.get(group)
         if known is None:
             known = GroupSettings(check_group(group))
-            self._check_room(group)
+            self._check_new(group)
             self._groups[group] = known
             self._version = self._version.next(now_ms)
         return known
@@ -115,13 +117,14 @@ class GroupTable:
         known = self._groups.get(settings.group)
         if known is None:
             check_group(settings.group)
-            self._check_room(settings.group)
+            self._check_new(settings.group)
         if known != settings:
             self._groups[settings.group] = settings
             self._version = self._version.next(now_ms)
         return known is None
 
-    def _check_room(self, group: str) -> None:
+    def _check_new(self, group: str) -> None:
+        check_new_name("group", group, allows_dots=self.allows_dots)
         if len(self._groups) >= GROUPS_MAX:
             remark = f"group {group!r} does not fit: a broker has at most {GROUPS_MAX} groups"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)

@@ -157,7 +157,7 @@ class Parts:
 
     def _group_parts(self) -> GroupParts:
         return GroupParts(
-            self._config,
+            self._live,
             env=self._env,
             store=self._store,
             tables=self._tables,

@@ -11,14 +11,12 @@ from ternmq_broker.groups import GroupTable
 from ternmq_broker.topics import TopicTable
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import check_topic, is_read_forbidden
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.reading.reader import ReadStatus
-
-OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class Outcome(NamedTuple):
@@ -61,13 +59,14 @@ def outcome_of(
         max_offset: The end of what may be read.
         end_offset: The end of what was appended: a sender may know offsets up to it before readers
             can have them, so they are not beyond the end.
-        group_offset: What the reader's group has committed: where it goes on from far beyond the
-            end. None = nothing is kept, as of readers without a group.
+        group_offset: The group's committed offset: a reader that read on while its queue lost
+            messages goes on there. None = the reader chose the offset, has no group, or the
+            group committed nothing: such a reader goes on at the queue's nearest end.
         is_slave: The broker follows a master, which alone knows where the queue begins and ends:
             the reader is to ask it at once.
 
     Source: RocketMQ `PullMessageProcessor.composeResponseHeader`; the correction of an offset far
-    beyond the end, without one that is committed, is that of version 4.
+    beyond the end is that of version 5. Version 4 goes to 0 in a queue that begins there.
     """
     if offset > max_offset and offset <= end_offset:
         return Outcome(ResponseCode.PULL_NOT_FOUND, offset)
@@ -75,7 +74,7 @@ def outcome_of(
         next_offset = max(min(group_offset, max_offset), min_offset)
         outcome = Outcome(ResponseCode.PULL_OFFSET_MOVED, next_offset)
     else:
-        outcome = _corrected(status, offset, next_offset, min_offset, max_offset)
+        outcome = _corrected(status, offset, next_offset, max_offset)
     if is_slave and outcome.code is ResponseCode.PULL_OFFSET_MOVED:
         return Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
     return outcome
@@ -85,16 +84,13 @@ def _corrected(
     status: ReadStatus,
     offset: QueueOffset,
     next_offset: QueueOffset,
-    min_offset: QueueOffset,
     max_offset: QueueOffset,
 ) -> Outcome:
     if status in (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
         code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
         return Outcome(code, QueueOffset(0))
     if status is ReadStatus.OFFSET_OVERFLOW_BADLY:
-        return Outcome(
-            ResponseCode.PULL_OFFSET_MOVED, min_offset if min_offset == 0 else max_offset
-        )
+        return Outcome(ResponseCode.PULL_OFFSET_MOVED, max_offset)
     return Outcome(_CODES[status], next_offset)
 
 

@@ -58,6 +58,7 @@ class _Handle:
         "follows_group",
         "held",
         "in_row",
+        "is_chosen",
         "is_over",
         "is_reading",
         "messages_left",
@@ -81,6 +82,7 @@ class _Handle:
         self.bytes_left = request.credit_bytes
         self.messages_left = request.credit_messages
         self.in_row = False
+        self.is_chosen = request.offset_is_chosen
         self.is_over = False
         self.is_reading = False
         self.held: HeldPull | None = None
@@ -355,13 +357,15 @@ class PullingStream:
     ) -> ResponseCode:
         """Move a handle on by what was read, and tell the reader what there is to tell."""
         offset = handle.next_offset
-        code, next_offset = outcome = self._answers.outcome(request, result)
+        code, next_offset = outcome = self._answers.outcome(
+            request, result, is_chosen=handle.is_chosen
+        )
         if self._answers.is_masters(request, outcome):
             remark = f"the master tells where {handle.topic} queue {handle.queue_id} goes on"
             reply.pulled.append(_end(handle.number, refusal(code, remark)))
             self._drop(handle)
             return code
-        handle.next_offset = next_offset
+        handle.next_offset, handle.is_chosen = next_offset, False
         count = len(result.record_sizes)
         handle.bytes_left -= result.record_bytes
         handle.messages_left -= count

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from ternmq_broker.agreement import differences
 from ternmq_broker.clients import Session
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_offsets import OffsetTable
@@ -149,6 +150,7 @@ class AdminService:
         """
         services = self._services
         config = _checked(told)
+        services.topics.check_new(config.topic)
         is_new = services.topics.put(config, now_ms=services.clock.wall_ms())
         logger.info(
             "topic put topic=%s read_queues=%s write_queues=%s permissions=%s new=%s",
@@ -249,7 +251,11 @@ class AdminService:
         if not members and not offsets and services.groups.get(group) is None:
             remark = f"group {group!r} does not exist"
             raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        reply = admin.DescribeGroupReply(members=[_member(each, group) for each in members])
+        told = ((each.client_id, each.memberships[group]) for each in members)
+        reply = admin.DescribeGroupReply(
+            members=[_member(each, group) for each in members],
+            differences=differences(group, told),
+        )
         subscribed = {topic for each in members for topic in each.memberships[group].subscriptions}
         for topic in sorted(subscribed | offsets.keys()):
             config, kept = services.topics.get(topic), offsets.get(topic, {})

@@ -16,7 +16,7 @@ from ternmq_broker.filters import FilterRules
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks import LockTable
 from ternmq_broker.observing.questions import Questions
-from ternmq_broker.pull_rules import OFFSET_MAX, check_range
+from ternmq_broker.pull_rules import check_range
 from ternmq_broker.pulls.offset_rules import Committed, OffsetRules
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.retry import GroupTopics
@@ -24,7 +24,6 @@ from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
-    BrokerBusy,
     ConnectionLost,
     InvalidParameter,
     RefusedError,
@@ -33,7 +32,7 @@ from ternmq_model.errors import (
     refusal,
 )
 from ternmq_model.names import check_group, check_kept_group, check_topic, is_system_group
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import COMMIT_OFFSETS, LIST_MEMBERS, QUERY_OFFSET, SESSION
@@ -113,7 +112,7 @@ class GroupService:
         try:
             try:
                 sessions.heard(session, producers, memberships)
-            except BrokerBusy:
+            except RefusedError:
                 sessions.goodbye(session)  # else who is refused would take room until it expires
                 raise
             await stream.write(_welcome(ResponseCode.SUCCESS, ""))
@@ -217,13 +216,15 @@ class GroupService:
             what_told = Committed(
                 each.topic, each.queue_id, each.offset, each.version, each.lock_token
             )
+            if request.force:
+                what_told = services.offset_rules.nearest(what_told)
             why = services.offset_rules.why_not(group, what_told)
             if why is None:
                 is_kept = services.offsets.commit(
                     group,
                     each.topic,
                     each.queue_id,
-                    QueueOffset(each.offset),
+                    QueueOffset(what_told.offset),
                     each.version,
                     force=request.force,
                     now_ms=now_ms,

@@ -10,7 +10,6 @@ from typing import Final
 
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import (
-    OFFSET_MAX,
     Outcome,
     PullRules,
     check_range,
@@ -24,7 +23,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
 from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.names import is_read_forbidden
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID

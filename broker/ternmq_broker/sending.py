@@ -18,7 +18,7 @@ from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.topics import TopicTable
 from ternmq_broker.whole_batch import RefusedRow, check_whole
 from ternmq_model.clock import Clock
-from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import HALF_TOPIC, is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_batch import RecordBatch, check_records, select_rows
@@ -280,6 +280,8 @@ class MessageWriter:
                 )
             except RefusedError as error:
                 return Refusal(error.code, error.remark)
+            except IllegalName as error:
+                return Refusal(ResponseCode.INVALID_PARAMETER, str(error))
             if config is None:
                 remark = f"topic {topic!r} does not exist, and a send may not create it"
                 return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from ternmq_broker.agreement import differences
 from ternmq_broker.clients import ClientTable, GroupMembership, Session
 from ternmq_model.clock import Clock
+from ternmq_model.errors import refusal
+from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 
 logger = logging.getLogger(__name__)
@@ -78,6 +81,7 @@ class Sessions:
         on_left: Told the client id and the group when a member leaves, before others are.
         is_told: Says whether a group's members want to know when others come and go.
         on_group: Told a group when members came, went, or told their subscriptions again.
+        must_agree: Says whether a member that subscribes otherwise than others is refused.
     """
 
     def __init__(
@@ -88,13 +92,17 @@ class Sessions:
         on_left: Callable[[str, str], None] = lambda _client_id, _group: None,
         is_told: Callable[[str], bool] = lambda _group: True,
         on_group: Callable[[str], None] = lambda _group: None,
+        must_agree: Callable[[], bool] = lambda: False,
     ) -> None:
         self._clock = clock
         self._table = table
         self._on_left = on_left
         self._is_told = is_told
         self._on_group = on_group
+        self._must_agree = must_agree
         self._outboxes: dict[Session, Outbox] = {}
+        self._differences: dict[str, Sequence[str]] = {}
+        """By group: in what its members were last told that they differ."""
 
     @property
     def table(self) -> ClientTable:
@@ -129,8 +137,16 @@ class Sessions:
         producer_groups: Iterable[str],
         memberships: Mapping[str, GroupMembership],
     ) -> None:
-        """Take a heartbeat of a session; one that was replaced or expired is not heard."""
+        """Take a heartbeat of a session; one that was replaced or expired is not heard.
+
+        Raises:
+            BrokerBusy: See `ClientTable.heard`.
+            RefusedError: Members must agree, and it joins others that subscribe otherwise, or
+                changes its subscriptions away from theirs. Nothing changes.
+        """
         if self._table.is_current(session):
+            if self._must_agree():
+                self._check_agrees(session, memberships)
             now_ms = self._clock.monotonic_ms()
             left = session.memberships.keys() - memberships.keys()
             changed = self._table.heard(
@@ -144,6 +160,7 @@ class Sessions:
             for group in (*left, *memberships):
                 self._on_group(group)
             self._tell(changed)
+            self._compare(changed)
 
     def command(self, session: Session, reply: groups.SessionReply) -> bool:
         """Tell a client something, in the order of the calls.
@@ -185,11 +202,52 @@ class Sessions:
             self._on_left(session.client_id, group)
             self._on_group(group)
         self._tell(groups_left)
+        self._compare(groups_left)
 
     def _end_stream(self, session: Session) -> None:
         outbox = self._outboxes.pop(session, None)
         if outbox is not None:
             outbox.end()
+
+    def _check_agrees(self, session: Session, memberships: Mapping[str, GroupMembership]) -> None:
+        """Let a session say what it said before, and what other members say.
+
+        A member whose stream broke counts until its time is over: it may return.
+
+        Raises:
+            RefusedError: Members differ; names them and what they want.
+        """
+        for group, membership in memberships.items():
+            if session.memberships.get(group) == membership:
+                continue
+            members = self._table.members(group)
+            told = {each.client_id: each.memberships[group] for each in members}
+            told[session.client_id] = membership
+            if found := differences(group, told.items()):
+                remark = (
+                    f"group {group!r}: its members must subscribe alike"
+                    f" (broker.same_subscriptions_required); {'; '.join(found)}"
+                )
+                raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+
+    def _compare(self, changed: Iterable[str]) -> None:
+        """Tell the members of groups that changed in what they differ now, if that is news."""
+        for group in changed:
+            members = self._table.members(group)
+            found = differences(
+                group, ((each.client_id, each.memberships[group]) for each in members)
+            )
+            if found == self._differences.get(group, []):
+                continue
+            if found:
+                self._differences[group] = found
+                logger.warning("members differ group=%s differences=%s", group, found)
+            else:
+                del self._differences[group]
+                logger.info("members are alike again group=%s", group)
+            told = groups.SubscriptionsDiffer(group=group, differences=found)
+            for member in members:
+                self.command(member, groups.SessionReply(subscriptions_differ=told))
 
     def _tell(self, groups: Iterable[str]) -> None:
         for group in filter(self._is_told, groups):

@@ -17,7 +17,13 @@ from ternmq_broker.loose_json import (
 )
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, refusal
-from ternmq_model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, check_topic, is_legal
+from ternmq_model.names import (
+    AUTO_CREATE_TOPIC,
+    RETRY_PREFIX,
+    check_new_name,
+    check_topic,
+    is_legal,
+)
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission, TopicConfig, check_topic_config
 from ternmq_protos.v1 import common_pb2 as common
@@ -40,11 +46,13 @@ class TopicTable:
     What a file keeps beyond `TopicConfig` (attributes, filter type) is written back unchanged.
 
     Attributes:
+        allows_dots: Clients and operators may make topics whose names have dots.
         odd: Entries of the file under names that no topic can have here. Nobody uses them, and they
             are written back unchanged.
     """
 
     def __init__(self, version: DataVersion) -> None:
+        self.allows_dots = False
         self.odd: Mapping[str, Any] = {}
         self._version = version
         self._topics: dict[str, TopicConfig] = {}
@@ -75,6 +83,15 @@ class TopicTable:
     def get(self, topic: str) -> TopicConfig | None:
         """Return the topic, or None when there is none of that name."""
         return self._topics.get(topic)
+
+    def check_new(self, topic: str) -> None:
+        """Let a client or an operator make a topic; one that is there may be changed.
+
+        Raises:
+            IllegalName: It has a dot, and may not.
+        """
+        if topic not in self._topics:
+            check_new_name("topic", topic, allows_dots=self.allows_dots)
 
     def put(self, config: TopicConfig, *, now_ms: int) -> bool:
         """Create or change a topic; return whether it is new.
@@ -142,10 +159,12 @@ class TopicTable:
             now_ms: Wall clock.
 
         Raises:
+            IllegalName: As `check_new`.
             RefusedError: As for `put`.
 
         Source: RocketMQ `TopicConfigManager.createTopicInSendMessageMethod`.
         """
+        self.check_new(topic)
         if topic.startswith(RETRY_PREFIX):
             config = TopicConfig(topic, 1, 1)
         else:

@@ -193,3 +193,7 @@ class GroupDescription:
 
     unreachable: tuple[UnreachableBroker, ...] = ()
     """Brokers that gave no answer: they may know the group, too."""
+
+    differences: tuple[str, ...] = ()
+    """In what the members differ, as text: message model, and topics with what each wants. Empty =
+    they subscribe alike, as they must."""

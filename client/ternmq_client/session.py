@@ -265,7 +265,10 @@ class Sessions:
         self._incarnation = f"{member.env.random.getrandbits(64):016x}"
         self._picture = Picture()
         self._members_changed: dict[str, Callable[[], None]] = {}
-        self._commands: dict[str, list[OnCommand]] = {}
+        self._commands: dict[str, list[OnCommand]] = {
+            "subscriptions_differ": [self._note_differences]
+        }
+        self._differences: dict[str, list[str]] = {}
         self._attended: set[str] = set()
         self._open: dict[tuple[str, int], tuple[Session, asyncio.Task[None]]] = {}
         self._is_closing = False
@@ -412,6 +415,22 @@ class Sessions:
     def _tell(self) -> None:
         for session, _ in self._open.values():
             session.tell()
+
+    def _note_differences(self, reply: groups.SessionReply, _broker_name: str) -> None:
+        """Log in what the members of a group differ: once, though every broker tells it."""
+        told = reply.subscriptions_differ
+        found = list(told.differences)
+        if found == self._differences.get(told.group, []):
+            return
+        self._differences[told.group] = found
+        if found:
+            logger.warning(
+                "members of a group subscribe differently, so that some messages reach nobody"
+                " group=%s differences=%s",
+                *(told.group, "; ".join(found)),
+            )
+        else:
+            logger.info("members of a group subscribe alike again group=%s", told.group)
 
     def _dispatch_members_changed(self, group: str) -> None:
         callback = self._members_changed.get(group)

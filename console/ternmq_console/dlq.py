@@ -1,12 +1,19 @@
 """`ternmq dlq …`: dead letters."""
 
+from typing import TypeVar
+
 import click
 
+from ternmq_client.admin import AdminClient
+from ternmq_client.administration.dead_letters import Redriven
+from ternmq_client.descriptions import BrokerList
 from ternmq_client.redriving import DeadLetter
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm, print_record, print_rows
+
+T = TypeVar("T")
 
 
 @click.command(name="list")
@@ -39,10 +46,12 @@ def show(
     group: str, maximum: int, handled: bool, as_hex: bool, nameserver: str, output: str
 ) -> None:
     """Show dead letters of GROUP, oldest first: where they came from, and what is in them."""
-    letters = ask(
-        nameserver,
-        lambda admin: admin.dead_letters(group, maximum=maximum, with_handled=handled),
-    )
+
+    async def found(admin: AdminClient) -> BrokerList[DeadLetter]:
+        letters = await admin.dead_letters(group, maximum=maximum, with_handled=handled)
+        return await _of_known(admin, group, letters)
+
+    letters = ask(nameserver, found)
     columns = ("message_id", "origin_topic", "tries", "died", "handled", "body")
     print_rows([_row(letter, as_hex=as_hex) for letter in letters], columns, output)
     leave_if_partial(letters.unreachable)
@@ -73,15 +82,17 @@ def redrive(
     """
     if is_all == bool(message_ids):
         raise click.UsageError("tell which: --all, or --message-id")
-    done = ask(
-        nameserver,
-        lambda admin: admin.redrive(
+
+    async def redriven(admin: AdminClient) -> list[Redriven]:
+        done = await admin.redrive(
             group,
             message_ids=None if is_all else message_ids,
             to_group=to_group,
             dry_run=dry_run,
-        ),
-    )
+        )
+        return await _of_known(admin, group, done)
+
+    done = ask(nameserver, redriven)
     rows = [
         {
             "message_id": one.message_id,
@@ -112,12 +123,17 @@ def drop(group: str, through: str, delete: bool, yes: bool, nameserver: str, out
         which = f"through {through}" if through else "all of them"
         what = "Delete" if delete else "Drop"
         confirm(f"{what} the dead letters of {group}, {which}?")
+
+    async def deleted(admin: AdminClient) -> list[str]:
+        return await _of_known(admin, group, await admin.delete_dead_letters(group))
+
+    async def dropped(admin: AdminClient) -> int:
+        return await _of_known(admin, group, await admin.drop_dead_letters(group, through=through))
+
     if delete:
-        names = ask(nameserver, lambda admin: admin.delete_dead_letters(group))
-        print_record({"group": group, "deleted_from": names}, output)
+        print_record({"group": group, "deleted_from": ask(nameserver, deleted)}, output)
         return
-    count = ask(nameserver, lambda admin: admin.drop_dead_letters(group, through=through))
-    print_record({"group": group, "dropped": count}, output)
+    print_record({"group": group, "dropped": ask(nameserver, dropped)}, output)
 
 
 def _row(letter: DeadLetter, *, as_hex: bool) -> dict[str, object]:
@@ -147,3 +163,14 @@ def body_text(body: bytes, *, as_hex: bool) -> str:
         if text.isprintable():
             return text
     return "0x" + body.hex()
+
+
+async def _of_known(admin: AdminClient, group: str, found: T) -> T:
+    """Return `found`; when that is nothing, only of a group that there is.
+
+    Raises:
+        GroupNotFound: There is none.
+    """
+    if not found:
+        await admin.describe_group(group)
+    return found

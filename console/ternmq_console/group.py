@@ -55,11 +55,18 @@ def describe(group: str, nameserver: str, output: str) -> None:
     settings = [{"broker": name, **asdict(kept)} for name, kept in found.settings]
     if output == "json":
         record = {"group": group, "settings": settings, "members": members, "progress": progress}
-        print_record(record, output)
+        print_record(record | {"differences": found.differences}, output)
     else:
         print_rows(settings, _SETTINGS_COLUMNS, output)
         print_line()
         print_rows(members, ("client_id", "address", "subscriptions", "connected"), output)
         print_line()
+        if found.differences:
+            print_rows(
+                [{"members_differ": line} for line in found.differences],
+                ("members_differ",),
+                output,
+            )
+            print_line()
         print_rows(progress, _PROGRESS_COLUMNS, output)
     leave_if_partial(found.unreachable)

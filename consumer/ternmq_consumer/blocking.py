@@ -1,6 +1,7 @@
 """The pull consumer for synchronous callers."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ternmq_client.blocking import BlockingFace
@@ -94,19 +95,19 @@ class BlockingPullConsumer(BlockingFace[PullConsumer]):
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Let the next message of `queue` be the one at `offset`, or the first after it."""
-        self._do(lambda: self._client.seek(queue, offset))
+        self._wait(lambda: self._client.seek(queue, offset))
 
     def seek_to_begin(self, *queues: MessageQueue) -> None:
         """Go to the oldest message of these queues; of all that are assigned if none is named."""
-        self._run(self._client.seek_to_begin(*queues))
+        self._wait(lambda: self._client.seek_to_begin(*queues))
 
     def seek_to_end(self, *queues: MessageQueue) -> None:
         """Go behind the newest message of these queues; of all assigned ones if none is named."""
-        self._run(self._client.seek_to_end(*queues))
+        self._wait(lambda: self._client.seek_to_end(*queues))
 
     def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> None:
         """Go to the first message stored at `at_ms` (Unix milliseconds) or later, else the end."""
-        self._run(self._client.seek_to_time(at_ms, *queues))
+        self._wait(lambda: self._client.seek_to_time(at_ms, *queues))
 
     def poll(
         self, *, timeout_s: float = 1.0, messages_max: int = POLL_MESSAGES_MAX
@@ -158,6 +159,14 @@ class BlockingPullConsumer(BlockingFace[PullConsumer]):
 
         async def call() -> T:
             return function()
+
+        return self._run(call())
+
+    def _wait(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """Begin something on the loop, and return what it comes to."""
+
+        async def call() -> T:
+            return await begin()
 
         return self._run(call())
 

@@ -320,6 +320,9 @@ class OffsetStore:
                 progress.seeks_committed = commit.seeks
                 if queue in kept:
                     progress.version = max(progress.version, kept[queue].version)
+                    progress.committed = QueueOffset(kept[queue].offset)
+                    if progress.offset == commit.offset:  # else it is elsewhere again
+                        progress.offset = progress.committed
         return not refusals
 
     def _note_refusal(

@@ -314,7 +314,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
                 it and with its position. It stays assigned: once it exists again, the next call
                 begins it as if it were newly assigned; until then each raises this. `assign` others
                 to go on.
-            TransportError: It could not be found out where to begin in an assigned queue.
+            TransportError: It could not be found out where to begin in an assigned queue, or where
+                a seek goes that was not awaited.
             UsageError: No queue is assigned and no topic subscribed.
             Exception: What a callback given to `subscribe` raised.
         """
@@ -325,6 +326,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         self._check_process()
         if self._config.auto_commit:
             self._settle()
+        await self._seeks.settled()
         self._raise_news()
         if self._new:
             await self._begin_new()

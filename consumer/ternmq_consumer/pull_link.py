@@ -316,8 +316,7 @@ class PullLink:
                     pulled.min_offset,
                     pulled.max_offset,
                 )
-                pulled_queue.next_offset = QueueOffset(pulled.next_offset)
-                pulled_queue.epoch = self._epoch
+                pulled_queue.heard(QueueOffset(pulled.next_offset), self._epoch)
                 pulled_queue.receiver.on_moved(pulled_queue.next_offset)
             elif code in _GONE and self._broker_id == MASTER_ID:
                 self._end(pulled_queue, refusal(code, pulled.status.remark, self._broker_name))
@@ -354,8 +353,7 @@ class PullLink:
         pulled_queue.receiver.on_records(pulled)
         # Only now: what could not be taken is asked for again, and takes no credit.
         pulled_queue.ledger.receive(count, record_bytes)
-        pulled_queue.next_offset = QueueOffset(pulled.next_offset)
-        pulled_queue.epoch = self._epoch
+        pulled_queue.heard(QueueOffset(pulled.next_offset), self._epoch)
         pulled_queue.failures = 0
 
     def _try_again(self, pulled_queue: PulledQueue, reason: str, *, tell_broker: bool) -> None:
@@ -392,6 +390,7 @@ class PullLink:
                     credit_bytes=credit.record_bytes,
                     credit_messages=credit.messages,
                     offset_epoch=pulled_queue.epoch,
+                    offset_is_chosen=pulled_queue.is_chosen,
                 )
             )
         )

@@ -1,13 +1,14 @@
 """Going elsewhere in the queues of a pull consumer, and what one can go by."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.pull_group import PullParts
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.queue_ends import QueueEnds
-from ternmq_model.errors import UsageError
+from ternmq_consumer.seeking import Offsets, Seek, Seeks, checked_offset
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 
@@ -23,6 +24,11 @@ class SeekingPuller(ABC):
     def __init__(self, client: ClientInstance, queues: PullQueues) -> None:
         self._client = client
         self._queues = queues
+        self._seeks = Seeks(self._go, self._fail)
+
+    @abstractmethod
+    def _fail(self, error: Exception) -> None:
+        """Have the next poll raise `error`."""
 
     @property
     @abstractmethod
@@ -45,54 +51,73 @@ class SeekingPuller(ABC):
         """
         return self._queues.get(queue).position
 
-    def seek(self, queue: MessageQueue, offset: int) -> None:
+    def seek(self, queue: MessageQueue, offset: int) -> Seek[None]:
         """Let the next message of `queue` be the one at `offset`, or the first after it.
 
         An offset before the first message or after the last one is corrected by the broker to
-        the nearest that is. The next commit keeps it for the group, also when it is lower.
+        the nearest that is. The next commit keeps it for the group, also when it is lower. It is
+        done when this returns; nothing is to be awaited.
 
         Raises:
             UsageError: The queue is not assigned, or the offset is negative.
         """
-        if offset < 0:
-            raise UsageError(f"{queue}: offset {offset} is negative")
+        wanted = checked_offset(queue, offset)
         fetched = self._queues.get(queue)
         parts = self._parts
+        self._seeks.supersede(queue)
         if fetched.position is None:
-            parts.offsets.begin(queue, QueueOffset(offset), None)
-        parts.offsets.restart(queue, QueueOffset(offset))
+            parts.offsets.begin(queue, wanted, None)
+        parts.offsets.restart(queue, wanted)
         if self._is_new(queue):
             fetched.stop()
-            fetched.place(QueueOffset(offset))
+            fetched.place(wanted)
         else:
-            fetched.start(parts.links, QueueOffset(offset))
+            fetched.start(parts.links, wanted)
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return Seek(done)
 
-    async def seek_to_begin(self, *queues: MessageQueue) -> None:
+    def seek_to_begin(self, *queues: MessageQueue) -> Seek[None]:
         """Go to the oldest message of these queues; of all that are assigned if none is named.
+
+        It begins at once, awaited or not: the next `poll` waits for it. A queue that is given up
+        meanwhile is left out.
 
         Raises:
             UsageError: A queue is not assigned. Nothing was sought.
-            TransportError: A broker did not answer. Nothing was sought.
+            TransportError: A broker did not answer. Nothing was sought. Raised where it is awaited,
+                else by the next `poll`.
         """
-        for queue, offset in (await self.begin_offsets(self._sought(queues))).items():
-            self.seek(queue, offset)
+        sought = self._sought(queues)
+        return self._begin(sought, lambda: self.begin_offsets(sought))
 
-    async def seek_to_end(self, *queues: MessageQueue) -> None:
+    def seek_to_end(self, *queues: MessageQueue) -> Seek[None]:
         """Go behind the newest message of these queues; of all that are assigned if none is named.
 
-        Raises as `seek_to_begin`.
+        Await it where what is sent next is to be read. Else as `seek_to_begin`.
         """
-        for queue, offset in (await self.end_offsets(self._sought(queues))).items():
-            self.seek(queue, offset)
+        sought = self._sought(queues)
+        return self._begin(sought, lambda: self.end_offsets(sought))
 
-    async def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> None:
+    def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[None]:
         """Go to the first message stored at `at_ms` or later, Unix milliseconds, else to the end.
 
-        Raises as `seek_to_begin`.
+        As `seek_to_begin`.
         """
-        times_ms = dict.fromkeys(self._sought(queues), at_ms)
-        for queue, offset in (await self.offsets_for_times(times_ms)).items():
-            self.seek(queue, offset)
+        sought = self._sought(queues)
+        times_ms = dict.fromkeys(sought, at_ms)
+        return self._begin(sought, lambda: self.offsets_for_times(times_ms))
+
+    def _begin(
+        self, queues: Sequence[MessageQueue], find: Callable[[], Awaitable[Offsets]]
+    ) -> Seek[None]:
+        assert self._parts, "is open"
+        return self._seeks.begin(self._client.tasks, queues, find)
+
+    async def _go(self, offsets: Offsets) -> None:
+        for queue, offset in offsets.items():
+            if self._queues.find(queue) is not None:
+                self.seek(queue, offset)
 
     async def begin_offsets(
         self, queues: Iterable[MessageQueue]
@@ -103,8 +128,7 @@ class SeekingPuller(ABC):
             TopicNotFound: Nobody has the topic.
             TransportError: A broker did not answer.
         """
-        wanted = await self._routed(queues)
-        return {queue: ends.begin for queue, ends in (await self._ends.ranges(wanted)).items()}
+        return await self._ends.begins(await self._routed(queues))
 
     async def end_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueOffset]:
         """Return the offset that the next message of each queue will have.
@@ -113,8 +137,7 @@ class SeekingPuller(ABC):
             TopicNotFound: Nobody has the topic.
             TransportError: A broker did not answer.
         """
-        wanted = await self._routed(queues)
-        return {queue: ends.end for queue, ends in (await self._ends.ranges(wanted)).items()}
+        return await self._ends.ends(await self._routed(queues))
 
     async def offsets_for_times(
         self, times_ms: Mapping[MessageQueue, int]

@@ -69,6 +69,7 @@ class PulledQueue:
     Attributes:
         queue: What is read.
         next_offset: Where the next reply begins.
+        is_chosen: No reply has come yet: the reader chose `next_offset`.
         epoch: Of the broker's log, when it told of that offset; 0 = not known. In a later epoch the
             log may have ended earlier, and other messages may have taken the offsets up to it.
     """
@@ -85,6 +86,7 @@ class PulledQueue:
     ) -> None:
         self.queue = queue
         self.next_offset = start
+        self.is_chosen = True
         self.epoch = epoch
         self.subscription = subscription
         self.receiver = receiver
@@ -96,6 +98,10 @@ class PulledQueue:
         self.heard_at_ms = 0
         self.retry: asyncio.TimerHandle | None = None
         self._link = link
+
+    def heard(self, next_offset: QueueOffset, epoch: int) -> None:
+        """Note where the broker goes on, under which epoch of its log."""
+        self.next_offset, self.epoch, self.is_chosen = next_offset, epoch, False
 
     def release(self, message_count: int, record_bytes: int, span: int = 0) -> None:
         """Let the broker send as much more.

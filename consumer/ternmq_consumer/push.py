@@ -30,7 +30,6 @@ from ternmq_consumer.push_parts import (
     results_of,
     traced,
 )
-from ternmq_consumer.queue_ends import QueueEnds
 from ternmq_consumer.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
 from ternmq_consumer.results import Results
@@ -140,7 +139,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             self._subscriptions[retry_topic] = parse_subscription(retry_topic, ALL_TAGS)
         if nameserver is not None:
             client = replace(client, nameservers=nameserver_texts(nameserver))
-        self._client = ClientInstance(client, env=env)
+        super().__init__(ClientInstance(client, env=env))
         self._counters = Counters()
         self._dispatcher = self._listeners.dispatcher(self._config, self._counters)
         self._assigned = asyncio.Event()
@@ -266,10 +265,6 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             raise ClosedError("the consumer is not open: use it inside `async with`")
         self._check_process()
         return self._assignment
-
-    @property
-    def _ends(self) -> QueueEnds:
-        return QueueEnds(self._client, timeout_s=self._client.config.request_timeout_s)
 
     def _make_assignment(
         self, links: PullLinks, offsets: ConsumedOffsets, locks: QueueLocks | None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ternmq_consumer.brokers import Readers
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import DESCRIBE_TOPIC, QUERY_OFFSET_BY_TIME
@@ -63,6 +63,14 @@ class QueueEnds:
         unwritten = QueueRange(QueueOffset(0), QueueOffset(0))
         return {queue: found.get(queue, unwritten) for queue in wanted}
 
+    async def begins(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueOffset]:
+        """Return the offset of the oldest message of each queue. Raises as `ranges`."""
+        return {queue: ends.begin for queue, ends in (await self.ranges(queues)).items()}
+
+    async def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueOffset]:
+        """Return the offset of the next message of each queue. Raises as `ranges`."""
+        return {queue: ends.end for queue, ends in (await self.ranges(queues)).items()}
+
     async def at(self, queue: MessageQueue, at_ms: int) -> QueueOffset:
         """Return the offset of the first message of `queue` stored at `at_ms` or later.
 
@@ -82,8 +90,9 @@ class QueueEnds:
         """
         connection = await self._brokers.reader(queue.broker_name)
         request = admin.QueryOffsetByTimeRequest(
-            topic=queue.topic, queue_id=queue.queue_id, at_ms=at_ms, boundary=admin.LOWER
+            topic=queue.topic, queue_id=queue.queue_id, boundary=admin.LOWER
         )
+        request.at_ms = max(0, min(at_ms, OFFSET_MAX))
         reply = await connection.call(QUERY_OFFSET_BY_TIME, request, timeout_s=self._timeout_s)
         return QueueOffset(reply.offset)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ternmq_consumer.allocation.rooms import AllocateByMachineRoom
 from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.brokers import Brokers
 from ternmq_consumer.closed_brokers import ClosedBrokers
@@ -147,6 +148,8 @@ class Rebalancer:
         self._misses = dict.fromkeys(subscriptions, 0)
         self._troubles: dict[str, str] = {}
         self._closed = ClosedBrokers()
+        self._uncovered: dict[str, list[str]] = {}
+        """By topic: brokers whose queues no member takes."""
 
     async def step(self) -> bool:
         """Look once at every topic. The step of a job."""
@@ -197,6 +200,7 @@ class Rebalancer:
         if not queues:
             trouble = trouble or route.read_refusal()
         self._closed.note(route)
+        self._note_uncovered(topic, queues)
         share = queues if self._takes_all else self._allocate(queues, members, self._client_id)
         change = change_of(owned, share)
         if not change.dropped and not change.added:
@@ -219,6 +223,20 @@ class Rebalancer:
         if not await self._owned.start(dict.fromkeys(change.added, subscription), since_ms):
             return "a queue could not be taken over"
         return trouble
+
+    def _note_uncovered(self, topic: str, queues: Sequence[MessageQueue]) -> None:
+        """Log, once a change, which brokers' queues no member takes."""
+        allocate = self._allocate
+        if self._takes_all or not isinstance(allocate, AllocateByMachineRoom):
+            return
+        brokers = sorted({each.broker_name for each in queues if not allocate.covers(each)})
+        if brokers != self._uncovered.get(topic, []):
+            self._uncovered[topic] = brokers
+            logger.warning(
+                "queues outside the machine rooms, which no member takes group=%s topic=%s"
+                " brokers=%s",
+                *(self._group, topic, brokers or "none any more"),
+            )
 
     async def _members(self, route: TopicRoute) -> list[str] | None:
         """Return the group's members as the first broker that answers lists them, sorted.

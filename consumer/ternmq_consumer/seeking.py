@@ -1,20 +1,134 @@
 """Going elsewhere in a queue: as a push consumer's application asks, and as brokers tell."""
 
+import asyncio
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
+from ternmq_client.instance import ClientInstance
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.queue_ends import QueueEnds
-from ternmq_model.errors import UsageError
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.errors import ClosedError, TernError, UsageError
+from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_runtime.service import OwnedTasks
 
+logger = logging.getLogger(__name__)
+
+Offsets = Mapping[MessageQueue, QueueOffset]
+T = TypeVar("T")
+
+
+class Seek(Awaitable[T], Generic[T]):
+    """A seek that has begun, and goes on whether it is awaited or not.
+
+    Awaiting it returns what the seek came to, or raises why it failed. Cancelling that wait cancels
+    the seek.
+
+    Attributes:
+        is_awaited: Somebody learns how it ends.
+    """
+
+    def __init__(self, ending: asyncio.Future[T | TernError]) -> None:
+        self.is_awaited = False
+        self._ending = ending
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        self.is_awaited = True
+        return self._ended().__await__()
+
+    async def _ended(self) -> T:
+        try:
+            ended = await self._ending
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is not None and waiting.cancelling():
+                raise
+            raise ClosedError("the consumer was closed during a seek") from None
+        if isinstance(ended, TernError):
+            raise ended
+        return ended
+
+
+class Seeks(Generic[T]):
+    """The seeks of one consumer that are under way. Of two of one queue the later one counts.
+
+    Args:
+        go: Goes to these offsets.
+        on_failed: Called with why a seek failed that nobody awaits.
+    """
+
+    def __init__(
+        self, go: Callable[[Offsets], Awaitable[T]], on_failed: Callable[[TernError], None]
+    ) -> None:
+        self._go = go
+        self._on_failed = on_failed
+        self._newest: dict[MessageQueue, object] = {}
+        self._tasks: dict[asyncio.Task[T | TernError], None] = {}
+
+    def begin(
+        self,
+        tasks: OwnedTasks,
+        queues: Iterable[MessageQueue],
+        find: Callable[[], Awaitable[Offsets]],
+    ) -> Seek[T]:
+        """Begin to go where `find` says, except in queues that are sought again meanwhile."""
+        number = object()
+        self._newest.update(dict.fromkeys(queues, number))
+
+        async def run() -> T | TernError:
+            try:
+                found = await find()
+                newest = [queue for queue in found if self._newest.get(queue) is number]
+                return await self._go({queue: found[queue] for queue in newest})
+            except TernError as error:
+                if not seek.is_awaited:
+                    self._on_failed(error)
+                return error
+
+        task = tasks.spawn(run(), "seek")
+        seek = Seek(task)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return seek
+
+    def supersede(self, queue: MessageQueue) -> None:
+        """Let seeks of `queue` that are under way come to nothing."""
+        self._newest.pop(queue, None)
+
+    async def settled(self) -> None:
+        """Wait until no seek is under way. Cancelling leaves them alone."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+
+def checked_offset(queue: MessageQueue, offset: int) -> QueueOffset:
+    """Return an offset to seek; one that no queue can have is the highest that one can.
+
+    Raises:
+        UsageError: It is negative.
+    """
+    if offset < 0:
+        raise UsageError(f"{queue}: offset {offset} is negative")
+    return QueueOffset(min(offset, OFFSET_MAX))
+
 
 class SeekingConsumer(ABC):
-    """The part of a push consumer that seeks."""
+    """The part of a push consumer that seeks.
+
+    Every verb begins at once, whether it is awaited or not; what it returns may be awaited. A seek
+    that fails and is not awaited is logged.
+
+    Args:
+        client: Gives routes and connections.
+    """
+
+    def __init__(self, client: ClientInstance) -> None:
+        self._client = client
+        self._seeks = Seeks(self._go, lambda error: logger.warning("seek failed error=%s", error))
 
     @property
     @abstractmethod
@@ -25,12 +139,7 @@ class SeekingConsumer(ABC):
             ClosedError: The consumer is not open.
         """
 
-    @property
-    @abstractmethod
-    def _ends(self) -> QueueEnds:
-        """Tells where queues end."""
-
-    async def seek(self, queue: MessageQueue, offset: int) -> bool:
+    def seek(self, queue: MessageQueue, offset: int) -> Seek[bool]:
         """Let the next message of `queue` be the one at `offset`, or the first after it.
 
         What is in hand of the queue is dropped: a listener call that runs ends, and counts for
@@ -43,54 +152,64 @@ class SeekingConsumer(ABC):
             offset: 0 or more.
 
         Returns:
-            Whether it is committed. If not, it will be with the next commits; the log says why.
+            Awaited: whether it is committed. If not, it will be with the next commits; the log says
+            why.
 
         Raises:
             UsageError: The queue is not assigned to this member, or the offset is negative.
             ClosedError: The consumer is not open.
         """
-        if offset < 0:
-            raise UsageError(f"{queue}: offset {offset} is negative")
-        return await self._owning.seek(queue, QueueOffset(offset))
+        wanted = checked_offset(queue, offset)
 
-    async def seek_to_begin(self, *queues: MessageQueue) -> bool:
+        async def find() -> Offsets:
+            return {queue: wanted}
+
+        return self._begin((queue,), find)
+
+    def seek_to_begin(self, *queues: MessageQueue) -> Seek[bool]:
         """Go to the oldest message of these queues; of all that are assigned if none is named.
 
-        Returns and raises as `seek`, and:
+        Returns and raises as `seek`; awaited it also raises:
 
         Raises:
             TransportError: A broker did not answer. Nothing was sought.
             RefusedError: One said no. Nothing was sought.
         """
-        ranges = await self._ends.ranges(self._sought(queues))
-        return await self._seek_all({queue: ends.begin for queue, ends in ranges.items()})
+        sought = queues or self._owning.queues
+        return self._begin(sought, lambda: self._ends.begins(sought))
 
-    async def seek_to_end(self, *queues: MessageQueue) -> bool:
+    def seek_to_end(self, *queues: MessageQueue) -> Seek[bool]:
         """Go behind the newest message of these queues; of all that are assigned if none is named.
 
-        Returns and raises as `seek_to_begin`.
+        Await it where what is sent next is to be read. Returns and raises as `seek_to_begin`.
         """
-        ranges = await self._ends.ranges(self._sought(queues))
-        return await self._seek_all({queue: ends.end for queue, ends in ranges.items()})
+        sought = queues or self._owning.queues
+        return self._begin(sought, lambda: self._ends.ends(sought))
 
-    async def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> bool:
+    def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[bool]:
         """Go to the first message stored at `at_ms` or later, Unix milliseconds.
 
         Where all are older, to the end of the queue. Returns and raises as `seek_to_begin`.
         """
-        times_ms = dict.fromkeys(self._sought(queues), at_ms)
-        return await self._seek_all(await self._ends.at_times(times_ms))
+        sought = queues or self._owning.queues
+        return self._begin(sought, lambda: self._ends.at_times(dict.fromkeys(sought, at_ms)))
 
-    def _sought(self, queues: Sequence[MessageQueue]) -> Sequence[MessageQueue]:
+    def _begin(
+        self, queues: Sequence[MessageQueue], find: Callable[[], Awaitable[Offsets]]
+    ) -> Seek[bool]:
         assigned = self._owning.queues
         for queue in queues:
             if queue not in assigned:
                 raise UsageError(f"{queue} is not assigned to this member; it cannot seek there")
-        return queues or assigned
+        return self._seeks.begin(self._client.tasks, queues, find)
 
-    async def _seek_all(self, offsets: Mapping[MessageQueue, QueueOffset]) -> bool:
-        are_committed = [await self.seek(queue, offset) for queue, offset in offsets.items()]
-        return all(are_committed)
+    async def _go(self, offsets: Offsets) -> bool:
+        going = [await self._owning.seek(queue, offset) for queue, offset in offsets.items()]
+        return all(going)
+
+    @property
+    def _ends(self) -> QueueEnds:
+        return QueueEnds(self._client, timeout_s=self._client.config.request_timeout_s)
 
 
 def resets_of(

@@ -76,14 +76,18 @@ _SYSTEM_TOPICS: Final = _SEND_FORBIDDEN | {
     "BenchmarkTest",
     "CHECKPOINT_TOPIC",
 }
-_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-][%|a-zA-Z0-9._-]*", re.ASCII)
+"""A topic's name is a folder's: with a dot first it could be hidden, or lead out of the store."""
+
+_ALLOWED: Final = "may have only letters (a-z, A-Z), digits and % | _ -"
 
 
 def check_topic(topic: str) -> str:
     """Return `topic` when it is legal; one that is long may only be a group's own.
 
     Raises:
-        IllegalName: It is empty, too long or has other characters than `% | a-z A-Z 0-9 _ -`.
+        IllegalName: It is empty, too long, has other characters than `% | a-z A-Z 0-9 . _ -`, or
+            begins with a dot.
     """
     is_of_group = topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
     return _check("topic", topic, LONG_TOPIC_BYTES_MAX if is_of_group else TOPIC_BYTES_MAX)
@@ -93,7 +97,8 @@ def check_group(group: str) -> str:
     """Return `group` when it is legal.
 
     Raises:
-        IllegalName: It is empty, too long or has other characters than `% | a-z A-Z 0-9 _ -`.
+        IllegalName: It is empty, too long, has other characters than `% | a-z A-Z 0-9 . _ -`, or
+            begins with a dot.
     """
     return _check("group", group, GROUP_BYTES_MAX)
 
@@ -102,7 +107,8 @@ def check_kept_group(group: str) -> str:
     """Return `group` when a store may have it; it may be longer than one that is used.
 
     Raises:
-        IllegalName: It is empty, too long or has other characters than `% | a-z A-Z 0-9 _ -`.
+        IllegalName: It is empty, too long, has other characters than `% | a-z A-Z 0-9 . _ -`, or
+            begins with a dot.
     """
     return _check("group", group, LONG_GROUP_BYTES_MAX)
 
@@ -124,8 +130,27 @@ def _check(kind: str, name: str, bytes_max: int) -> str:
             kind, name[:bytes_max] + "…", f"is {len(name)} characters long, at most {bytes_max} fit"
         )
     if not _LEGAL.fullmatch(name):
-        raise IllegalName(kind, name, "may have only letters, digits and % | _ -")
+        raise IllegalName(kind, name, f"{_ALLOWED}; where brokers take dots, those too, not first")
     return name
+
+
+def check_new_name(kind: str, name: str, *, allows_dots: bool) -> None:
+    """Let a legal name come into being at a broker.
+
+    RocketMQ allows no dots. Names with dots that are there go on, whatever brokers are told later:
+    only whoever makes a topic or a group asks this.
+
+    Args:
+        kind: `topic` or `group`.
+        name: A legal one.
+        allows_dots: The broker's setting.
+
+    Raises:
+        IllegalName: It has a dot.
+    """
+    if "." in name and not allows_dots:
+        rule = f"{_ALLOWED}; this broker takes no dots (broker.dots_in_names_allowed)"
+        raise IllegalName(kind, name, rule)
 
 
 def is_system_topic(topic: str) -> bool:
@@ -136,6 +161,18 @@ def is_system_topic(topic: str) -> bool:
 def is_system_group(group: str) -> bool:
     """Tell whether `group` is the broker's own, or of tools that belong to it."""
     return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_GROUP_PREFIX)
+
+
+def topic_order(topic: str) -> tuple[int, str]:
+    """Return by what lists of topics are sorted: users' own, then groups', then the system's."""
+    if is_system_topic(topic):
+        return 2, topic
+    return int(topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))), topic
+
+
+def group_order(group: str) -> tuple[bool, str]:
+    """Return by what lists of groups are sorted: the system's come last."""
+    return is_system_group(group), group
 
 
 def is_broker_group(group: str) -> bool:

@@ -5,11 +5,14 @@ logic offset      byte in a consume queue, counted over all its files: 20 × que
 queue offset      message in a queue, counted from 0
 """
 
-from typing import NewType
+from typing import Final, NewType
 
 PhysicalOffset = NewType("PhysicalOffset", int)
 LogicOffset = NewType("LogicOffset", int)
 QueueOffset = NewType("QueueOffset", int)
+
+OFFSET_MAX: Final = (1 << 63) - 1
+"""Highest offset of any kind."""
 
 UNIT_BYTES = 20
 """Length of one consume queue unit."""

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from ternmq_model.address import Address
 from ternmq_model.errors import IllegalName, RefusedError, refusal
-from ternmq_model.names import check_topic
+from ternmq_model.names import RETRY_PREFIX, check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 
@@ -189,12 +189,16 @@ class TopicRoute:
         return refusal(ResponseCode.NO_PERMISSION, remark)
 
     def for_new_topic(self, topic: str, *, queues_max: int) -> Self:
-        """Return the route that `topic` will have when a send creates it from this template."""
+        """Return the route that `topic` will have when a send creates it from this template.
+
+        A retry topic begins with one queue on each broker, whatever the template says.
+        """
+        most = 1 if topic.startswith(RETRY_PREFIX) else queues_max
         queues = tuple(
             replace(
                 data,
-                read_queues=min(queues_max, data.read_queues),
-                write_queues=min(queues_max, data.read_queues),
+                read_queues=min(most, data.read_queues),
+                write_queues=min(most, data.read_queues),
             )
             for data in self.queues
         )

@@ -150,6 +150,8 @@ def test_mistakes_are_reported_with_their_exit_codes(shell: Shell) -> None:
     shell.refused(2, "group", "reset", "readers", "--topic", "t", "--to-first", "--queue", "x")
     shell.refused(1, "group", "create", "TOOLS_CONSUMER")
     shell.refused(3, "dlq", "show", "nobody")
+    shell.refused(3, "dlq", "drop", "nobody", "--yes")
+    shell.refused(3, "dlq", "redrive", "nobody", "--all")
     shell.refused(2, "dlq", "redrive", "nobody")
     shell.refused(1, "dlq", "drop", "nobody", stdin="n\n")
 
@@ -174,7 +176,7 @@ def test_dead_letters_are_listed_shown_redriven_and_dropped(shell: Shell) -> Non
     assert letter["body"] == "0x706179"
     assert shell.json("dlq", "drop", "payers", "--yes")["dropped"] == 0
     shell.json("dlq", "drop", "payers", "--delete", "--yes")
-    shell.refused(3, "dlq", "show", "payers")
+    assert shell.json("dlq", "show", "payers") == []
 
 
 def told(address: str, rpc: UnaryRpc[Any, Any], request: Message) -> None:

@@ -209,14 +209,15 @@ def test_seek_outside_ones_own_queues_is_refused_by_name() -> None:
         async with consumer:
             await consumer.assigned()
             stranger = QUEUE._replace(queue_id=9)
-            for seek in (
-                consumer.seek(stranger, 1),
-                consumer.seek_to_begin(stranger),
-                consumer.seek_to_end(QUEUE, stranger),
-                consumer.seek_to_time(1, stranger),
-            ):
-                with pytest.raises(UsageError, match=rf"{stranger} is not assigned"):
-                    await seek
+            refused = pytest.raises(UsageError, match=rf"{stranger} is not assigned")
+            with refused:
+                consumer.seek(stranger, 1)
+            with refused:
+                consumer.seek_to_begin(stranger)
+            with refused:
+                consumer.seek_to_end(QUEUE, stranger)
+            with refused:
+                consumer.seek_to_time(1, stranger)
             with pytest.raises(UsageError, match="negative"):
                 await consumer.seek(QUEUE, -1)
         assert not broker.groups.offsets.versions.changes

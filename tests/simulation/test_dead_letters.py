@@ -11,6 +11,7 @@ from ternmq_model.errors import (
     MessageNotFound,
     PermissionRefused,
     TopicNotFound,
+    Unreachable,
 )
 from ternmq_model.names import DEAD_LETTER_TOOLS
 from ternmq_model.route import Permission, TopicConfig
@@ -72,8 +73,25 @@ def test_dead_letters_are_counted_and_shown_with_their_origin() -> None:
             assert {each.origin_topic for each in letters} == {"orders"}
             assert not any(each.is_handled for each in letters)
             assert len(await admin.dead_letters("G", maximum=2)) == 2
-            with pytest.raises(TopicNotFound, match="no dead letters"):
-                await admin.dead_letters("H")
+
+    run_in_virtual_time(main())
+
+
+def test_group_without_dead_letters_has_an_empty_list_of_them() -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster, admin_of(cluster) as admin:
+            assert await admin.dead_letters("G") == []
+            assert await admin.dead_letters("G", with_handled=True) == []
+            assert await admin.redrive("G") == []
+            assert await admin.drop_dead_letters("G") == 0
+            assert await admin.delete_dead_letters("G") == []
+            with pytest.raises(MessageNotFound):
+                await admin.redrive("G", message_ids=["m1"])
+            with pytest.raises(MessageNotFound):
+                await admin.drop_dead_letters("G", through="m1")
+            cluster.kill("a")
+            with pytest.raises(Unreachable):
+                await admin.dead_letters("G")
 
     run_in_virtual_time(main())
 

@@ -9,6 +9,7 @@ import pytest
 
 from ternmq_broker.table_formats import parse_table
 from ternmq_model.errors import InvalidParameter, RefusedError, StoreFull
+from ternmq_model.message import SendResult
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
@@ -17,6 +18,7 @@ from ternmq_store.disk.state_file import read_generations
 from ternmq_store.message_store import MessageStore
 from tests.support.brokers import CONFIG, Client, World, serving, world
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
+from tests.support.simulated_cluster import simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPICS = CONFIG.data / "config" / "topics.json"
@@ -237,5 +239,16 @@ def test_deletion_outlasts_refusal_of_another_of_its_topic(
                 await refused
             await waiting
             assert not {"A", "X"} & topics_on(around.files)
+
+    run_in_virtual_time(main())
+
+
+def test_first_sends_to_a_retry_topic_name_the_one_queue_that_it_gets() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster, cluster.producer() as producer:
+            for _ in range(8):
+                result = await cluster.send(producer, "%RETRY%new-group")
+                assert isinstance(result, SendResult), result
+                assert result.queue.queue_id == 0
 
     run_in_virtual_time(main())

@@ -35,6 +35,7 @@ ALLOWED: Final[Mapping[str, Bounds | None]] = {
     "broker.draining": None,
     "broker.long_polling_enabled": None,
     "broker.pull_wait_max_ms": Bounds(0, 300_000),
+    "broker.same_subscriptions_required": None,
     "broker.slave_offset_check_enabled": None,
     "broker.slave_read_enabled": None,
     "broker.stream_unanswered_max_bytes": Bounds(_MIB, 1 << 30),

@@ -78,8 +78,17 @@ class PullAnswers:
         self._note(group, topic, queue_id, offset, first)
         return first
 
-    def outcome(self, request: ReadRequest, result: ReadResult) -> Outcome:
-        """Return what a read came to; a correction of the group's offset is kept as an event."""
+    def outcome(
+        self, request: ReadRequest, result: ReadResult, *, is_chosen: bool = False
+    ) -> Outcome:
+        """Return what a read came to; a correction of the group's offset is kept as an event.
+
+        Args:
+            request: What was read.
+            result: What was found.
+            is_chosen: The reader chose the offset, and has not got there by reading.
+        """
+        group_offset = self._offsets.query(request.group, request.topic, request.queue_id)
         outcome = outcome_of(
             result.status,
             offset=request.offset,
@@ -87,7 +96,7 @@ class PullAnswers:
             min_offset=result.min_offset,
             max_offset=result.max_offset,
             end_offset=self._store.next_offset(request.topic, request.queue_id),
-            group_offset=self._offsets.query(request.group, request.topic, request.queue_id),
+            group_offset=None if is_chosen else group_offset,
             is_slave=self._place.is_slave and not self._slave_offset_check_enabled(),
         )
         if outcome.code is ResponseCode.PULL_OFFSET_MOVED:

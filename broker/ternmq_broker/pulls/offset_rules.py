@@ -52,6 +52,17 @@ class OffsetRules:
         self._locks = locks
         self._clock = clock
 
+    def nearest(self, told: Committed) -> Committed:
+        """Return what a seek sets: the nearest end of the queue, when `told` lies outside it.
+
+        A slave, which may not have the end of the queue yet, and a negative offset correct nothing.
+        """
+        if self._locks is None or told.offset < 0 or told.queue_id < 0:
+            return told
+        least, _ = self._store.queue_range(told.topic, told.queue_id)
+        end = self._store.next_offset(told.topic, told.queue_id)
+        return told._replace(offset=max(least, min(told.offset, end)))
+
     def why_not(self, group: str, told: Committed) -> RefusedError | None:
         """Return why an offset cannot be one of its queue now; None when it can."""
         if is_broker_group(group):

@@ -136,8 +136,10 @@ class DeadLetterAdmin(AdminCalls):
             maximum: At most so many.
             with_handled: Also those that were redriven or dropped and can still be read.
 
+        Returns:
+            Nothing of a group without dead letters, also of one that no broker knows.
+
         Raises:
-            TopicNotFound: The group has no dead letters on any broker.
             Unreachable: It has none where brokers answer, and not all do; names each such.
         """
         topic = DEAD_LETTER_PREFIX + check_kept_group(group)
@@ -153,8 +155,6 @@ class DeadLetterAdmin(AdminCalls):
             return found
 
         asked = await self._ask_each(kept, unknown=(TopicNotFound,))
-        if not asked.told:
-            raise _no_letters(group)
         found = [letter for _, told in asked.told for letter in told]
         return BrokerList(found[:maximum], asked.unreachable)
 
@@ -180,7 +180,7 @@ class DeadLetterAdmin(AdminCalls):
             dry_run: Tell what would be sent.
 
         Raises:
-            TopicNotFound: The group has no dead letters, or a first topic is gone.
+            TopicNotFound: A first topic is gone.
             MessageNotFound: There is no letter with one of the ids; others were sent.
             UsageError: A letter does not say where it came from; those before were sent.
             RefusedError: Somebody else handles the queue, or a broker refuses a letter.
@@ -188,7 +188,7 @@ class DeadLetterAdmin(AdminCalls):
         """
         done: list[Redriven] = []
         missing = set(message_ids or ())
-        async with self._queues_of(group) as (queues, connections):
+        async with self._found(group) as (queues, connections):
             for queue in queues:
                 begin = queue.handled if message_ids is None else queue.least
                 async with self._locked(queue, is_needed=not dry_run) as token:
@@ -219,12 +219,11 @@ class DeadLetterAdmin(AdminCalls):
             through: Up to the letter with this id, on its broker alone; empty = all.
 
         Raises:
-            TopicNotFound: The group has no dead letters.
             MessageNotFound: No letter that waits has the id; nothing is dropped.
             RefusedError: Somebody else handles the queue.
         """
         count = 0
-        async with self._queues_of(group) as (queues, _):
+        async with self._found(group) as (queues, _):
             for queue in queues:
                 end: int | None = queue.end
                 async with self._locked(queue, is_needed=True) as token:
@@ -243,11 +242,10 @@ class DeadLetterAdmin(AdminCalls):
     async def delete_dead_letters(self, group: str) -> list[str]:
         """Delete a group's dead letters with their files; return the brokers' names.
 
-        Raises:
-            TopicNotFound: The group has none.
+        None are returned of a group without dead letters.
         """
         request = admin.DeleteTopicRequest(topic=DEAD_LETTER_PREFIX + check_kept_group(group))
-        async with self._queues_of(group) as (queues, _):
+        async with self._found(group) as (queues, _):
             connections = {each.data.broker_name: each.connection for each in queues}
             for connection in connections.values():
                 await connection.call(DELETE_TOPIC, request, timeout_s=self._timeout_s)
@@ -374,24 +372,11 @@ class DeadLetterAdmin(AdminCalls):
         return None
 
     @asynccontextmanager
-    async def _queues_of(
+    async def _found(
         self, group: str
     ) -> AsyncGenerator[tuple[Sequence[_Queue], Sequence[Connection]]]:
-        """Give the queues of a group's dead letters, at least one, and a connection to each master.
-
-        Raises:
-            TopicNotFound: There is none.
-        """
-        async with self._found(DEAD_LETTER_PREFIX + check_kept_group(group)) as found:
-            if not found[0]:
-                raise _no_letters(group)
-            yield found
-
-    @asynccontextmanager
-    async def _found(
-        self, topic: str
-    ) -> AsyncGenerator[tuple[Sequence[_Queue], Sequence[Connection]]]:
-        """Give the queues of a topic on all masters, and a connection to each master."""
+        """Give the queues of a group's dead letters, if any, and a connection to each master."""
+        topic = DEAD_LETTER_PREFIX + check_kept_group(group)
         async with self._masters(await self._wanted()) as masters:
             found: list[_Queue] = []
             for data, connection in masters:
@@ -463,11 +448,6 @@ async def _letters(
             ],
             min(offset, queue.end),
         )
-
-
-def _no_letters(group: str) -> RefusedError:
-    remark = f"group {group!r} has no dead letters on any broker"
-    return refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
 
 
 def _is_handled_elsewhere(queue: _Queue) -> RefusedError:

@@ -14,6 +14,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.names import check_group, check_kept_group, check_topic
+from ternmq_model.offsets import OFFSET_MAX
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
@@ -122,7 +123,7 @@ class GroupChanges(AdminCalls):
             dry_run: Tell what would be, and change nothing.
 
         Raises:
-            UsageError: Not exactly one place is told.
+            UsageError: Not exactly one place is told, or a negative one.
             GroupNotFound: No broker that has the topic knows the group.
             TopicNotFound: No broker has the topic.
             RefusedError: A broker refuses; names the brokers that have done it, each with the
@@ -134,6 +135,10 @@ class GroupChanges(AdminCalls):
         check_topic(topic)
         if [at_ms is not None, offset is not None, first, last].count(True) != 1:
             raise UsageError("a reset goes to exactly one of: a time, an offset, first, last")
+        if min(at_ms or 0, offset or 0) < 0:
+            raise UsageError("a reset goes to no negative time or offset")
+        at_ms = None if at_ms is None else min(at_ms, OFFSET_MAX)
+        offset = None if offset is None else min(offset, OFFSET_MAX)
 
         async def reset(data: BrokerData, connection: Connection) -> admin.ResetOffsetsReply:
             request = admin.ResetOffsetsRequest(

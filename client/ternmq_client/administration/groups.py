@@ -14,7 +14,7 @@ from ternmq_client.descriptions import (
     require_all,
 )
 from ternmq_model.errors import ClientNotOnline, GroupNotFound, refusal
-from ternmq_model.names import check_group, check_kept_group
+from ternmq_model.names import check_group, check_kept_group, group_order
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
@@ -35,7 +35,7 @@ class GroupAdmin(AdminCalls):
     """Consumer groups, their members and how far they are."""
 
     async def groups(self) -> BrokerList[str]:
-        """Return the names of all groups with members or offsets, sorted.
+        """Return the names of all groups with members or offsets, sorted, the system's last.
 
         Raises:
             Unreachable: No broker answers; names each.
@@ -50,7 +50,7 @@ class GroupAdmin(AdminCalls):
 
         asked = await self._ask_each(names)
         found = {name for _, told in asked.told for name in told}
-        return BrokerList(sorted(found), asked.unreachable)
+        return BrokerList(sorted(found, key=group_order), asked.unreachable)
 
     async def describe_group(self, group: str) -> GroupDescription:
         """Return a group's members and how far it is.
@@ -187,4 +187,5 @@ def _description(
             if reply.HasField("settings")
         ),
         unreachable,
+        tuple(sorted({line for _, reply in replies for line in reply.differences})),
     )

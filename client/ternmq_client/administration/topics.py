@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import BrokerList, QueueStatus, TopicCreation, TopicDescription
 from ternmq_model.errors import RefusedError, TernError, TopicNotFound, UsageError, refusal
-from ternmq_model.names import check_topic
+from ternmq_model.names import check_topic, topic_order
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import (
@@ -40,12 +40,17 @@ class TopicAdmin(AdminCalls):
     """Topics and their queues."""
 
     async def topics(self, cluster: str = "") -> list[str]:
-        """Return the names of all topics, sorted, those of the system included."""
+        """Return the names of all topics, sorted: users' own, then groups', then the system's."""
         return [topic async for page in self.topic_pages(cluster) for topic in page]
 
-    def topic_pages(self, cluster: str = "") -> AsyncGenerator[Sequence[str]]:
+    async def topic_pages(self, cluster: str = "") -> AsyncGenerator[Sequence[str]]:
         """Yield the names of all topics as `topics` returns them, page by page."""
-        return self._names.topics(cluster)
+        last: list[str] = []
+        async for page in self._names.topics(cluster):
+            own = [topic for topic in page if topic_order(topic) == (0, topic)]
+            last += set(page).difference(own)
+            yield own
+        yield sorted(last, key=topic_order)
 
     async def create_topic(
         self, config: TopicConfig, *, cluster: str = "", brokers: Collection[str] = ()

@@ -21,9 +21,9 @@ def room_of_member(client_id: str) -> str:
 class AllocateByMachineRoom:
     """Shares out the queues of some machine rooms alone, equally.
 
-    A room is the part before `@` of a broker's name, `<room>@<name>`. Queues of other rooms, and of
-    brokers whose name has no room, nobody gets: other groups, or members configured otherwise,
-    have to see to them.
+    A room is the part before `@` of a broker's name, or before the first `-` where there is no `@`.
+    Queues of other rooms nobody gets: other groups, or members configured otherwise, have to see to
+    them. The consumer logs which they are.
 
     Args:
         rooms: Whose queues are shared out; at least one. All members must name the same.
@@ -32,7 +32,7 @@ class AllocateByMachineRoom:
         ConfigError: No room, or one that is empty or has an `@`.
 
     Source:
-        RocketMQ `AllocateMessageQueueByMachineRoom`.
+        RocketMQ `AllocateMessageQueueByMachineRoom`, which knows no room in a name without `@`.
     """
 
     def __init__(self, rooms: Iterable[str]) -> None:
@@ -49,7 +49,7 @@ class AllocateByMachineRoom:
         """Return the share of `member`: neighbours, then one that is left over."""
         if member not in members:
             return []
-        wanted = [queue for queue in queues if self._is_wanted(queue.broker_name)]
+        wanted = [queue for queue in queues if self.covers(queue)]
         place, count = members.index(member), len(members)
         size, left_over = divmod(len(wanted), count)
         share = wanted[place * size : (place + 1) * size]
@@ -57,9 +57,9 @@ class AllocateByMachineRoom:
             share.append(wanted[place + size * count])
         return share
 
-    def _is_wanted(self, broker_name: str) -> bool:
-        parts = broker_name.rstrip("@").split("@")
-        return len(parts) == 2 and parts[0] in self._rooms
+    def covers(self, queue: MessageQueue) -> bool:
+        """Tell whether `queue` is in one of the rooms."""
+        return room_of_broker(queue.broker_name) in self._rooms
 
 
 class AllocateNearby:

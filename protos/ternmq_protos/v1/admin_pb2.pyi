@@ -119,16 +119,18 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupReply(_message.Message):
-    __slots__ = ("status", "members", "progress", "settings")
+    __slots__ = ("status", "members", "progress", "settings", "differences")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     members: _containers.RepeatedCompositeFieldContainer[GroupMember]
     progress: _containers.RepeatedCompositeFieldContainer[GroupProgress]
     settings: GroupSettings
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[GroupProgress, _Mapping]]] = ..., settings: _Optional[_Union[GroupSettings, _Mapping]] = ...) -> None: ...
+    differences: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[GroupProgress, _Mapping]]] = ..., settings: _Optional[_Union[GroupSettings, _Mapping]] = ..., differences: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GroupSettings(_message.Message):
     __slots__ = ("group", "consume_enabled", "broadcast_enabled", "consume_from_min_enabled", "retry_queues", "retries_max", "broker_id", "broker_id_when_slow", "notify_members_changed")

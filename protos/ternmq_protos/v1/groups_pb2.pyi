@@ -78,20 +78,22 @@ class Goodbye(_message.Message):
     def __init__(self) -> None: ...
 
 class SessionReply(_message.Message):
-    __slots__ = ("welcome", "members_changed", "check_transaction", "offsets_reset", "reply_arrived", "report_state")
+    __slots__ = ("welcome", "members_changed", "check_transaction", "offsets_reset", "reply_arrived", "report_state", "subscriptions_differ")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_CHANGED_FIELD_NUMBER: _ClassVar[int]
     CHECK_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_RESET_FIELD_NUMBER: _ClassVar[int]
     REPLY_ARRIVED_FIELD_NUMBER: _ClassVar[int]
     REPORT_STATE_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_DIFFER_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     members_changed: MembersChanged
     check_transaction: CheckTransaction
     offsets_reset: OffsetsReset
     reply_arrived: ReplyArrived
     report_state: ReportState
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., members_changed: _Optional[_Union[MembersChanged, _Mapping]] = ..., check_transaction: _Optional[_Union[CheckTransaction, _Mapping]] = ..., offsets_reset: _Optional[_Union[OffsetsReset, _Mapping]] = ..., reply_arrived: _Optional[_Union[ReplyArrived, _Mapping]] = ..., report_state: _Optional[_Union[ReportState, _Mapping]] = ...) -> None: ...
+    subscriptions_differ: SubscriptionsDiffer
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., members_changed: _Optional[_Union[MembersChanged, _Mapping]] = ..., check_transaction: _Optional[_Union[CheckTransaction, _Mapping]] = ..., offsets_reset: _Optional[_Union[OffsetsReset, _Mapping]] = ..., reply_arrived: _Optional[_Union[ReplyArrived, _Mapping]] = ..., report_state: _Optional[_Union[ReportState, _Mapping]] = ..., subscriptions_differ: _Optional[_Union[SubscriptionsDiffer, _Mapping]] = ...) -> None: ...
 
 class CheckTransaction(_message.Message):
     __slots__ = ("producer_group", "transaction_offset", "message_id", "transaction_id", "record", "check")
@@ -124,6 +126,14 @@ class ReplyArrived(_message.Message):
     correlation_id: str
     record: bytes
     def __init__(self, correlation_id: _Optional[str] = ..., record: _Optional[bytes] = ...) -> None: ...
+
+class SubscriptionsDiffer(_message.Message):
+    __slots__ = ("group", "differences")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    differences: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., differences: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReportState(_message.Message):
     __slots__ = ("request_id", "group")

@@ -221,7 +221,7 @@ class PullStreamOpen(_message.Message):
     def __init__(self, client_id: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class PullSubscribe(_message.Message):
-    __slots__ = ("handle", "topic", "queue_id", "offset", "subscription", "credit_bytes", "credit_messages", "subscription_version_ms", "offset_epoch")
+    __slots__ = ("handle", "topic", "queue_id", "offset", "subscription", "credit_bytes", "credit_messages", "subscription_version_ms", "offset_epoch", "offset_is_chosen")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -231,6 +231,7 @@ class PullSubscribe(_message.Message):
     CREDIT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_VERSION_MS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_IS_CHOSEN_FIELD_NUMBER: _ClassVar[int]
     handle: int
     topic: str
     queue_id: int
@@ -240,7 +241,8 @@ class PullSubscribe(_message.Message):
     credit_messages: int
     subscription_version_ms: int
     offset_epoch: int
-    def __init__(self, handle: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., credit_messages: _Optional[int] = ..., subscription_version_ms: _Optional[int] = ..., offset_epoch: _Optional[int] = ...) -> None: ...
+    offset_is_chosen: bool
+    def __init__(self, handle: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., credit_messages: _Optional[int] = ..., subscription_version_ms: _Optional[int] = ..., offset_epoch: _Optional[int] = ..., offset_is_chosen: bool = ...) -> None: ...
 
 class PullCredit(_message.Message):
     __slots__ = ("handle", "bytes", "messages")

@@ -383,9 +383,9 @@ def test_names_that_cannot_be_make_no_table_a_damaged_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     odd = {
-        "topics.json": ("topicConfigTable", "my.topic", {"perm": 6}),
-        "subscriptionGroup.json": ("subscriptionGroupTable", "my.group", {"retryMaxTimes": 3}),
-        "consumerOffset.json": ("offsetTable", "A@my.group", {"0": 5}),
+        "topics.json": ("topicConfigTable", "my topic", {"perm": 6}),
+        "subscriptionGroup.json": ("subscriptionGroupTable", "my group", {"retryMaxTimes": 3}),
+        "consumerOffset.json": ("offsetTable", "A@my group", {"0": 5}),
     }
 
     def table(around: World, name: str) -> Any:

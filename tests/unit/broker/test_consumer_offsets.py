@@ -286,7 +286,7 @@ def test_offsets_of_lost_messages_are_lowered_and_those_of_lost_topics_forgotten
 
 
 def test_offsets_of_names_that_cannot_be_are_written_back_unused() -> None:
-    entries = {"T@my.group": {"0": 5}, "my.topic@G": {"1": 6}, "T@" + "g" * 300: {"x": "y"}}
+    entries = {"T@my group": {"0": 5}, "my topic@G": {"1": 6}, "T@" + "g" * 300: {"x": "y"}}
     table = OffsetTable.from_dict({"offsetTable": entries | {"T@G": {"0": 7}}}, now_ms=1)
     assert table.groups() == {"G"}
     assert [kept.group for kept, _ in table.changed_since(0, most=9)[0]] == ["G"]

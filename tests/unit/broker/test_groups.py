@@ -56,7 +56,7 @@ def test_broken_entry_is_refused() -> None:
 
 
 def test_group_whose_name_cannot_be_is_written_back_unused() -> None:
-    entries: dict[str, Any] = {"my.group": {"retryMaxTimes": 3, "x": [1]}, "g" * 300: {}, "": 7}
+    entries: dict[str, Any] = {"my group": {"retryMaxTimes": 3, "x": [1]}, "g" * 300: {}, "": 7}
     table = GroupTable.from_dict({"subscriptionGroupTable": entries | {"G": {}}}, now_ms=1)
     assert [each.group for each in table] == ["G"]
     other = GroupTable(DataVersion(0))
@@ -65,7 +65,7 @@ def test_group_whose_name_cannot_be_is_written_back_unused() -> None:
     del written["G"]
     assert written == entries
     with pytest.raises(IllegalName):
-        table.use("my.group", now_ms=2)
+        table.use("my group", now_ms=2)
 
 
 def test_long_group_of_rocketmq_is_kept_and_not_made() -> None:

@@ -76,7 +76,7 @@ def test_slave_corrects_nothing_and_refers_to_the_master(
 
 QUEUES = [
     # The queue's first offset and its end, None without a queue; what is asked for -> what facts
-    # of RocketMQ 4 have for it, code and where to go on; "read" where messages decide.
+    # of RocketMQ 5 have for it, code and where to go on; "read" where messages decide.
     (None, 0, Code.PULL_NOT_FOUND, 0),
     (None, 7, Code.PULL_OFFSET_MOVED, 0),
     ((0, 0), 0, Code.PULL_NOT_FOUND, 0),
@@ -85,7 +85,7 @@ QUEUES = [
     ((0, 10), 0, "read", 0),
     ((0, 10), 9, "read", 9),
     ((0, 10), 10, Code.PULL_NOT_FOUND, 10),
-    ((0, 10), 11, Code.PULL_OFFSET_MOVED, 0),
+    ((0, 10), 11, Code.PULL_OFFSET_MOVED, 10),
     ((3, 10), 0, Code.PULL_OFFSET_MOVED, 3),
     ((3, 10), 2, Code.PULL_OFFSET_MOVED, 3),
     ((3, 10), 3, "read", 3),
@@ -118,9 +118,9 @@ def test_every_offset_of_a_queue_has_its_code_and_correction(
     assert found == (code, next_offset)
 
 
-def test_offset_far_beyond_the_end_goes_to_a_zero_minimum_else_to_the_end() -> None:
+def test_offset_far_beyond_the_end_goes_to_the_end() -> None:
     status = Status.OFFSET_OVERFLOW_BADLY
-    assert outcome(status, 99, 0, 10, 10) == (Code.PULL_OFFSET_MOVED, 0)
+    assert outcome(status, 99, 0, 10, 10) == (Code.PULL_OFFSET_MOVED, 10)
     assert outcome(status, 99, 3, 10, 10) == (Code.PULL_OFFSET_MOVED, 10)
 
 

@@ -155,7 +155,7 @@ def test_broken_entry_is_refused(entry: str) -> None:
 
 def test_topic_whose_name_cannot_be_is_written_back_unused() -> None:
     entry = {"perm": 6, "readQueueNums": 8, "writeQueueNums": 8}
-    entries = {"../x": entry, "my.topic": {"new": [1]}, "t" * 128: entry}
+    entries = {"../x": entry, "my topic": {"new": [1]}, "t" * 128: entry}
     told = TopicTable.from_dict({"topicConfigTable": entries | {"T": entry}}, now_ms=1)
     table = TopicTable(DataVersion(0))
     table.take_over(told.copy())

@@ -7,6 +7,8 @@ from typing import Any, cast
 import pytest
 
 from ternmq_consumer.allocation.averaging import allocate_averagely
+from ternmq_consumer.allocation.rooms import AllocateByMachineRoom
+from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.rebalance import MISSES_MAX, Change, Rebalancer, change_of
 from ternmq_model.address import Address
 from ternmq_model.errors import Unreachable
@@ -32,6 +34,7 @@ class World:
         self.has_route = True
         self.can_start = True
         self.queues: list[MessageQueue] = []
+        self.allocate: AllocationStrategy = allocate_averagely
         self.settled = 0
         self.retries = 0
         self.permissions = Permission(6)
@@ -97,7 +100,7 @@ class World:
                 group="g",
                 client_id="me",
                 subscriptions={"t": parse_subscription("t", "*")},
-                allocate=allocate_averagely,
+                allocate=self.allocate,
                 timeout_s=1,
                 take_over_wait_s=0,
                 wall_ms=lambda: self.now_ms,
@@ -210,6 +213,18 @@ def test_brokers_that_permit_no_reading_are_logged_once(caplog: pytest.LogCaptur
     world.look(2)
     assert len(told()) == 2
     assert world.refusals == []
+
+
+@pytest.mark.parametrize(("rooms", "told"), [("ab", []), ("ac", ["b"]), ("c", ["a", "b"])])
+def test_queues_of_no_machine_room_are_logged_once(
+    rooms: str, told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    world.allocate = AllocateByMachineRoom([*rooms])
+    world.look(3)
+    lines = [line for line in caplog.messages if "outside the machine rooms" in line]
+    assert [line.partition("brokers=")[2] for line in lines] == [str(told)] * bool(told)
+    assert world.settled == 3
 
 
 def test_empty_member_list_gives_nothing_away() -> None:

@@ -94,6 +94,8 @@ def test_new_topic_has_the_templates_brokers_and_at_most_the_wanted_queues() -> 
     assert route.topic == "t"
     assert [(data.read_queues, data.write_queues) for data in route.queues] == [(4, 4), (1, 1)]
     assert route.brokers == template.brokers
+    retry = template.for_new_topic("%RETRY%g", queues_max=4)
+    assert [(data.read_queues, data.write_queues) for data in retry.queues] == [(1, 1), (1, 1)]
 
 
 def test_members_are_found_by_id() -> None:

@@ -32,8 +32,8 @@ def queues_of(*brokers: str, count: int = 4) -> list[MessageQueue]:
 def test_queues_of_the_wanted_machine_rooms_are_shared_out(
     members: int, shares: list[list[int]]
 ) -> None:
-    wanted = [*queues_of("hz@a", count=4), *queues_of("sh@b", count=3)]
-    others = queues_of("hz", "hz@", "@hz", "bj@a", "hz@a@c")
+    wanted = [*queues_of("hz@a", count=2), *queues_of("hz-b", count=2), *queues_of("sh", count=3)]
+    others = queues_of("hz_a", "@hz", "bj@hz", "bj-hz", "a-hz@b")
     names = [f"m{number}" for number in range(members)]
     allocate = AllocateByMachineRoom(["hz", "sh"])
     for name, share in zip(names, shares, strict=True):

@@ -1,0 +1,182 @@
+"""Offsets outside a queue: seeks, resets and forced commits go to its nearest end."""
+
+import asyncio
+
+import pytest
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.config import ClientConfig
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.push import PushConsumer
+from ternmq_model.errors import TransportError, UsageError
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
+from tests.support.virtual_time import run_in_virtual_time, until
+
+QUEUE = MessageQueue("orders", "a", 0)
+COUNT = 50
+ABSURD = [COUNT + 1, 1000, (1 << 63) - 1, 1 << 63, 1 << 200]
+
+
+async def filled(cluster: SimulatedCluster, count: int = COUNT) -> None:
+    await cluster.put_topic("orders", 1)
+    await more(cluster, count)
+
+
+async def more(cluster: SimulatedCluster, count: int = 1) -> None:
+    async with cluster.producer(f"producer-{cluster.random.random()}") as producer:
+        for _ in range(count):
+            await cluster.send(producer, "orders")
+
+
+async def committed(cluster: SimulatedCluster, group: str = "g") -> int:
+    config = ClientConfig(nameservers=(NAMESERVER,))
+    async with AdminClient(config, env=cluster.environment("tool")) as admin:
+        progress = (await admin.describe_group(group)).progress
+    return next(each.committed_offset for each in progress if each.queue == QUEUE)
+
+
+@pytest.mark.parametrize("offset", ABSURD)
+def test_push_consumer_seeks_beyond_the_end_to_the_end(offset: int) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await filled(cluster)
+            seen: list[int] = []
+
+            async def listen(message: StoredMessage) -> None:
+                seen.append(message.queue_offset)
+
+            consumer = PushConsumer(
+                "g",
+                "orders",
+                listener=listen,
+                nameserver=NAMESERVER,
+                config=PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET),
+                env=cluster.environment("c"),
+            )
+            async with consumer:
+                await until(lambda: len(seen) == COUNT)
+                assert await consumer.seek(QUEUE, offset)
+                assert await committed(cluster) == COUNT
+                await asyncio.sleep(20)
+                await more(cluster)
+                await until(lambda: seen[COUNT:] == [COUNT])
+            assert await committed(cluster) == COUNT + 1
+            assert seen == [*range(COUNT + 1)]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("group", ["", "g"])
+@pytest.mark.parametrize("polls_before", [0, 1])
+@pytest.mark.parametrize("offset", ABSURD)
+def test_pull_consumer_seeks_beyond_the_end_to_the_end(
+    offset: int, polls_before: int, group: str
+) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await filled(cluster)
+            env = cluster.environment("c")
+            async with PullConsumer(group, nameserver=NAMESERVER, env=env) as consumer:
+                consumer.assign([QUEUE])
+                for _ in range(polls_before):
+                    assert await consumer.poll(messages_max=10)
+                    if group:
+                        assert await consumer.commit()
+                consumer.seek(QUEUE, offset)
+                assert await consumer.poll() == []
+                assert consumer.position(QUEUE) == COUNT
+                if group:
+                    assert await consumer.commit()
+                    assert await committed(cluster) == COUNT
+                await more(cluster)
+                assert [each.queue_offset for each in await consumer.poll()] == [COUNT]
+
+    run_in_virtual_time(main())
+
+
+def test_seeks_of_an_empty_queue_stay_at_its_one_end() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await filled(cluster, 0)
+            env = cluster.environment("c")
+            async with PullConsumer("g", nameserver=NAMESERVER, env=env) as consumer:
+                consumer.assign([QUEUE])
+                consumer.seek(QUEUE, 7)
+                assert await consumer.poll() == []
+                assert await consumer.commit()
+                assert await committed(cluster) == 0
+                await more(cluster)
+                assert len(await consumer.poll()) == 1
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("offset", ABSURD)
+def test_reset_beyond_the_end_goes_to_the_end(offset: int) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await filled(cluster)
+            config = ClientConfig(nameservers=(NAMESERVER,))
+            async with AdminClient(config, env=cluster.environment("tool")) as admin:
+                async with PullConsumer(
+                    "g", nameserver=NAMESERVER, env=cluster.environment("c")
+                ) as consumer:
+                    consumer.assign([QUEUE])
+                    await consumer.poll()
+                done = await admin.reset_offsets("g", "orders", offset=offset)
+                assert [each.after for each in done.changes] == [COUNT]
+                for negative in (-1, -(1 << 64)):
+                    with pytest.raises(UsageError, match="negative"):
+                        await admin.reset_offsets("g", "orders", offset=negative)
+
+    run_in_virtual_time(main())
+
+
+def test_seeks_need_no_await_and_the_later_one_counts() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await filled(cluster)
+            env = cluster.environment("c")
+            async with PullConsumer(nameserver=NAMESERVER, env=env) as consumer:
+                consumer.assign([QUEUE])
+                consumer.seek_to_end()
+                assert await consumer.poll() == []
+                consumer.seek_to_begin()
+                assert len(await consumer.poll()) == COUNT
+                consumer.seek_to_begin()
+                consumer.seek(QUEUE, 40)
+                assert [each.queue_offset for each in await consumer.poll()] == [*range(40, 50)]
+                consumer.seek(QUEUE, 40)
+                consumer.seek_to_time(1 << 80)
+                assert await consumer.poll() == []
+                await consumer.seek(QUEUE, 49)
+                await consumer.seek_to_begin(QUEUE)
+                assert consumer.position(QUEUE) == 0
+
+    run_in_virtual_time(main())
+
+
+def test_seek_that_fails_and_is_not_awaited_comes_out_of_the_next_poll() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await filled(cluster)
+            env = cluster.environment("c")
+            async with PullConsumer(nameserver=NAMESERVER, env=env) as consumer:
+                consumer.assign([QUEUE])
+                assert len(await consumer.poll()) == COUNT
+                cluster.kill("a")
+                with pytest.raises(TransportError):
+                    await consumer.seek_to_begin()
+                assert await consumer.poll(timeout_s=0) == []
+                consumer.seek_to_begin()
+                with pytest.raises(TransportError):
+                    await consumer.poll()
+                await cluster.start("a")
+                await until(lambda: bool(cluster.running))
+                consumer.seek_to_begin()
+                assert len(await consumer.poll()) == COUNT
+
+    run_in_virtual_time(main())
