@@ -11,6 +11,7 @@ from typing import Final, cast
 from ternmq_client.descriptions import BrokersUnreachable, UnreachableBroker
 from ternmq_console.output import print_line
 from ternmq_model.errors import (
+    ClientNotOnline,
     GroupNotFound,
     InvalidParameter,
     MessageNotFound,
@@ -31,10 +32,12 @@ USAGE: Final = 2
 NOT_FOUND: Final = 3
 UNREACHABLE: Final = 4
 
+_NOT_FOUND: Final = (TopicNotFound, GroupNotFound, MessageNotFound, StoreNotFound, ClientNotOnline)
+
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code for `error`."""
-    if isinstance(error, TopicNotFound | GroupNotFound | MessageNotFound | StoreNotFound):
+    if isinstance(error, _NOT_FOUND):
         return NOT_FOUND
     if isinstance(error, RefusedError) and error.code == ResponseCode.BROKER_NOT_EXIST:
         return NOT_FOUND

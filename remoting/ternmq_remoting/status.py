@@ -42,12 +42,16 @@ CODE_KEY: Final = "ternmq-code"
 DOUBT_KEY: Final = "ternmq-may-have-happened"
 """Trailing metadata beside `CODE_KEY`: "1" when part of it may be done all the same."""
 
-_NEVER_SENT: Final = (
-    "failed to connect to all addresses",
+_UNRESOLVED: Final = (
     "errors resolving",
     "dns resolution failed",
     "name resolution failed",
     "empty address list",
+)
+
+_NEVER_SENT: Final = (
+    *_UNRESOLVED,
+    "failed to connect to all addresses",
     "no children in weighted_target",
 )
 
@@ -113,6 +117,8 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
         return error
     if code == "UNAVAILABLE" and details.lower().startswith(_NEVER_SENT):
         reason = _NO_CONNECTION.sub("", details).removeprefix(f"ipv4:{peer}: ")
+        if details.lower().startswith(_UNRESOLVED):
+            reason = "the host name cannot be resolved"
         return Unreachable(f"{peer}: {reason}")
     if code == "DEADLINE_EXCEEDED":
         return RequestTimedOut(f"{peer}: no answer in time")

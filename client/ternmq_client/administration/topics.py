@@ -43,9 +43,16 @@ class TopicAdmin(AdminCalls):
         """Return the names of all topics, sorted, those of the system included."""
         return [topic async for page in self.topic_pages(cluster) for topic in page]
 
-    def topic_pages(self, cluster: str = "") -> AsyncGenerator[Sequence[str]]:
-        """Yield the names of all topics as `topics` returns them, page by page."""
-        return self._names.topics(cluster)
+    async def topic_pages(self, cluster: str = "") -> AsyncGenerator[Sequence[str]]:
+        """Yield the names of all topics as `topics` returns them, page by page.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST: no broker is registered in `cluster`.
+        """
+        if cluster:
+            await self.brokers(cluster)
+        async for page in self._names.topics(cluster):
+            yield page
 
     async def create_topic(
         self, config: TopicConfig, *, cluster: str = "", brokers: Collection[str] = ()
