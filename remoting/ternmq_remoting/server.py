@@ -11,12 +11,14 @@ from typing import Any, Final, Generic, Never, TypeVar, cast
 import grpc.aio
 from google.protobuf.message import Message as ProtoMessage
 
+from ternmq_model.address import is_loopback
 from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.convert import status_of
 from ternmq_remoting.health import Health
+from ternmq_remoting.local_health import answering
 from ternmq_remoting.options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
-from ternmq_remoting.peer import address_of_peer, is_loopback, texts_of
+from ternmq_remoting.peer import address_of_peer, texts_of
 from ternmq_remoting.public_services import HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA
 from ternmq_remoting.reflection import DescriptorIndex, reflection_handlers
 from ternmq_remoting.requests import UnparsableRequest, request_parser
@@ -291,11 +293,12 @@ async def serving(
             address,
         )
     await server.start()
-    try:
-        yield GrpcServer(address)
-    finally:
-        shared.is_draining = True
-        health.stop_serving()
-        for task in shared.streams:
-            task.cancel()
-        await server.stop(grace_s)
+    async with answering(address, lambda: not shared.is_draining):
+        try:
+            yield GrpcServer(address)
+        finally:
+            shared.is_draining = True
+            health.stop_serving()
+            for task in shared.streams:
+                task.cancel()
+            await server.stop(grace_s)
