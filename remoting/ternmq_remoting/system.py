@@ -7,7 +7,6 @@ from random import Random
 from typing import Final
 
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_runtime.blocking import BlockingPool
 from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.processes import PythonProcesses
@@ -21,6 +20,9 @@ async def system_environment() -> AsyncGenerator[Environment]:
 
     Leaving it waits for blocking calls that still run, so services must be closed before.
     """
+    # Help and completion of the console import its clients, and must not wait for gRPC.
+    from ternmq_remoting.grpc_network import GrpcNetwork
+
     async with BlockingPool() as blocking:
         try:
             yield Environment(
