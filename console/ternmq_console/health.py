@@ -1,6 +1,7 @@
 """`ternmq health`: for people, and for containers that ask every few seconds."""
 
 import socket
+from typing import NoReturn
 
 import click
 
@@ -69,6 +70,6 @@ def _ask_by_grpc(target: Address, timeout_s: float) -> None:
         asyncio.run(check())
 
 
-def _leave(text: str) -> None:
+def _leave(text: str) -> NoReturn:
     print_line(f"ternmq: {text}", to_stderr=True)
     raise SystemExit(UNREACHABLE)

@@ -16,23 +16,21 @@ NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
 """Of `ternmq_client.config`, which is not imported before it is needed."""
 
 
-class _Integer(click.ParamType):
-    """An integer of so many bits. Unlike `click.IntRange` it leaves its bounds out of the help."""
+def _integer_of(bits: int) -> Callable[[object], int]:
+    """Return a type of so many bits. Unlike `click.IntRange` its bounds are not in the help."""
+    most = (1 << bits - 1) - 1
 
-    name = "integer"
-
-    def __init__(self, bits: int) -> None:
-        self._most = (1 << bits - 1) - 1
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        number: int = click.INT.convert(value, param, ctx)
-        if not -self._most - 1 <= number <= self._most:
-            self.fail(f"{number} does not fit: the largest is {self._most}.", param, ctx)
+    def integer(value: object) -> int:
+        number: int = click.INT(value)
+        if not -most - 1 <= number <= most:
+            raise click.BadParameter(f"{number} does not fit: the largest is {most}.")
         return number
 
+    return integer
 
-INT32: Final = _Integer(32)
-INT64: Final = _Integer(64)
+
+INT32: Final = _integer_of(32)
+INT64: Final = _integer_of(64)
 """Numbers that fit into a request: whether they make sense is the broker's to say."""
 
 
