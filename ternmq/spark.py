@@ -1,7 +1,9 @@
 """For programs around Spark, beside `format("ternmq")`: the jobs, and a listener for streams.
 
-Needs the extra: `pip install "ternmq[spark]"`.
+Needs the extra `spark`, but for `archived_files`, which reads the log of an archive alone.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from ternmq_pipeline.jobs.archive import Archived as Archived
 from ternmq_pipeline.jobs.archive import archive as archive
@@ -9,5 +11,18 @@ from ternmq_pipeline.jobs.archive import archived_files as archived_files
 from ternmq_pipeline.jobs.redrive import redrive as redrive
 from ternmq_pipeline.jobs.replay import replay as replay
 from ternmq_pipeline.jobs.report import report as report
-from ternmq_pipeline.source.streams.metrics import StreamListener as StreamListener
-from ternmq_pipeline.source.streams.metrics import StreamReport as StreamReport
+from ternmq_pipeline.jobs.requirements import need
+
+if TYPE_CHECKING:
+    from ternmq_pipeline.source.streams.metrics import StreamListener as StreamListener
+    from ternmq_pipeline.source.streams.metrics import StreamReport as StreamReport
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is derived from PySpark's classes when it is asked for."""
+    if name not in ("StreamListener", "StreamReport"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    need(f"ternmq.spark.{name}", "pyspark")
+    from ternmq_pipeline.source.streams import metrics
+
+    return getattr(metrics, name)

@@ -6,11 +6,11 @@ a broker is, 141 nobody reads what it prints.
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from ternmq_client.descriptions import BrokersUnreachable, UnreachableBroker
 from ternmq_console.output import print_line
 from ternmq_model.errors import (
+    ClientNotOnline,
     GroupNotFound,
     InvalidParameter,
     MessageNotFound,
@@ -25,16 +25,21 @@ from ternmq_model.errors import (
 )
 from ternmq_model.response_code import ResponseCode
 
+if TYPE_CHECKING:
+    from ternmq_client.descriptions import UnreachableBroker
+
 DONE: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 NOT_FOUND: Final = 3
 UNREACHABLE: Final = 4
 
+_NOT_FOUND: Final = (TopicNotFound, GroupNotFound, MessageNotFound, StoreNotFound, ClientNotOnline)
+
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code for `error`."""
-    if isinstance(error, TopicNotFound | GroupNotFound | MessageNotFound | StoreNotFound):
+    if isinstance(error, _NOT_FOUND):
         return NOT_FOUND
     if isinstance(error, RefusedError) and error.code == ResponseCode.BROKER_NOT_EXIST:
         return NOT_FOUND
@@ -62,6 +67,9 @@ def errors_as_exits() -> Generator[None]:
     try:
         yield
     except (TernError, ExceptionGroup, OSError) as error:
+        # Only now: `ternmq health` does without the client, and without gRPC.
+        from ternmq_client.descriptions import BrokersUnreachable
+
         cause = first_cause(error)
         if not isinstance(cause, TernError | OSError):
             raise
@@ -76,7 +84,7 @@ def errors_as_exits() -> Generator[None]:
         raise SystemExit(exit_code(cause)) from None
 
 
-def name_unreachable(brokers: Iterable[UnreachableBroker]) -> bool:
+def name_unreachable(brokers: "Iterable[UnreachableBroker]") -> bool:
     """Print a line on standard error for each broker; return whether there was one."""
     lines = {" ".join(str(broker).split()): None for broker in brokers}
     for line in lines:
@@ -84,7 +92,7 @@ def name_unreachable(brokers: Iterable[UnreachableBroker]) -> bool:
     return bool(lines)
 
 
-def leave_if_partial(brokers: Iterable[UnreachableBroker]) -> None:
+def leave_if_partial(brokers: "Iterable[UnreachableBroker]") -> None:
     """Name the brokers whose part is missing from what was printed, and leave; return if none is.
 
     Raises:

@@ -9,7 +9,7 @@ import click
 from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import OffsetChange, require_all
 from ternmq_console.admin import ask
-from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_ms
+from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_option
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
@@ -132,7 +132,7 @@ def delete(
 @click.command()
 @click.argument("group")
 @click.option("--topic", required=True, help="The topic whose offsets are set.")
-@click.option("--to-time", type=time_ms, metavar="TIME", help="ISO 8601, or Unix ms.")
+@time_option("--to-time", help="The first message stored since then.")
 @click.option("--to-offset", type=INT64, help="This offset, or the queue's nearest end.")
 @click.option("--to-first", is_flag=True, help="The first message that is kept.")
 @click.option("--to-last", is_flag=True, help="Behind the last message: skip what waits.")

@@ -4,12 +4,19 @@ import click
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.administration.calls import side_by_side
-from ternmq_client.descriptions import BrokerList, Member
+from ternmq_client.descriptions import BrokerList, Member, ProducerMember
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_line, print_record, print_rows
-from ternmq_model.errors import RefusedError, TransportError
+from ternmq_model.errors import (
+    ClientNotOnline,
+    RefusedError,
+    RequestTimedOut,
+    TransportError,
+    refusal,
+)
+from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 
 _MEMBER_COLUMNS = ("client_id", "address", "subscriptions", "connected")
@@ -29,7 +36,7 @@ _QUEUE_COLUMNS = (
 def consumers(group: str, client_id: str | None, state: bool, nameserver: str, output: str) -> None:
     """Show the live members of GROUP; with --state, or for CLIENT_ID, how consuming goes there."""
     if client_id is not None:
-        told = ask(nameserver, lambda admin: admin.consumer_state(group, client_id))
+        told = ask(nameserver, lambda admin: _state_of(admin, group, client_id))
         _print_state(client_id, told, output)
         return
     found = ask(nameserver, lambda admin: _members(admin, group, state))
@@ -43,7 +50,15 @@ def consumers(group: str, client_id: str | None, state: bool, nameserver: str, o
 @output_option
 def producers(group: str | None, nameserver: str, output: str) -> None:
     """Show the live producers of GROUP, or of every group."""
-    found = ask(nameserver, lambda admin: admin.producers(group or ""))
+
+    async def question(admin: AdminClient) -> BrokerList[ProducerMember]:
+        found = await admin.producers(group or "")
+        if group and not found and not found.unreachable:
+            remark = f"group {group!r} has no live producer on any broker"
+            raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return found
+
+    found = ask(nameserver, question)
     rows = [
         {
             "group": one.group,
@@ -74,6 +89,16 @@ async def _members(admin: AdminClient, group: str, state: bool) -> BrokerList[di
         }
 
     return BrokerList(await side_by_side(described.members, row), described.unreachable)
+
+
+async def _state_of(admin: AdminClient, group: str, client_id: str) -> groups.RunningState:
+    try:
+        return await admin.consumer_state(group, client_id)
+    except ClientNotOnline as error:
+        members = (await admin.describe_group(group)).members
+        if any(one.client_id == client_id for one in members):
+            raise RequestTimedOut(error.remark) from error
+        raise
 
 
 async def _state(admin: AdminClient, group: str, client_id: str) -> dict[str, object]:

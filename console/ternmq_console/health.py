@@ -1,32 +1,75 @@
 """`ternmq health`: for people, and for containers that ask every few seconds."""
 
-import asyncio
+import socket
+from typing import NoReturn
 
 import click
 
-from ternmq_console.exits import errors_as_exits
-from ternmq_console.options import DEFAULT_NAMESERVER
+from ternmq_console.exits import UNREACHABLE, errors_as_exits
+from ternmq_console.options import DEFAULT_NAMESERVER, HEALTH_VARIABLE
 from ternmq_console.output import print_line
-from ternmq_model.address import parse_address
-from ternmq_remoting.system import system_environment
+from ternmq_model.address import Address, parse_address
+from ternmq_remoting import local_health
 
 
 @click.command()
-@click.argument("address", default=DEFAULT_NAMESERVER, metavar="[HOST:PORT]")
-@click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait.")
+@click.argument(
+    "address", default=DEFAULT_NAMESERVER, envvar=HEALTH_VARIABLE, metavar="[HOST:PORT]"
+)
+@click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait for an answer.")
 def health(address: str, timeout: float) -> None:
-    """Tell whether the service at HOST:PORT serves; the NameServer's port by default.
+    """Tell whether the service at HOST:PORT serves: its event loop answers, and takes calls.
+
+    Without HOST:PORT, $TERNMQ_HEALTH says it, or else it is the NameServer's usual address.
 
     Exit code 0 when it does, 4 when it does not.
     """
+    with errors_as_exits():
+        target = parse_address(address, setting="address")
+    try:
+        is_serving = local_health.ask(target, timeout_s=timeout)
+        if is_serving is None:
+            _refuse_closed_port(target, timeout)
+    except OSError as error:
+        _leave(f"{address}: {error.strerror or 'no answer in time'}")
+    if is_serving is None:
+        _ask_by_grpc(target, timeout)
+    elif not is_serving:
+        _leave(f"{address}: the server is closing")
+    print_line(f"{address} serves")
+
+
+def _refuse_closed_port(target: Address, timeout_s: float) -> None:
+    """Raise OSError where nobody listens: a service that starts is asked often, and this is cheap.
+
+    A host name is gRPC's to look up, which does not outlast its time-out.
+    """
+    try:
+        (found, *_) = socket.getaddrinfo(
+            target.host, target.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )
+    except (socket.gaierror, UnicodeError):
+        return
+    with socket.socket(found[0], found[1]) as probe:
+        probe.settimeout(timeout_s)
+        probe.connect(found[4])
+
+
+def _ask_by_grpc(target: Address, timeout_s: float) -> None:
+    """Leave unless a service at an address of any machine serves."""
+    import asyncio
+
+    from ternmq_remoting.system import system_environment
 
     async def check() -> None:
         async with system_environment() as env:
-            connection = await env.network.connect(
-                [parse_address(address, setting="address")], timeout_s=timeout
-            )
+            connection = await env.network.connect([target], timeout_s=timeout_s)
             await connection.close()
 
     with errors_as_exits():
         asyncio.run(check())
-        print_line(f"{address} serves")
+
+
+def _leave(text: str) -> NoReturn:
+    print_line(f"ternmq: {text}", to_stderr=True)
+    raise SystemExit(UNREACHABLE)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from ternmq_console.output import make_output_visible
 from ternmq_model.visible_text import visible
@@ -44,6 +45,15 @@ class LazyGroup(click.Group):
         command = _attribute(self._lazy[cmd_name][0])
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin so, without importing any command."""
+        commands = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in self._lazy.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line; from here on, standard output and error show what is unprintable."""

@@ -10,7 +10,7 @@ import click
 from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
-from ternmq_console.options import nameserver_option, output_option, time_ms
+from ternmq_console.options import nameserver_option, output_option, time_option
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.errors import MessageNotFound, Unreachable, UsageError
 from ternmq_model.stored_message import StoredMessage
@@ -50,8 +50,8 @@ async def find_message(admin: AdminClient, message_id: str, topic: str) -> Store
 @click.command()
 @click.option("--topic", required=True, help="Where to look.")
 @click.option("--key", required=True, help="A key of the messages, or a unique key.")
-@click.option("--begin", type=time_ms, metavar="TIME", help="The earliest store time.")
-@click.option("--end", type=time_ms, metavar="TIME", help="The latest store time.")
+@time_option("--begin", help="The earliest store time.")
+@time_option("--end", help="The latest store time.")
 @click.option(
     "--max",
     "maximum",
@@ -71,10 +71,7 @@ def query(
     nameserver: str,
     output: str,
 ) -> None:
-    """Show the messages of a topic that have a key, oldest first.
-
-    TIME is ISO 8601, local unless it says otherwise, or Unix milliseconds.
-    """
+    """Show the messages of a topic that have a key, oldest first."""
     found = ask(
         nameserver,
         lambda admin: admin.query_messages(

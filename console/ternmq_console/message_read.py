@@ -11,7 +11,7 @@ from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, Sent, Trac
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import errors_as_exits, leave_if_partial
 from ternmq_console.message import message_row
-from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_ms
+from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_option
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.errors import refusal
 from ternmq_model.message import Message
@@ -31,8 +31,8 @@ _TOOLS = "TOOLS_PRODUCER"
 @click.command(name="print")
 @click.argument("topic")
 @click.option("--tag", "expression", default=ALL_TAGS, help="Tags to print: 'a || b'.")
-@click.option("--begin", type=time_ms, metavar="TIME", help="The earliest store time.")
-@click.option("--end", type=time_ms, metavar="TIME", help="The latest store time.")
+@time_option("--begin", help="The earliest store time.")
+@time_option("--end", help="The latest store time.")
 @click.option("--broker", default="", help="Only what this broker has.")
 @click.option("--queue", type=INT32, help="Only the queue of this number.")
 @click.option("--offset", type=INT64, help="Begin at this offset of each queue.")
@@ -59,9 +59,16 @@ def print_(
         found: list[StoredMessage] = []
         starts = dict(await admin.offsets_at(topic, begin)) if begin else {}
         described = await admin.describe_topic(topic)
-        for one in described.queues:
-            if name not in ("", one.queue.broker_name) or queue not in (None, one.queue.queue_id):
-                continue
+        wanted = [
+            one
+            for one in described.queues
+            if name in ("", one.queue.broker_name) and queue in (None, one.queue.queue_id)
+        ]
+        if not (wanted or described.unreachable):
+            where = f"broker {name}" if name else "any broker"
+            what = f"topic {topic!r}" if queue is None else f"queue {queue} of topic {topic!r}"
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"{what} is not on {where}")
+        for one in wanted:
             place = max(starts.get(one.queue, 0), offset or 0, one.min_offset)
             while place < one.max_offset and len(found) < maximum:
                 read = await admin.messages_at(one.queue, place, maximum=_PIECE)

@@ -1,9 +1,11 @@
 """`ternmq offset …`: how far groups are."""
 
+from dataclasses import replace
+
 import click
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import BrokerList, Progress
+from ternmq_client.descriptions import BrokerList, GroupDescription, Progress
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option
@@ -30,8 +32,18 @@ def show(group: str | None, topic: str, nameserver: str, output: str) -> None:
         print_rows(groups, _GROUP_COLUMNS, output)
         leave_if_partial(groups.unreachable)
         return
-    found = ask(nameserver, lambda admin: admin.describe_group(group))
-    rows = [progress_row(one) for one in found.progress if topic in ("", one.queue.topic)]
+
+    async def question(admin: AdminClient) -> GroupDescription:
+        found = await admin.describe_group(group)
+        if topic:
+            progress = tuple(one for one in found.progress if one.queue.topic == topic)
+            found = replace(found, progress=progress)
+            if not (progress or found.unreachable):
+                await admin.route(topic)  # which refuses a topic that is not there
+        return found
+
+    found = ask(nameserver, question)
+    rows = [progress_row(one) for one in found.progress]
     print_rows(rows, _COLUMNS, output)
     leave_if_partial(found.unreachable)
 

@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import click
@@ -11,11 +11,26 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
+HEALTH_VARIABLE: Final = "TERNMQ_HEALTH"
 NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
 """Of `ternmq_client.config`, which is not imported before it is needed."""
 
-INT32: Final = click.IntRange(-(1 << 31), (1 << 31) - 1)
-INT64: Final = click.IntRange(-(1 << 63), (1 << 63) - 1)
+
+def _integer_of(bits: int) -> Callable[[object], int]:
+    """Return a type of so many bits. Unlike `click.IntRange` its bounds are not in the help."""
+    most = (1 << bits - 1) - 1
+
+    def integer(value: object) -> int:
+        number: int = click.INT(value)
+        if not -most - 1 <= number <= most:
+            raise click.BadParameter(f"{number} does not fit: the largest is {most}.")
+        return number
+
+    return integer
+
+
+INT32: Final = _integer_of(32)
+INT64: Final = _integer_of(64)
 """Numbers that fit into a request: whether they make sense is the broker's to say."""
 
 
@@ -42,17 +57,32 @@ def duration_text(duration_ms: int) -> str:
 
 
 def time_ms(text: str) -> int:
-    """Return a time in Unix milliseconds: ISO 8601, local unless it says otherwise, or just them.
+    """Return a time in Unix milliseconds: ISO 8601, in UTC unless it has an offset, or just them.
 
     Raises:
         BadParameter: It is no such time, or one before 1970.
     """
     with contextlib.suppress(ValueError, OverflowError, OSError):
-        is_number = text.isascii() and text.isdigit()
-        at_ms = int(text) if is_number else round(datetime.fromisoformat(text).timestamp() * 1000)
+        if text.isascii() and text.isdigit():
+            at_ms = int(text)
+        else:
+            at = datetime.fromisoformat(text)
+            at_ms = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
         if 0 <= at_ms < 1 << 62:
             return at_ms
-    raise click.BadParameter(f"{text!r} is no time such as 2026-11-20T23:09:07 or 1795216147000")
+    raise click.BadParameter(
+        f"{text!r} is no time such as 2026-11-20T23:09:07Z, 2026-11-21T00:09:07+01:00 or"
+        " 1795216147000"
+    )
+
+
+TIME_HELP: Final = "ISO 8601, in UTC unless it has an offset, or Unix milliseconds."
+
+
+def time_option(*names: str, help: str, required: bool = False) -> Callable[[F], F]:
+    """Return an option for a time, which becomes Unix milliseconds; None where it is not given."""
+    text = f"{help} {TIME_HELP}"
+    return click.option(*names, type=time_ms, metavar="TIME", required=required, help=text)
 
 
 def nameserver_option(function: F) -> F:

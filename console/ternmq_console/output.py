@@ -36,9 +36,10 @@ class VisibleStream:
             # Characters that the terminal's encoding lacks are escapes, too, and no traceback.
             inner.reconfigure(errors="backslashreplace")
 
-    def write(self, text: str) -> int:
-        """Write `text`, whose lines and tabs stay."""
-        self.inner.write(visible(text, keep="\n\t"))
+    def write(self, text: str | bytes) -> int:
+        """Write `text`, whose lines and tabs stay; click writes completions as bytes of UTF-8."""
+        shown = text.decode() if isinstance(text, bytes) else text
+        self.inner.write(visible(shown, keep="\n\t"))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

@@ -9,7 +9,14 @@ from typing import Any, Final, TypeVar
 import click
 
 from ternmq_console.exits import errors_as_exits
-from ternmq_console.options import duration_ms, nameserver_option, output_option, time_ms
+from ternmq_console.options import (
+    TIME_HELP,
+    duration_ms,
+    nameserver_option,
+    output_option,
+    time_ms,
+    time_option,
+)
 from ternmq_console.output import print_line, print_record
 from ternmq_pipeline.jobs.archive import BATCH_ROWS as ARCHIVE_ROWS
 from ternmq_pipeline.jobs.archive import archive as archive_topics
@@ -78,7 +85,7 @@ def spark_options(function: F) -> F:
     default="earliest",
     show_default=True,
     metavar="earliest|latest|TIME",
-    help="Where the first run begins.",
+    help=f"Where the first run begins. {TIME_HELP}",
 )
 @click.option("--available-now", is_flag=True, help="End when all that is there is archived.")
 @click.option(
@@ -138,8 +145,8 @@ def archive(
 @click.option("--parquet", "folder", default="", metavar="DIR", help="Send these files.")
 @click.option("--topic", default="", help="Send what this topic keeps.")
 @click.option("--from-nameserver", default="", metavar="HOST:PORT", help="--topic is there.")
-@click.option("--from", "begin", type=time_ms, metavar="TIME", help="What was stored since then.")
-@click.option("--to", "end", type=time_ms, metavar="TIME", help="What was stored before.")
+@time_option("--from", "begin", help="What was stored since then.")
+@time_option("--to", "end", help="What was stored before.")
 @click.option("--where", default="", metavar="SQL", help="Only rows for which this is true.")
 @click.option("--checkpoint", default="", metavar="DIR", help="Keeps what was sent.")
 @click.option("--once", is_flag=True, help="All in one batch, whatever was sent before.")

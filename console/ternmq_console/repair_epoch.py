@@ -18,7 +18,7 @@ from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm, print_line, print_rows
 from ternmq_console.replicas import last_epoch
 from ternmq_model.address import Address, parse_address
-from ternmq_model.epochs import EPOCH_MAX, doubt_of
+from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import (
     RefusedError,
     TernError,
@@ -69,7 +69,7 @@ class Found:
 )
 @click.option(
     "--epoch",
-    type=click.IntRange(1, EPOCH_MAX),
+    type=click.IntRange(min=1),
     help="The highest epoch that really began, where nobody else tells it.",
 )
 @click.option("--cluster", help="Of BROKER.  [default: as registered, else DefaultCluster]")

@@ -15,7 +15,7 @@ import click
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_console.exits import errors_as_exits, first_cause
-from ternmq_console.options import NAMESERVER_VARIABLE
+from ternmq_console.options import HEALTH_VARIABLE, NAMESERVER_VARIABLE
 from ternmq_console.output import print_lines
 from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
@@ -41,7 +41,7 @@ SECTIONS: Final = {
 }
 """Every setting of every service: one file or environment may serve all of them."""
 
-OTHER_VARIABLES: Final = ("TERNMQ_HEALTH", NAMESERVER_VARIABLE)
+OTHER_VARIABLES: Final = (HEALTH_VARIABLE, NAMESERVER_VARIABLE)
 """Variables of the image that are no settings."""
 
 DEV_DATA: Final = Path(".ternmq")

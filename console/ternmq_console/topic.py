@@ -17,7 +17,7 @@ from ternmq_console.options import (
     duration_text,
     nameserver_option,
     output_option,
-    time_ms,
+    time_option,
     yes_option,
 )
 from ternmq_console.output import confirm_losses, print_line, print_names, print_record, print_rows
@@ -330,9 +330,14 @@ def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: 
         raise click.UsageError("tell an order, or --none")
 
     async def question(admin: AdminClient) -> str:
+        before = await admin.topic_order(topic)
         if conf is not None or is_none:
             await admin.set_topic_order(topic, conf or "")
-        return await admin.topic_order(topic)
+        elif before:
+            return before
+        if not (before or conf):
+            await admin.route(topic)  # which refuses a topic that is not there
+        return conf or ""
 
     print_record({"topic": topic, "order": ask(nameserver, question) or None}, output)
 
@@ -353,7 +358,7 @@ def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
 
 @click.command()
 @click.argument("topic")
-@click.option("--at", type=time_ms, required=True, metavar="TIME", help="ISO 8601, or Unix ms.")
+@time_option("--at", required=True, help="The time.")
 @click.option(
     "--boundary",
     type=click.Choice(["lower", "upper"]),

@@ -1,6 +1,5 @@
 """The pull consumer for synchronous callers."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 

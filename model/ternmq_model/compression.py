@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from ternmq_model.errors import ConfigError, CorruptBody, MissingPackage
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import BODY_BYTES_MAX
+from ternmq_model.version import install_command
 
 Format = Literal["zlib", "lz4", "zstd"]
 
@@ -181,5 +182,5 @@ def _package(module: str, name: str) -> Any:
     except ImportError:
         raise MissingPackage(
             f"compression {name!r} needs a package that is not installed: "
-            "pip install 'ternmq[compression]'"
+            + install_command("compression")
         ) from None

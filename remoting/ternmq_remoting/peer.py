@@ -32,14 +32,6 @@ def target_of(address: Address) -> str:
     return f"ipv{version}:{address}"
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach what listens on `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def texts_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
     """Return metadata with lower-case keys, binary values left out; of repeated keys the last."""
     return {key.lower(): value for key, value in metadata or () if isinstance(value, str)}

@@ -11,13 +11,15 @@ from typing import Any, Final, Generic, Never, TypeVar, cast
 import grpc.aio
 from google.protobuf.message import Message as ProtoMessage
 
+from ternmq_model.address import is_loopback
 from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.convert import status_of
 from ternmq_remoting.health import SERVICE as HEALTH_SERVICE
 from ternmq_remoting.health import Health
+from ternmq_remoting.local_health import answering
 from ternmq_remoting.options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
-from ternmq_remoting.peer import address_of_peer, is_loopback, texts_of
+from ternmq_remoting.peer import address_of_peer, texts_of
 from ternmq_remoting.public_services import HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA
 from ternmq_remoting.reflection import DescriptorIndex, reflection_handlers
 from ternmq_remoting.requests import UnparsableRequest, request_parser
@@ -332,17 +334,18 @@ class GrpcListener(grpc.GenericRpcHandler):
         self._behind = (serving, health.handlers())
         if self._port is None:
             await self._open()
-        try:
-            yield GrpcServer(self._address)
-        finally:
-            serving.is_draining = True
-            health.stop_serving()
-            if self.stays_open:
-                await serving.drain(self._grace_s)
-            else:
-                for task in serving.streams:
-                    task.cancel()
-                await self._close(self._grace_s)
+        async with answering(self._address, lambda: not serving.is_draining):
+            try:
+                yield GrpcServer(self._address)
+            finally:
+                serving.is_draining = True
+                health.stop_serving()
+                if self.stays_open:
+                    await serving.drain(self._grace_s)
+                else:
+                    for task in serving.streams:
+                        task.cancel()
+                    await self._close(self._grace_s)
 
     async def close(self) -> None:
         """Close the port, if it is open. Safe to repeat."""

@@ -46,12 +46,16 @@ NOT_BEGUN_KEY: Final = "ternmq-not-begun"
 """Trailing metadata of UNAVAILABLE: "1" when nobody serves behind the port at that moment, so that
 nothing was done."""
 
-_NEVER_SENT: Final = (
-    "failed to connect to all addresses",
+_UNRESOLVED: Final = (
     "errors resolving",
     "dns resolution failed",
     "name resolution failed",
     "empty address list",
+)
+
+_NEVER_SENT: Final = (
+    *_UNRESOLVED,
+    "failed to connect to all addresses",
     "no children in weighted_target",
 )
 
@@ -119,6 +123,8 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
         return Unreachable(f"{peer}: {details}")
     if code == "UNAVAILABLE" and details.lower().startswith(_NEVER_SENT):
         reason = _NO_CONNECTION.sub("", details).removeprefix(f"ipv4:{peer}: ")
+        if details.lower().startswith(_UNRESOLVED):
+            reason = "the host name cannot be resolved"
         return Unreachable(f"{peer}: {reason}")
     if code == "DEADLINE_EXCEEDED":
         return RequestTimedOut(f"{peer}: no answer in time")

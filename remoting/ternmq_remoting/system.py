@@ -8,7 +8,6 @@ from random import Random
 from typing import Final
 
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_runtime.blocking import BlockingPool
 from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.processes import PythonProcesses
@@ -31,6 +30,9 @@ async def system_environment(*, calls_wait_s: float | None = None) -> AsyncGener
     Raises:
         ClosedError: This process was forked from one that had used gRPC.
     """
+    # Help and completion of the console import its clients, and must not wait for gRPC.
+    from ternmq_remoting.grpc_network import GrpcNetwork
+
     GrpcNetwork.check_process()
     blocking = BlockingPool()
     try:

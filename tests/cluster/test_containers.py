@@ -41,6 +41,8 @@ SIDE_BY_SIDE: Final = 3
 def test_container_writes_only_to_its_data(service: str) -> None:
     told = inspected(service)
     assert told["State"]["Health"]["Status"] == "healthy"
+    assert told["Config"]["Healthcheck"]["Test"] == ["CMD", "ternmq", "health"]
+    assert told["HostConfig"]["Init"]
     assert told["Config"]["User"] == "10001:10001"
     host = told["HostConfig"]
     assert host["ReadonlyRootfs"]

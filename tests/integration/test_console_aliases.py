@@ -23,6 +23,10 @@ class Both:
         words += ["--nameserver" if words[0].islower() else "-n", self.nameserver]
         return json_of(*words)
 
+    def missing(self, line: str) -> None:
+        """Run mqadmin's verb, which must find nothing."""
+        assert invoke(*line.split(), "-n", self.nameserver).exit_code == 3
+
     def same(self, alias: str, ours: str) -> Any:
         """Run both, and return what both print."""
         first, second = self.json(alias), self.json(ours)
@@ -73,7 +77,7 @@ def test_topic_aliases_match_our_commands(both: Both) -> None:
 def test_broker_aliases_match_our_commands(both: Both) -> None:
     assert both.same("clusterList", "cluster list")[0]["broker"] == both.name
     assert both.json("clusterList -c DefaultCluster")[0]["broker"] == both.name
-    assert both.json("clusterList -c AnotherCluster") == []
+    both.missing("clusterList -c AnotherCluster")
     by_address = both.json(f"brokerStatus -b {both.broker}")
     assert by_address["broker"] == both.json(f"broker status {both.name}")["broker"]
     assert both.json(f"wipeWritePerm -b {both.name}")["topics_changed"] > 0
@@ -122,7 +126,7 @@ def test_group_aliases_match_our_commands(both: Both, sent: Any) -> None:
     assert any(row["group"] == "readers" for row in both.same("consumerProgress", "offset show"))
     assert both.same("consumerConnection -g readers", "group consumers readers") == []
     assert both.same("consumerStatus -g readers", "group consumers readers --state") == []
-    assert both.same("producerConnection -g nobody -t orders", "group producers nobody") == []
+    both.missing("producerConnection -g nobody -t orders")
     assert both.same("statsAll -t orders", "stats all orders")
     made = both.same("updateSubGroup -g writers -r 3 -s true", "group create writers --retries 3")
     assert made["brokers"] == [both.name]
@@ -144,5 +148,4 @@ def test_offset_aliases_match_our_commands(both: Both, sent: Any) -> None:
 def test_trace_alias_exits_with_3_for_unknown_id(both: Both) -> None:
     both.json(f"broker settings {both.name} --set broker.trace=true")
     both.json("topic create traces --queues 1")
-    missing = invoke("queryMsgTraceById", "-i", "F" * 32, "-t", "traces", "-n", both.nameserver)
-    assert missing.exit_code == 3
+    both.missing(f"queryMsgTraceById -i {'F' * 32} -t traces")

@@ -133,14 +133,14 @@ class LiveSettings:
             Those that had another value, as they are now.
 
         Raises:
-            RefusedError: NO_PERMISSION: one may not be changed; INVALID_PARAMETER: a value is out
-                of bounds, or does not go with the others. Names the setting; nothing is changed.
+            InvalidParameter: One is unknown or may not be changed, a value is out of bounds, or
+                does not go with the others. Names the setting; nothing is changed.
         """
         changes: dict[str, dict[str, Any]] = {"broker": {}, "store": {}}
         for name, text in sorted(values.items()):
             section, _, field = name.partition(".")
             if name not in ALLOWED:
-                raise refusal(ResponseCode.NO_PERMISSION, _not_allowed(name))
+                raise refusal(ResponseCode.INVALID_PARAMETER, _not_allowed(name))
             changes[section][field] = self._parsed(name, text)
         try:
             broker = replace(self.broker, **changes["broker"])

@@ -96,8 +96,8 @@ class BrokerAdmin(AdminCalls):
 
         Raises:
             RefusedError: BROKER_NOT_EXIST: there is no such broker.
-            RefusedError: NO_PERMISSION: one may not be changed; INVALID_PARAMETER: a value cannot
-                be. Names the setting.
+            InvalidParameter: One is unknown or may not be changed while the broker runs, or a value
+                cannot be. Names the setting.
         """
         (data,) = await self._wanted(brokers=(broker_name,))
         async with self._master(data) as connection:

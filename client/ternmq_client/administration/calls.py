@@ -105,15 +105,20 @@ class AdminCalls(Lifecycle):
         """Return every broker name, sorted; only those of `cluster` when that is given.
 
         Raises:
+            RefusedError: BROKER_NOT_EXIST: no broker is registered in `cluster`.
             TransportError: No NameServer answers.
         """
-        return [data for data in await self._names.brokers() if cluster in ("", data.cluster)]
+        there = [data for data in await self._names.brokers() if cluster in ("", data.cluster)]
+        if cluster and not there:
+            remark = f"no broker is registered in cluster {cluster!r}"
+            raise refusal(ResponseCode.BROKER_NOT_EXIST, remark)
+        return there
 
     async def master_of(self, broker: str) -> BrokerData:
         """Return the broker of a name, or of an address that its master is registered with.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker, or none at all.
         """
         (data,) = await self._wanted(brokers=(broker,))
         return data
@@ -128,8 +133,7 @@ class AdminCalls(Lifecycle):
             brokers: These alone: names, or addresses that their masters are registered with.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker.
-            UsageError: There is none at all.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker, or none at all.
             Unreachable: One has no master at present. Nothing is changed anywhere.
         """
         wanted = await self._readable(cluster, brokers)
@@ -144,13 +148,11 @@ class AdminCalls(Lifecycle):
         """Return the broker names that were asked for, to read from: a slave will do.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker.
-            UsageError: There is none at all.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker, or none at all.
         """
         there = await self.brokers(cluster)
         if not there:
-            where = f"cluster {cluster!r}" if cluster else "any cluster"
-            raise UsageError(f"no broker is registered in {where}")
+            raise refusal(ResponseCode.BROKER_NOT_EXIST, "no broker is registered in any cluster")
         named = {alias: data for data in there for alias in _names_of(data)}
         if missing := sorted(set(brokers) - named.keys()):
             remark = f"broker {', '.join(missing)}: no such broker is registered"
@@ -177,7 +179,6 @@ class AdminCalls(Lifecycle):
         Raises:
             RefusedError: BROKER_NOT_EXIST: there is no such broker; or what the first refuses with
                 that refuses, when none answers.
-            UsageError: There is no broker at all.
             Unreachable: None has what is asked for, and not all answer; names each such.
         """
         told: list[tuple[str, T]] = []
@@ -269,7 +270,6 @@ class AdminCalls(Lifecycle):
         Raises:
             RefusedError: BROKER_NOT_EXIST: there is no such broker: nothing is changed. Else a
                 broker refuses; the text names those that have changed, and those not asked.
-            UsageError: There is no broker at all.
             Unreachable: A master does not answer, or there is none: nothing is changed.
             TransportError: A master gave no answer; as with a refusal, and it may have changed.
         """

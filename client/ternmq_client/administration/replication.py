@@ -107,7 +107,7 @@ class ReplicationAdmin(AdminCalls):
             with_stores: Ask also how brokers and stores stand, not for replication alone.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: no member of that name is registered.
+            RefusedError: BROKER_NOT_EXIST: no member of that name or cluster is registered.
             TransportError: No NameServer answers.
         """
         if broker is None:

@@ -44,7 +44,13 @@ class TopicAdmin(AdminCalls):
         return [topic async for page in self.topic_pages(cluster) for topic in page]
 
     async def topic_pages(self, cluster: str = "") -> AsyncGenerator[Sequence[str]]:
-        """Yield the names of all topics as `topics` returns them, page by page."""
+        """Yield the names of all topics as `topics` returns them, page by page.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST: no broker is registered in `cluster`.
+        """
+        if cluster:
+            await self.brokers(cluster)
         last: list[str] = []
         async for page in self._names.topics(cluster):
             own = [topic for topic in page if topic_order(topic) == (0, topic)]

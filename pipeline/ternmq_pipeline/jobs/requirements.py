@@ -5,11 +5,9 @@ import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
 
 from ternmq_model.errors import MissingPackage
-
-INSTALL: Final = "pip install 'ternmq[spark]'"
+from ternmq_model.version import install_command
 
 
 def need(what: str, *packages: str) -> None:
@@ -24,7 +22,7 @@ def need(what: str, *packages: str) -> None:
     """
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
-        raise MissingPackage(f"{what} needs {', '.join(missing)}: {INSTALL}")
+        raise MissingPackage(f"{what} needs {', '.join(missing)}: {install_command('spark')}")
 
 
 def need_java(what: str, environment: Mapping[str, str]) -> None:

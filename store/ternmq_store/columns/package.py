@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from ternmq_model.errors import MissingPackage
+from ternmq_model.version import install_command
 
 
 def has_pyarrow() -> bool:
@@ -18,5 +19,5 @@ def check_pyarrow() -> None:
     """
     if not has_pyarrow():
         raise MissingPackage(
-            "Arrow columns need a package that is not installed: pip install 'ternmq[spark]'"
+            "Arrow columns need a package that is not installed: " + install_command("spark")
         )

@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,15 @@ command = ternmq
 for word in sys.argv[2:]:
     command = command.get_command(None, word)
 assert sys.argv[1] not in sys.modules, sys.argv[1]
+"""
+
+COMPLETING = """
+import sys
+from ternmq_console.main import main
+try:
+    main()
+finally:
+    assert sys.argv[1] not in sys.modules
 """
 
 
@@ -30,7 +41,58 @@ def test_warnings_of_every_package_are_silenced() -> None:
         ("message get", "numpy"),
         ("broker status", "ternmq_broker.server"),
         ("nameserver", "ternmq_broker.server"),
+        ("topic create", "grpc"),
+        ("group describe", "grpc"),
+        ("broker", "grpc"),
+        ("pipeline archive", "grpc"),
     ],
 )
 def test_command_starts_without_packages_it_does_not_need(verb: str, package: str) -> None:
     subprocess.run([sys.executable, "-c", LOADED, package, *verb.split()], check=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "package"),
+    [
+        ("ternmq to", ["topic"], "ternmq_client"),
+        ("ternmq topic d", ["describe", "delete"], "ternmq_client"),
+        ("ternmq broker se", ["settings", "set-permission"], "grpc"),
+        ("ternmq topic describe --n", ["--nameserver"], "grpc"),
+        ("ternmq broker set-permission broker-a r", ["rw", "r"], "grpc"),
+    ],
+)
+def test_completion_tells_what_goes_on_without_packages_it_does_not_need(
+    line: str, found: list[str], package: str
+) -> None:
+    asked = {
+        "_TERNMQ_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
+    }
+    command = [sys.executable, "-c", COMPLETING, package]
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert [row.removeprefix("plain,") for row in done.stdout.splitlines()] == found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script_is_printed_for_each_shell(shell: str) -> None:
+    asked = {"_TERNMQ_COMPLETE": f"{shell}_source"}
+    command = [sys.executable, "-c", COMPLETING, "grpc"]
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert f"_TERNMQ_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_bash_completes_with_the_script_that_is_printed(tmp_path: Path) -> None:
+    program = tmp_path / "ternmq"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ternmq "$@"\n')
+    program.chmod(0o755)
+    script = """
+        eval "$(_TERNMQ_COMPLETE=bash_source ternmq)"
+        COMP_WORDS=(ternmq topic d); COMP_CWORD=2; _ternmq_completion ternmq
+        echo "${COMPREPLY[@]}"
+    """
+    env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("describe delete\n", "")

@@ -1,10 +1,13 @@
+import time
+
 import click
 import pytest
 from click.testing import CliRunner
 
 from ternmq_client import config
+from ternmq_console.admin import time_text
 from ternmq_console.main import ternmq
-from ternmq_console.options import duration_ms, duration_text, nameserver_option
+from ternmq_console.options import duration_ms, duration_text, nameserver_option, time_ms
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,28 @@ def test_malformed_duration_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-20T23:09:07.5",
+        "2026-11-20T23:09:07.500Z",
+        "2026-11-21T00:09:07.500+01:00",
+        "1795216147500",
+    ],
+)
+def test_time_without_an_offset_is_in_utc_wherever_the_shell_is(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert time_ms(text) == 1_795_216_147_500
+        assert time_text(time_ms(text)) == "2026-11-20T23:09:07.500Z"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "group create G --retries 99999999999",
@@ -44,7 +69,7 @@ def test_malformed_duration_is_refused(text: str) -> None:
 def test_number_no_request_can_hold_is_refused_in_words(line: str) -> None:
     refused = CliRunner().invoke(ternmq, [*line.split(), "--nameserver", "127.0.0.1:1"])
     assert refused.exit_code == 2
-    assert "is not in the range" in refused.stderr
+    assert "does not fit: the largest is" in refused.stderr
 
 
 def test_environment_names_the_nameserver_of_a_command(

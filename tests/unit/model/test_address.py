@@ -2,6 +2,7 @@ import pytest
 
 from ternmq_model.address import (
     Address,
+    is_loopback,
     is_unspecified,
     listen_address,
     parse_address,
@@ -74,3 +75,14 @@ def test_star_becomes_the_nameservers_host_and_addresses_are_unique() -> None:
 )
 def test_endpoint_names_a_host_and_a_port(host: str, port: int, legal: bool) -> None:
     assert Address(host, port).is_legal_endpoint is legal
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
+        *(("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("broker-a", False)),
+    ],
+)
+def test_loopback_hosts_are_told_from_reachable_ones(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected

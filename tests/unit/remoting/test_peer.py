@@ -7,7 +7,6 @@ from ternmq_remoting.peer import (
     address_of_peer,
     identity_of,
     is_expected,
-    is_loopback,
     target_of,
     texts_of,
 )
@@ -40,17 +39,6 @@ def test_peer_is_parsed_as_grpc_writes_it(peer: str, address: Address) -> None:
 )
 def test_host_names_alone_are_resolved(address: Address, target: str) -> None:
     assert target_of(address) == target
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
-        *(("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("broker-a", False)),
-    ],
-)
-def test_loopback_hosts_are_told_from_reachable_ones(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
 
 
 def test_identity_is_shown_as_operators_know_it() -> None:

@@ -36,7 +36,7 @@ def test_settings_are_listed_changed_and_refused() -> None:
             assert one.description
             with pytest.raises(RefusedError, match=r"'broker\.data' may not be changed") as caught:
                 await update(client, data=Path("/elsewhere"))
-            assert caught.value.code == Code.NO_PERMISSION
+            assert caught.value.code == Code.INVALID_PARAMETER
 
     run_in_virtual_time(main())
 

@@ -8,7 +8,7 @@ from ternmq_pipeline.jobs.requirements import need, need_java
 
 def test_missing_package_is_named_with_how_to_get_it() -> None:
     with pytest.raises(
-        MissingPackage, match=r"archive needs no_such_thing: pip install 'ternmq\[s"
+        MissingPackage, match=r"archive needs no_such_thing: pip install '/path/to/ternmq\[s"
     ):
         need("archive", "json", "no_such_thing")
     need("archive", "json")

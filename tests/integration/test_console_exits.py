@@ -1,0 +1,225 @@
+"""Exit codes of every verb, against `ternmq dev`: the table of docs/reference/console.md."""
+
+import re
+import subprocess
+from collections.abc import Generator, Iterator
+from typing import Final
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ternmq_console.main import ternmq
+from tests.support.console import invoke, text_of
+from tests.support.processes import TERNMQ, ServiceProcess, free_port, running_dev
+
+NOWHERE: Final = "/nowhere"
+ID: Final = "0" * 32
+
+SERVICES: Final = {"dev", "nameserver", "broker", "health"}
+"""Run until a signal, or tell whether one does: no names are theirs to find."""
+
+MISSING: Final[dict[str, tuple[str, ...]]] = {
+    "topic create": ("t2 --cluster none", "t2 --broker none"),
+    "topic alter": ("none --queues 3",),
+    "topic list": ("--cluster none",),
+    "topic describe": ("none",),
+    "topic status": ("none",),
+    "topic routes": ("none",),
+    "topic order": ("none", "none --none"),
+    "topic offsets": ("none --at 0",),
+    "topic delete": ("none", "there --cluster none"),
+    "group create": ("g2 --cluster none", "g2 --broker none"),
+    "group alter": ("none --retries 2",),
+    "group list": (),
+    "group describe": ("none",),
+    "group consumers": ("none", "none client", "readers client@nowhere"),
+    "group producers": ("none",),
+    "group reset": (
+        "none --topic there --to-first",
+        "readers --topic none --to-first",
+        "readers --topic there --to-first --queue none/0",
+    ),
+    "group clone": ("none readers", "readers other --topic none"),
+    "group delete": ("none", "readers --cluster none", "readers --broker none"),
+    "dlq list": (),
+    "dlq show": ("none",),
+    "dlq redrive": ("none --all", f"none --message-id {ID}"),
+    "dlq drop": ("none --yes",),
+    "cluster list": ("--cluster none",),
+    "cluster clean": ("none --yes",),
+    "cluster status": ("none",),
+    "cluster wipe-write-permission": ("none",),
+    "message get": (ID, f"{ID} --topic none"),
+    "message query": ("--topic none --key k", "--topic there --key k"),
+    "message query-by-offset": (
+        "none --broker broker-a --queue 0 --offset 0",
+        "there --broker none --queue 0 --offset 0",
+        "there --broker broker-a --queue 0 --offset 99",
+    ),
+    "message print": ("none", "there --broker none", "there --queue 99"),
+    "message trace": (ID, f"{ID} --trace-topic none"),
+    "message send": ("there --body x --broker none --queue 0",),
+    "offset show": ("none", "readers --topic none"),
+    "offset skip": ("none there", "readers none"),
+    "stats all": ("none",),
+    "stats top": (),
+    "stats show": ("--broker none",),
+    "store dump": (NOWHERE,),
+    "store check": (NOWHERE,),
+    "store repair": (f"{NOWHERE} --yes",),
+    "pipeline archive": (f"none --to {NOWHERE}",),
+    "pipeline replay": ("there --topic none --dry-run",),
+    "pipeline redrive": ("--group none --dry-run",),
+    "pipeline report": (),
+    "broker status": ("none",),
+    "broker ha": ("none",),
+    "broker promote": ("none --broker-id 1 --yes", "broker-a --broker-id 7 --yes"),
+    "broker repair-epoch": (f"none --data {NOWHERE} --yes",),
+    "broker forget-epoch": (f"none --data {NOWHERE} --yes",),
+    "broker settings": ("none",),
+    "broker set-permission": ("none r",),
+    "broker clean": ("none --yes",),
+    "consume": ("none --group readers",),
+    "produce": (),
+}
+"""Words behind each verb that name what is not there."""
+
+REFUSED: Final = (
+    "topic create no@good",
+    "topic create t2 --queues -1",
+    "topic order there xx",
+    "topic offsets there --at tomorrow",
+    "group create no@good",
+    "group reset readers --topic there --to-first --queue broker-a/99",
+    "message query-by-offset there --broker broker-a --queue 99 --offset 0",
+    f"message query-by-offset there --broker broker-a --queue 0 --offset {1 << 63}",
+    "message send there --body x --broker broker-a --queue 99",
+    "stats show --name NONE",
+    "nameserver --set none.none=1",
+    "health nonsense",
+)
+"""Words that no service may take."""
+
+WITHOUT_NAMES: Final[dict[str, str]] = {
+    "topic create": "t2",
+    "produce": "there",
+    "topic list": "",
+    "group create": "g2",
+    "group list": "",
+    "dlq list": "",
+    "cluster list": "",
+    "stats top": "",
+    "stats show": "",
+    "pipeline report": "",
+}
+"""Words for verbs that work without any name."""
+
+
+def verbs(command: click.Command = ternmq, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield every verb that a help tells."""
+    context = click.Context(command)
+    if not isinstance(command, click.Group):
+        yield " ".join(path)
+        return
+    for name in command.list_commands(context):
+        if path == () and name in SERVICES:
+            yield name
+        below = command.get_command(context, name)
+        assert below is not None
+        if name not in SERVICES or isinstance(below, click.Group):
+            yield from verbs(below, (*path, name))
+
+
+VERBS: Final = tuple(verbs())
+LOCAL: Final = {
+    *SERVICES,
+    *("store dump", "store check", "store repair", "broker forget-epoch", "broker repair-epoch"),
+}
+"""Verbs that ask nobody, or look into a directory before they do."""
+
+ASKING: Final = tuple(verb for verb in VERBS if verb not in LOCAL)
+"""Verbs that ask a cluster."""
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess]:
+    with running_dev(tmp_path_factory.mktemp("dev")) as running:
+        asked = ("--nameserver", running.nameserver)
+        text_of("topic", "create", "there", "--queues", "1", *asked)
+        text_of("group", "create", "readers", *asked)
+        yield running
+
+
+def told(words: str, nameserver: str = "") -> tuple[int, list[str]]:
+    """Run a verb; return its exit code and what it says on standard error."""
+    given = [*words.split(), *(["--nameserver", nameserver] if nameserver else [])]
+    if given[0] in ("consume", "produce"):
+        run = subprocess.run([*TERNMQ, *given], input="x", capture_output=True, text=True)
+        return run.returncode, run.stderr.splitlines()
+    done = invoke(*given)
+    return done.exit_code, done.stderr.splitlines()
+
+
+def test_table_names_every_verb() -> None:
+    assert set(MISSING) == set(VERBS) - SERVICES
+
+
+@pytest.mark.parametrize("verb", MISSING)
+def test_verb_exits_with_3_for_what_is_not_there(verb: str, dev: ServiceProcess) -> None:
+    for words in MISSING[verb]:
+        code, lines = told(f"{verb} {words}", dev.nameserver if verb in ASKING else "")
+        assert (code, len(lines)) == (3, 1), (words, lines)
+        assert lines[0].startswith("ternmq: ")
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_verb_exits_with_2_for_a_value_that_no_service_takes(
+    words: str, dev: ServiceProcess
+) -> None:
+    code, lines = told(words, dev.nameserver if words.split()[0] not in SERVICES else "")
+    assert code == 2, lines
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_live_setting_of_unknown_name_is_a_refused_value(dev: ServiceProcess) -> None:
+    words = "broker settings broker-a --yes --set"
+    for change in ("none.none=1", "broker.port=1", "broker.trace=maybe"):
+        assert told(f"{words} {change}", dev.nameserver)[0] == 2
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verb_exits_with_2_for_an_unknown_option(verb: str) -> None:
+    code, lines = told(f"{verb} --no-such-option")
+    assert code == 2
+    assert "--no-such-option" in lines[-1]
+
+
+@pytest.mark.parametrize("verb", ASKING)
+def test_verb_exits_with_4_where_no_nameserver_answers(verb: str) -> None:
+    words = f"{verb} {WITHOUT_NAMES[verb] if verb in WITHOUT_NAMES else MISSING[verb][0]}"
+    for nameserver in (f"127.0.0.1:{free_port()}", "no-host.invalid:9876"):
+        code, lines = told(words, nameserver)
+        assert code == 4, lines
+        assert lines[-1].startswith("ternmq: ")
+        assert f": {nameserver}: " in lines[-1]
+        # What gRPC tells of a name that it cannot resolve has its own fields in brackets.
+        assert "[" not in lines[-1]
+
+
+def help_of(verb: str) -> str:
+    """Return the help of a verb, its line breaks taken out."""
+    done = CliRunner().invoke(ternmq, [*verb.split(), "--help"])
+    assert done.exit_code == 0
+    return " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_names_no_bounds_of_machine_integers(verb: str) -> None:
+    assert re.search(r"[0-9]{8,}", help_of(verb)) is None
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_time_names_its_zone(verb: str) -> None:
+    text = help_of(verb)
+    assert text.count("in UTC unless it has an offset") == len(re.findall(r"[ |]TIME ", text))

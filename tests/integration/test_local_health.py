@@ -1,0 +1,168 @@
+"""Health asked on this machine, without gRPC, and `ternmq health` on top of it."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+
+import pytest
+
+from ternmq_model.address import Address
+from ternmq_remoting import local_health
+from ternmq_remoting.grpc_network import GrpcNetwork
+from ternmq_remoting.local_health import answering, ask
+from tests.support.console import invoke
+from tests.support.processes import ServiceProcess, free_port, running_dev
+
+AT_ONCE_S = 20.0
+"""Far longer than an answer takes."""
+
+ASKING = """
+import sys
+from ternmq_console.main import ternmq
+try:
+    ternmq.main(["health", *sys.argv[1:]])
+except SystemExit as end:
+    loaded = {"grpc", "asyncio", "google.protobuf", "ternmq_client"} & set(sys.modules)
+    print(end.code, *loaded)
+"""
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess]:
+    with running_dev(tmp_path_factory.mktemp("dev")) as running:
+        yield running
+
+
+def health(*words: str, **variables: str) -> list[str]:
+    """Run `ternmq health` in a process; return its lines: what it prints, its code and imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASKING, *words],
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout.splitlines()
+
+
+def test_answer_follows_the_server() -> None:
+    async def main() -> None:
+        is_serving = True
+        address = Address("127.0.0.1", free_port())
+
+        async def asked() -> bool | None:
+            return await asyncio.to_thread(ask, address, timeout_s=AT_ONCE_S)
+
+        assert await asked() is None
+        async with answering(address, lambda: is_serving):
+            assert await asked() is True
+            is_serving = False
+            assert await asked() is False
+        assert await asked() is None
+
+    asyncio.run(main())
+
+
+def test_stuck_event_loop_gives_no_answer() -> None:
+    async def main() -> None:
+        address = Address("127.0.0.1", free_port())
+        async with answering(address, lambda: True):
+            # On the loop that should answer.
+            with pytest.raises(TimeoutError):
+                ask(address, timeout_s=0.1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("listen", "asked", "answer"),
+    [
+        ("0.0.0.0", "127.0.0.1", True),
+        ("::", "::1", True),
+        ("0.0.0.0", "localhost", True),
+        ("127.0.0.1", "localhost", True),
+        ("0.0.0.0", "192.0.2.1", None),
+        ("127.0.0.1", "127.0.0.2", None),
+        ("h" * 253, "h" * 253, None),
+    ],
+)
+def test_server_answers_for_the_addresses_that_it_listens_on(
+    listen: str, asked: str, answer: bool | None
+) -> None:
+    async def main() -> bool | None:
+        port = free_port()
+        async with answering(Address(listen, port), lambda: True):
+            return await asyncio.to_thread(ask, Address(asked, port), timeout_s=AT_ONCE_S)
+
+    assert asyncio.run(main()) is answer
+
+
+def test_taken_name_stops_no_server(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        address = Address("127.0.0.1", free_port())
+        async with answering(address, lambda: True), answering(address, lambda: False):
+            assert await asyncio.to_thread(ask, address, timeout_s=AT_ONCE_S) is True
+
+    asyncio.run(main())
+    assert "health is answered over gRPC alone" in caplog.text
+
+
+def test_health_needs_no_grpc_for_a_service_of_this_machine(dev: ServiceProcess) -> None:
+    assert health(dev.nameserver) == [f"{dev.nameserver} serves", "0"]
+    assert health(TERNMQ_HEALTH=dev.broker) == [f"{dev.broker} serves", "0"]
+
+
+def test_health_needs_no_grpc_for_a_service_that_is_not_there_yet() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    assert health(address) == [f"ternmq: {address}: Connection refused", "4"]
+
+
+def test_health_gives_up_on_a_service_whose_loop_is_stuck(dev: ServiceProcess) -> None:
+    dev.process.send_signal(signal.SIGSTOP)
+    try:
+        told = health(dev.broker, "--timeout", "0.2")
+    finally:
+        dev.process.send_signal(signal.SIGCONT)
+    assert told == [f"ternmq: {dev.broker}: no answer in time", "4"]
+
+
+def test_health_asks_other_machines_over_grpc(
+    dev: ServiceProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_nobody(address: Address, *, timeout_s: float) -> None:
+        """Find none of this machine."""
+
+    monkeypatch.setattr(local_health, "ask", ask_nobody)
+    assert invoke("health", dev.broker).exit_code == 0
+
+
+def test_health_refuses_a_port_of_another_program() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        done = invoke("health", address, "--timeout", "0.5")
+    assert done.exit_code == 4
+    assert done.stderr.startswith(f"ternmq: {address}: ")
+
+
+def test_health_is_refused_by_a_server_that_closes() -> None:
+    async def main() -> int:
+        async with answering(Address("127.0.0.1", port := free_port()), lambda: False):
+            done = await asyncio.to_thread(invoke, "health", f"127.0.0.1:{port}")
+        assert "is closing" in done.stderr
+        return done.exit_code
+
+    assert asyncio.run(main()) == 4
+
+
+def test_grpc_server_answers_beside_its_port() -> None:
+    async def main() -> None:
+        async with GrpcNetwork().serve([], Address("127.0.0.1", 0)) as server:
+            assert await asyncio.to_thread(ask, server.address, timeout_s=AT_ONCE_S) is True
+        assert ask(server.address, timeout_s=AT_ONCE_S) is None
+
+    asyncio.run(main())
