@@ -11,3 +11,7 @@ from ternmq_pipeline.jobs.replay import replay as replay
 from ternmq_pipeline.jobs.report import report as report
 from ternmq_pipeline.source.streams.metrics import StreamListener as StreamListener
 from ternmq_pipeline.source.streams.metrics import StreamReport as StreamReport
+from ternmq_runtime.field_docs import describe_fields as _describe_fields
+
+for _kind in (Archived, StreamReport):
+    _describe_fields(_kind)
