@@ -15,7 +15,6 @@ from typing import Final
 from benchmarks.patterns import BODY_BYTES, MANY, tell
 from ternmq import (
     AdminClient,
-    ClientConfig,
     Message,
     Producer,
     PullConsumer,
@@ -46,7 +45,7 @@ GIVE_UP_AFTER_S: Final = 120.0
 
 async def fill(nameserver: str) -> None:
     """Leave a backlog of messages with five properties, and a topic to send to."""
-    async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+    async with AdminClient(nameserver=nameserver) as admin:
         for topic in (TOPIC, SENT_TOPIC):
             await admin.create_topic(TopicConfig(topic, read_queues=QUEUES, write_queues=QUEUES))
     body = os.urandom(BODY_BYTES)

@@ -17,7 +17,6 @@ from benchmarks.load_consumer import Meter
 from benchmarks.patterns import BODY_BYTES, MANY, tell
 from ternmq import (
     AdminClient,
-    ClientConfig,
     ConsumeFrom,
     Message,
     Producer,
@@ -51,7 +50,7 @@ GIVE_UP_AFTER_S: Final = 120.0
 
 async def create(nameserver: str, topic: str) -> None:
     """Create a topic on every broker."""
-    async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+    async with AdminClient(nameserver=nameserver) as admin:
         await admin.create_topic(TopicConfig(topic, read_queues=QUEUES, write_queues=QUEUES))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.load_filtering import TOPIC
 from benchmarks.patterns import BODY_BYTES
-from ternmq import AdminClient, ClientConfig, Message
+from ternmq import AdminClient, Message
 from ternmq_consumer.scanning import BlockingScanner
 from ternmq_model.queue import MessageQueue
 from ternmq_model.transaction import Resolution
@@ -26,7 +26,7 @@ CHUNKS: Final = 24
 
 async def _queues(nameserver: str) -> list[tuple[MessageQueue, int]]:
     """Return the queues of the backlog and where each ends."""
-    async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+    async with AdminClient(nameserver=nameserver) as admin:
         described = await admin.describe_topic(TOPIC)
     return [(one.queue, one.max_offset) for one in described.queues]
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.figures import BACKLOG, SENDING
 from benchmarks.patterns import BODY_BYTES, MANY, Enqueue, Send, many, measure, scaled, tell
-from ternmq import AdminClient, ClientConfig, Message, Producer, TopicConfig
+from ternmq import AdminClient, Message, Producer, TopicConfig
 
 TOPIC: Final = "benchmark"
 BACKLOG_TOPIC: Final = "backlog"
@@ -45,7 +45,7 @@ class ProducerSender:
 
 async def main(nameserver: str, only: Collection[str], scale: float) -> None:
     """Make the topics, then measure, or leave a backlog for consumers."""
-    async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+    async with AdminClient(nameserver=nameserver) as admin:
         for topic in (TOPIC, BACKLOG_TOPIC):
             await admin.create_topic(TopicConfig(topic, read_queues=QUEUES, write_queues=QUEUES))
     async with Producer("benchmark-producers", nameserver=nameserver) as producer:

@@ -15,7 +15,7 @@ import time
 from typing import Final
 
 from benchmarks.patterns import BODY_BYTES, tell
-from ternmq import AdminClient, ClientConfig, Message, Producer, TopicConfig
+from ternmq import AdminClient, Message, Producer, TopicConfig
 
 TOPIC: Final = "paced"
 QUEUES: Final = 8
@@ -24,7 +24,7 @@ TURN_S: Final = 0.01
 
 async def main(nameserver: str, per_s: int) -> None:
     """Send until told to end."""
-    async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+    async with AdminClient(nameserver=nameserver) as admin:
         await admin.create_topic(TopicConfig(TOPIC, read_queues=QUEUES, write_queues=QUEUES))
     over = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     body, taken_ms = os.urandom(BODY_BYTES), list[float]()

@@ -22,7 +22,7 @@ from benchmarks import machine, rounds
 from benchmarks.figures import Figure, either, number
 from benchmarks.patterns import told
 from benchmarks.services import ENDS_WITHIN_S, Member, client, load, member, nameserver
-from ternmq import AdminClient, ClientConfig
+from ternmq import AdminClient
 from ternmq_protos.v1 import replication_pb2 as replication
 
 SENDING: Final = "load_producer.py"
@@ -102,7 +102,7 @@ async def statuses(admin: AdminClient) -> list[replication.ReplicationStatusRepl
 async def until_in_sync(names: str, slaves: int) -> None:
     """Wait until the master waits for so many slaves."""
     async with (
-        AdminClient(ClientConfig(nameservers=(names,))) as admin,
+        AdminClient(nameserver=names) as admin,
         asyncio.timeout(GIVE_UP_AFTER_S),
     ):
         count = -1
@@ -118,7 +118,7 @@ async def watch(names: str) -> dict[str, float]:
     dispatched: list[tuple[float, int]] = []
     record_bytes, is_near = 0.0, False
     async with (
-        AdminClient(ClientConfig(nameservers=(names,))) as admin,
+        AdminClient(nameserver=names) as admin,
         asyncio.timeout(GIVE_UP_AFTER_S),
     ):
         (data,) = await admin.brokers()

@@ -16,7 +16,7 @@ from typing import Final
 
 from benchmarks.machine import describe, resident_mib
 from benchmarks.services import dev
-from ternmq import AdminClient, ClientConfig, Message, Producer, TopicConfig
+from ternmq import AdminClient, Message, Producer, TopicConfig
 
 TOPIC: Final = "timed"
 BATCH: Final = 5_000
@@ -27,7 +27,7 @@ FILL_PER_S: Final = 15_000
 async def measure(nameserver: str, process_id: int, options: argparse.Namespace) -> None:
     """Fill, wait, watch."""
     async with (
-        AdminClient(ClientConfig(nameservers=(nameserver,))) as admin,
+        AdminClient(nameserver=nameserver) as admin,
         Producer("benchmark-timed", nameserver=nameserver) as producer,
     ):
         await admin.create_topic(TopicConfig(TOPIC, read_queues=8, write_queues=8))

@@ -3,7 +3,9 @@
 Everything an application needs is here; other packages may change without notice.
 """
 
+from dataclasses import is_dataclass as _is_dataclass
 from types import FunctionType as _FunctionType
+from typing import cast as _cast
 
 from ternmq_client.admin import AdminClient as AdminClient
 from ternmq_client.config import ClientConfig as ClientConfig
@@ -83,6 +85,7 @@ from ternmq_producer.selectors import RoundRobin as RoundRobin
 from ternmq_producer.statistics import BrokerSends as BrokerSends
 from ternmq_producer.statistics import SendStatistics as SendStatistics
 from ternmq_producer.transactions import TransactionProducer as TransactionProducer
+from ternmq_runtime.field_docs import describe_fields as _describe_fields
 from ternmq_runtime.signals import run as run
 
 __all__ = [
@@ -169,9 +172,11 @@ __all__ = [
 
 
 def _claim_names() -> None:
-    """Let names say where users find them, not in which folder we keep them."""
+    """Let names say where users find them, and what their fields mean."""
     for name in __all__:
-        value = globals()[name]
+        value: object = globals()[name]
+        if _is_dataclass(value) or hasattr(value, "_fields"):
+            _describe_fields(_cast("type[object]", value))
         if isinstance(value, type | _FunctionType):
             value.__module__ = "ternmq"
 

@@ -12,6 +12,7 @@ from ternmq_pipeline.jobs.redrive import redrive as redrive
 from ternmq_pipeline.jobs.replay import replay as replay
 from ternmq_pipeline.jobs.report import report as report
 from ternmq_pipeline.jobs.requirements import need
+from ternmq_runtime.field_docs import describe_fields as _describe_fields
 
 if TYPE_CHECKING:
     from ternmq_pipeline.source.streams.metrics import StreamListener as StreamListener
@@ -25,4 +26,8 @@ def __getattr__(name: str) -> Any:
     need(f"ternmq.spark.{name}", "pyspark")
     from ternmq_pipeline.source.streams import metrics
 
+    _describe_fields(metrics.StreamReport)
     return getattr(metrics, name)
+
+
+_describe_fields(Archived)

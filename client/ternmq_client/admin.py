@@ -26,6 +26,13 @@ class AdminClient(
     nothing here is ever out of date. Masters are asked, unless a method says otherwise.
 
     Args:
-        config: Where the NameServers are, and the client's patience.
+        config: The old name of `client`, with a deprecation warning.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
+            in `client`.
+        client: How to find and talk to services.
         env: The seams. None = the real world, opened and closed with the client.
+
+    Raises:
+        ConfigError: An address is illegal, an argument has another type, or `nameserver` and
+            `client` name different NameServers.
     """

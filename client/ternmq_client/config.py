@@ -2,14 +2,18 @@
 
 import os
 import socket
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from ternmq_model.address import Address, parse_address
+from ternmq_model.arguments import check_kinds, is_kind
 from ternmq_model.errors import ConfigError, IllegalName
 from ternmq_model.names import TRACE_TOPIC, check_topic
+
+T = TypeVar("T")
 
 NAMESERVER_DEFAULT: Final = "127.0.0.1:9876"
 NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
@@ -60,17 +64,24 @@ class ClientConfig:
     """Where to. Brokers have the default one when `broker.trace_topic_enabled` says so."""
 
     def __post_init__(self) -> None:
+        given: object = self.nameservers
+        if isinstance(given, str):  # else its characters would be the addresses
+            rule = f"must be a tuple: ({given!r},). A single text is given as nameserver={given!r}"
+            raise ConfigError("client.nameservers", given, rule)
         if not self.nameservers:
-            raise ConfigError("client.nameservers", (), "must name a NameServer")
+            raise ConfigError("client.nameservers", (), 'must name one, such as "127.0.0.1:9876"')
         self.addresses()
+        check_kinds("client", self)
         try:
             check_topic(self.trace_topic)
         except IllegalName as error:
             raise ConfigError("client.trace_topic", self.trace_topic, error.rule) from None
         for name in ("host_name", "instance_name"):
             value: str = getattr(self, name)
-            if "@" in value or not value.isprintable():
-                raise ConfigError(f"client.{name}", value, "may not have @ or control characters")
+            if value.__class__ is not str or "@" in value or not value.isprintable():
+                raise ConfigError(
+                    f"client.{name}", value, "must be a text without @ and control characters"
+                )
         for name in (
             "request_timeout_s",
             "connect_timeout_s",
@@ -99,12 +110,79 @@ class ClientConfig:
         return f"{host}@{instance}"
 
 
+def resolve_client(
+    nameserver: str | Sequence[str] | None,
+    client: ClientConfig | None,
+    *,
+    deprecated: ClientConfig | None = None,
+    deprecated_name: str = "client_config",
+) -> ClientConfig:
+    """Return how a client that was made with these arguments finds and talks to services.
+
+    Called by a constructor, to whose caller the warning points.
+
+    Args:
+        nameserver: `HOST:PORT`, several of them separated by `;` or `,`, or a sequence of such.
+            None = those of `client`.
+        client: None = the defaults.
+        deprecated: What was given under the name that `client` had before.
+        deprecated_name: That name.
+
+    Raises:
+        ConfigError: One of them is of another type, or both name NameServers, and not the same.
+    """
+    if deprecated is not None:
+        chosen = checked_config(deprecated_name, deprecated, ClientConfig)
+        if client is not None:
+            rule = f"is the old name of client: give client alone, not {deprecated_name} as well"
+            raise ConfigError(deprecated_name, deprecated, rule)
+        warnings.warn(
+            f"{deprecated_name}= is deprecated: write client= instead",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        client = chosen
+    config = checked_config("client", client, ClientConfig)
+    if nameserver is None:
+        return config
+    texts = nameserver_texts(nameserver)
+    if config.nameservers not in (texts, default_nameservers()):
+        rule = f"client.nameservers={config.nameservers!r} names others: give one of the two"
+        raise ConfigError("nameserver", nameserver, rule)
+    return replace(config, nameservers=texts)
+
+
+def checked_config(name: str, config: T | None, kind: type[T]) -> T:
+    """Return `config` when it is a `kind`; the defaults when it is None.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if config is None:
+        return kind()
+    given: object = config
+    if isinstance(given, kind):
+        return given
+    rule = f"must be a {kind.__name__}"
+    if isinstance(given, ClientConfig):
+        rule += "; a ClientConfig is given as client="
+    elif isinstance(given, str) and kind is ClientConfig:
+        rule += f"; an address is given as nameserver={given!r}"
+    raise ConfigError(name, given if isinstance(given, str) else type(given), rule)
+
+
 def nameserver_texts(nameserver: str | Sequence[str]) -> tuple[str, ...]:
     """Return what a user gave as NameServers as one text for each.
 
     Args:
         nameserver: `HOST:PORT`, several of them separated by `;` or `,`, or a sequence of such.
+
+    Raises:
+        ConfigError: It is neither.
     """
+    given: object = nameserver
     texts = (nameserver,) if isinstance(nameserver, str) else nameserver
+    if not is_kind(given, Sequence) or not all(is_kind(each, str) for each in texts):
+        raise ConfigError("nameserver", given, 'must be a text such as "127.0.0.1:9876"')
     parts = (part.strip() for text in texts for part in text.replace(";", ",").split(","))
     return tuple(part for part in parts if part)

@@ -86,6 +86,8 @@ class TopicDescription:
     """One topic over all its brokers."""
 
     topic: str
+    """Its name."""
+
     configs: tuple[tuple[str, TopicConfig], ...]
     """Broker name and what it knows, sorted by broker name."""
 
@@ -101,6 +103,8 @@ class TopicCreation:
     """What became of one topic that was to be created."""
 
     topic: str
+    """Its name."""
+
     brokers: tuple[str, ...]
     """Names of those that have it as it is to be, sorted."""
 

@@ -75,17 +75,19 @@ class SendInterceptor(Protocol):
 
 
 class ConsumeOutcome(Enum):
-    """How a listener's call ended. The values are those of RocketMQ's traces."""
+    """How a listener's call ended. The values are those of RocketMQ's traces.
+
+    Attributes:
+        SUCCESS: Every message is finished.
+        TIME_OUT: It took longer than the consume timeout.
+        EXCEPTION: It raised.
+        FAILED: It asked for the messages again.
+    """
 
     SUCCESS = 0
     TIME_OUT = 1
-    """It took longer than the consume timeout."""
-
     EXCEPTION = 2
-    """It raised."""
-
     FAILED = 4
-    """It asked for the messages again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,9 @@ from ternmq_model.errors import (
     TopicNotFound,
     TransportError,
     Unreachable,
+    refusal,
 )
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, TopicRoute
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_CLUSTER, GET_TOPIC_ROUTE, LIST_TOPICS
@@ -196,7 +198,7 @@ class NameServers:
                     rpc, request, timeout_s=self._request_timeout_s
                 ), address
             except RefusedError as error:
-                return error, address
+                return _named(error, connection), address
             except TransportError as error:
                 logger.warning("nameserver gave no answer address=%s error=%s", address, error)
                 failures.append(error)
@@ -230,6 +232,21 @@ class NameServers:
         if self._connections.get(connection.address) is connection:
             del self._connections[connection.address]
             await connection.close()
+
+
+def _named(error: RefusedError, connection: Connection) -> RefusedError:
+    """Return a refusal that says so when who refused is no NameServer. Pure.
+
+    Every NameServer knows the requests that go through here.
+    """
+    if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return error
+    who = connection.identity
+    remark = (
+        f"is {who or 'another service'}, not a NameServer: "
+        "give the address of a NameServer, which listens on port 9876 by default"
+    )
+    return refusal(error.code, remark, str(connection.address))
 
 
 async def brokers_told(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.send_path import SendPath
+from ternmq_model.arguments import is_kind
 from ternmq_model.errors import IllegalMessage, UsageError
 from ternmq_model.message import SendResult
 from ternmq_model.names import REPLY_SUFFIX
@@ -51,10 +52,12 @@ class ReplyingClient:
 
         Raises:
             UsageError: `request` asks for no reply.
-            IllegalMessage: A property is illegal.
+            IllegalMessage: A property is illegal, or the body is not `bytes`.
             ClientNotOnline: The requester is gone.
             TernError: The broker could not be told.
         """
+        if not is_kind(body, bytes):
+            raise IllegalMessage(f"the body of a reply is {type(body).__name__}, must be bytes")
         client = self._client
         topic, told = reply_of(request, properties or {})
         return await SendPath(client).send(

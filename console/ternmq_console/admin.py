@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_console.exits import errors_as_exits
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
@@ -18,8 +17,7 @@ def ask(nameserver: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Return what `question` finds out; leave with a line and an exit code when it cannot."""
 
     async def main() -> T:
-        config = ClientConfig(nameservers=nameserver_texts(nameserver))
-        async with AdminClient(config) as admin:
+        async with AdminClient(nameserver=nameserver) as admin:
             return await question(admin)
 
     with errors_as_exits():

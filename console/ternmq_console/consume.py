@@ -88,7 +88,7 @@ def consume(
             {topic: expression if condition is None else sql(condition)},
             on_refused=refuse,
             config=PushConsumerConfig(consume_from=_STARTS[start]),
-            client_config=client_config,
+            client=client_config,
         )
         if not wait:
             async with ClientInstance(client_config) as client:

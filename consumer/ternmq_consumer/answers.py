@@ -4,6 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from ternmq_model.arguments import check_seconds
 from ternmq_model.errors import UsageError
 
 DEAD_LETTER: Final = -1
@@ -17,17 +18,17 @@ SUSPEND_S_MAX: Final = 30.0
 class ConsumeStatus(enum.Enum):
     """What a listener may say of what it was handed.
 
+    Attributes:
+        SUCCESS: It is finished.
+        RECONSUME_LATER: Hand it over again after a pause. Raising an exception says the same.
+        DEAD_LETTER: Put it among the group's dead letters now: trying again would not help.
+
     Source: RocketMQ `ConsumeConcurrentlyStatus`, `ConsumeOrderlyStatus`.
     """
 
     SUCCESS = enum.auto()
-    """It is finished."""
-
     RECONSUME_LATER = enum.auto()
-    """Hand it over again after a pause. Raising an exception says the same."""
-
     DEAD_LETTER = enum.auto()
-    """Put it among the group's dead letters now: trying again would not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class ReconsumeLater:
             raise UsageError(f"delay_level is {self.delay_level}: must be -1 to {DELAY_LEVEL_MAX}")
         if self.finished < 0:
             raise UsageError(f"finished is {self.finished}: must be 0 or more")
+        if self.suspend_s is not None:
+            check_seconds("suspend_s", self.suspend_s)
         if self.suspend_s is not None and not SUSPEND_S_MIN <= self.suspend_s <= SUSPEND_S_MAX:
             raise UsageError(
                 f"suspend_s is {self.suspend_s}: must be {SUSPEND_S_MIN} to {SUSPEND_S_MAX}"
@@ -76,7 +79,9 @@ _NEVER: Final = ReconsumeLater(DEAD_LETTER)
 def wish_of(answer: object) -> ReconsumeLater | None:
     """Return how a listener's answer wants the messages again; None = they are finished.
 
-    What is no answer at all is taken for None: a listener may be any function, `list.append` too.
+    Raises:
+        UsageError: It is no answer. Taking it for success would lose messages of a listener that
+            says `"RECONSUME_LATER"` or 0.
     """
     if answer is None or answer is True:
         return None
@@ -84,4 +89,11 @@ def wish_of(answer: object) -> ReconsumeLater | None:
         return LATER
     if answer is ConsumeStatus.DEAD_LETTER:
         return _NEVER
-    return answer if isinstance(answer, ReconsumeLater) else None
+    if isinstance(answer, ReconsumeLater):
+        return answer
+    if answer is ConsumeStatus.SUCCESS:
+        return None
+    raise UsageError(
+        f"the listener answered {answer!r}: must be None, True or ConsumeStatus.SUCCESS when it is "
+        "done, else False, another ConsumeStatus or a ReconsumeLater"
+    )

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ternmq_client.blocking import BlockingFace
-from ternmq_client.config import ClientConfig
+from ternmq_client.config import ClientConfig, resolve_client
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull import POLL_MESSAGES_MAX, PullConsumer
 from ternmq_consumer.pull_group import RebalanceCallback
@@ -35,11 +35,11 @@ class BlockingPullConsumer(BlockingFace[PullConsumer]):
         *,
         nameserver: str | Sequence[str] | None = None,
         config: PullConsumerConfig | None = None,
+        client: ClientConfig | None = None,
         client_config: ClientConfig | None = None,
     ) -> None:
-        super().__init__(
-            PullConsumer(group, nameserver=nameserver, config=config, client_config=client_config)
-        )
+        chosen = resolve_client(nameserver, client, deprecated=client_config)
+        super().__init__(PullConsumer(group, config=config, client=chosen))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of `topic` that may be read, sorted."""
@@ -47,7 +47,8 @@ class BlockingPullConsumer(BlockingFace[PullConsumer]):
 
     def assign(self, queues: Iterable[MessageQueue], expression: Wanted = ALL_TAGS) -> None:
         """Read these queues and no others."""
-        wanted = list(queues)
+        is_wrong = isinstance(queues, str | MessageQueue)  # `assign` says what to write
+        wanted = queues if is_wrong else list(queues)
         self._do(lambda: self._client.assign(wanted, expression))
 
     def subscribe(

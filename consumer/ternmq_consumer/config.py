@@ -8,6 +8,7 @@ from typing import Final
 from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.answers import SUSPEND_S_MAX, SUSPEND_S_MIN
+from ternmq_model.arguments import check_kinds, fault_of_time_ms
 from ternmq_model.errors import ConfigError
 
 RETRIES_MAX: Final = 65_536
@@ -17,41 +18,46 @@ RETRIES_MAX: Final = 65_536
 class ConsumeFrom(enum.Enum):
     """Where a group begins in a queue that it never consumed.
 
+    Attributes:
+        LAST_OFFSET: With the messages that come after its first member was assigned the queue. No
+            promise on a young queue: while the broker has its first message in memory, a new group
+            begins there.
+        FIRST_OFFSET: With the oldest message that the broker still has.
+        TIMESTAMP: With the first message that was stored at `consume_at_ms` or later.
+
     Source: RocketMQ `ConsumeFromWhere`.
     """
 
     LAST_OFFSET = enum.auto()
-    """With the messages that come after its first member was assigned the queue. No promise on a
-    young queue: while the broker has its first message in memory, a new group begins there."""
-
     FIRST_OFFSET = enum.auto()
-    """With the oldest message that the broker still has."""
-
     TIMESTAMP = enum.auto()
-    """With the first message that was stored at `consume_at_ms` or later."""
 
 
 class MessageModel(enum.Enum):
     """How the members of a group share its messages.
 
+    Attributes:
+        CLUSTERING: Each message goes to one member.
+        BROADCASTING: Each message goes to every member. What fails is logged and counted, and comes
+            not again.
+
     Source: RocketMQ `MessageModel`.
     """
 
     CLUSTERING = enum.auto()
-    """Each message goes to one member."""
-
     BROADCASTING = enum.auto()
-    """Each message goes to every member. What fails is logged and counted, and comes not again."""
 
 
 class OffsetsKept(enum.Enum):
-    """Where a member that broadcasts keeps how far it is."""
+    """Where a member that broadcasts keeps how far it is.
+
+    Attributes:
+        LOCALLY: In a file on its own machine.
+        AT_BROKERS: At the brokers, under the member's own name: for machines that keep no files.
+    """
 
     LOCALLY = enum.auto()
-    """In a file on its own machine."""
-
     AT_BROKERS = enum.auto()
-    """At the brokers, under the member's own name: for machines that keep no files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,6 +145,7 @@ class PushConsumerConfig:
     """Under which folder a member that broadcasts keeps them; None = `~/.ternmq/offsets`."""
 
     def __post_init__(self) -> None:
+        check_kinds("consumer", self)
         strategy_of(self.allocate)
         _check_start(self.consume_from, self.consume_at_ms)
         for name in (
@@ -208,6 +215,7 @@ class PullConsumerConfig:
     """When subscribed: which queues are whose, as in `PushConsumerConfig`."""
 
     def __post_init__(self) -> None:
+        check_kinds("consumer", self)
         strategy_of(self.allocate)
         _check_start(self.consume_from, self.consume_at_ms)
         for name in ("pull_threshold_messages", "pull_threshold_bytes"):
@@ -229,6 +237,8 @@ def _check_start(consume_from: object, consume_at_ms: int | None) -> None:
     if consume_from is not ConsumeFrom.TIMESTAMP:
         rule = f"has a meaning with {ConsumeFrom.TIMESTAMP} alone"
         raise ConfigError("consumer.consume_at_ms", consume_at_ms, rule)
+    if fault := fault_of_time_ms(consume_at_ms):
+        raise ConfigError("consumer.consume_at_ms", consume_at_ms, fault)
     _check_count("consume_at_ms", consume_at_ms, 0)
 
 
@@ -243,9 +253,7 @@ def _check_kind(name: str, value: object, kind: type[enum.Enum]) -> None:
         raise ConfigError(f"consumer.{name}", value, rule)
 
 
-def _check_count(name: str, value: object, least: int, most: int | None = None) -> None:
+def _check_count(name: str, value: int, least: int, most: int | None = None) -> None:
     rule = f"must be {least} or more" if most is None else f"must be {least} to {most}"
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"consumer.{name}", value, f"{rule}, a whole number")
     if value < least or (most is not None and value > most):
         raise ConfigError(f"consumer.{name}", value, rule)

@@ -218,7 +218,7 @@ def _is_async(listener: Callable[..., object]) -> bool:
 
 async def _await_answer(listener: Callable[[T], Any], argument: T) -> Said:
     try:
-        return Said(await listener(argument))
+        return _said(await listener(argument))
     except Exception as error:
         return Said(None, error)
     except asyncio.CancelledError:
@@ -235,13 +235,20 @@ def _guarded(listener: Callable[[T], Any], argument: T, work: Work) -> Said:
 
 def _get_answer(listener: Callable[[T], Any], argument: T) -> Said:
     try:
-        answer = listener(argument)
+        return _said(listener(argument))
     except Exception as error:
         return Said(None, error)
+
+
+def _said(answer: object) -> Said:
+    """Return what a listener answered, which `wish_of` can read.
+
+    Raises:
+        UsageError: It is no answer.
+    """
     if inspect.iscoroutine(answer):
         answer.close()
-        return Said(
-            None,
-            UsageError(f"listener {listener!r} returned a coroutine: declare it with `async def`"),
-        )
+        raise UsageError("the listener returned a coroutine: declare it with `async def`")
+    if answer is not None:
+        wish_of(answer)
     return Said(answer)

@@ -5,10 +5,9 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from typing import Final
 
-from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.replies import ReplyingClient
 from ternmq_consumer.closed_brokers import ClosedBrokers
@@ -33,8 +32,9 @@ from ternmq_consumer.subscriptions import (
     subscription_to,
     subscriptions_by_topic,
 )
+from ternmq_model.arguments import check_function, check_seconds, is_kind
 from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, Unreachable, UsageError
-from ternmq_model.names import check_group
+from ternmq_model.names import check_group, check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -72,14 +72,18 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
 
     Args:
         group: Under whose name offsets are kept, and whose member it is; empty = none are.
-        nameserver: `HOST:PORT`, or several; overrides what `client_config` says.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
+            in `client`.
         config: How to consume.
-        client_config: How to find and talk to services.
+        client: How to find and talk to services.
         env: The seams; None = the real world.
+        client_config: The old name of `client`, with a deprecation warning.
 
     Raises:
         IllegalName: The group's name.
         UsageError: Offsets are to be committed by themselves, and there is no group.
+        ConfigError: A NameServer's address is illegal, an argument has another type, or
+            `nameserver` and `client` name different NameServers.
 
     Source:
         RocketMQ `DefaultLitePullConsumer`.
@@ -91,17 +95,16 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         *,
         nameserver: str | Sequence[str] | None = None,
         config: PullConsumerConfig | None = None,
-        client_config: ClientConfig | None = None,
+        client: ClientConfig | None = None,
         env: Environment | None = None,
+        client_config: ClientConfig | None = None,
     ) -> None:
         self._group = check_group(group) if group else ""
         self._closed = ClosedBrokers()
-        self._config = config or PullConsumerConfig()
+        self._config = checked_config("config", config, PullConsumerConfig)
         if self._config.auto_commit:
             self._check_group("commit by itself")
-        client = client_config or ClientConfig()
-        if nameserver is not None:
-            client = replace(client, nameservers=nameserver_texts(nameserver))
+        client = resolve_client(nameserver, client, deprecated=client_config)
         queues = PullQueues(self._config, self._lose, self._refuse)
         super().__init__(ClientInstance(client, env=env), queues)
         self._new: dict[MessageQueue, None] = {}
@@ -158,11 +161,12 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         Brokers that do not permit it are left out, and logged.
 
         Raises:
+            IllegalName: The topic's name.
             PermissionRefused: There is none: the topic may not be read.
             TopicNotFound: No NameServer knows it.
             TransportError: No NameServer answers.
         """
-        route = await self._client.routes.route(topic)
+        route = await self._client.routes.route(check_topic(topic))
         queues = route.read_queues()
         if not queues:
             raise route.read_refusal()
@@ -192,8 +196,12 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             )
         if self._is_subscribed:
             raise UsageError("the consumer is subscribed: unsubscribe before you assign queues")
+        if not is_kind(given, Iterable) or is_kind(given, MessageQueue):
+            raise UsageError(f"assign takes a list of queues, not {queues!r}")
         now_ms = self._client.env.clock.wall_ms()
         wanted = dict.fromkeys(queues)
+        if others := [each for each in wanted if not is_kind(each, MessageQueue)]:
+            raise UsageError(f"assign takes a list of queues; {others[0]!r} is none")
         new = {
             queue: subscription_to(queue.topic, expression, version_ms=now_ms)
             for queue in wanted
@@ -243,6 +251,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             raise UsageError("the consumer is subscribed already: unsubscribe first")
         if len(self._queues):
             raise UsageError("queues are assigned: assign(()) before you subscribe")
+        check_function("on_assigned", on_assigned, 1)
+        check_function("on_revoked", on_revoked, 1)
         callbacks = RebalanceCallbacks(on_assigned, on_revoked)
         await self._member.subscribe(by_topic, callbacks)
 
@@ -321,8 +331,9 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         """
         if not len(self._queues) and not self._is_subscribed:
             raise UsageError("assign queues, or subscribe, before you poll")
-        if messages_max < 1:
-            raise UsageError(f"messages_max={messages_max}: must be 1 or more")
+        check_seconds("timeout_s", timeout_s)
+        if not is_kind(messages_max, int) or messages_max < 1:
+            raise UsageError(f"messages_max={messages_max!r}: must be 1 or more, a whole number")
         self._check_process()
         if self._config.auto_commit:
             self._settle()

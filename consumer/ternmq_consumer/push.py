@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Final
 
-from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
 from ternmq_client.replies import ReplyingClient
@@ -42,6 +42,7 @@ from ternmq_consumer.subscriptions import (
     subscription_message,
     subscriptions_by_topic,
 )
+from ternmq_model.arguments import check_function, check_interceptors
 from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, UsageError
 from ternmq_model.names import RETRY_PREFIX, check_group
 from ternmq_model.offsets import QueueOffset
@@ -94,15 +95,19 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         on_refused: Called on the loop, and not to raise, with each refusal to let something be
             read: a topic or a queue of it that may not be read, a group that may not consume, a
             condition that a broker does not take. It is asked again meanwhile.
-        nameserver: `HOST:PORT`, or several; overrides what `client_config` says.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
+            in `client`.
         config: How to consume.
-        client_config: How to find and talk to services.
+        client: How to find and talk to services.
         env: The seams; None = the real world.
+        client_config: The old name of `client`, with a deprecation warning.
 
     Raises:
         IllegalName: The group's name, or a topic's.
-        UsageError: Both kinds of listener, no topic, an expression that names no tag, or a
-            condition that is none.
+        UsageError: Both kinds of listener, one that is no function of one argument, no topic, an
+            expression that names no tag, or a condition that is none.
+        ConfigError: A NameServer's address is illegal, an argument has another type, or
+            `nameserver` and `client` name different NameServers.
 
     Source:
         RocketMQ `DefaultMQPushConsumer`, `ConsumeMessageConcurrentlyService`.
@@ -119,26 +124,29 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         on_refused: Callable[[RefusedError], None] = lambda _: None,
         nameserver: str | Sequence[str] | None = None,
         config: PushConsumerConfig | None = None,
-        client_config: ClientConfig | None = None,
+        client: ClientConfig | None = None,
         env: Environment | None = None,
+        client_config: ClientConfig | None = None,
     ) -> None:
         if listener is not None and batch_listener is not None:
             raise UsageError("a consumer has a listener or a batch listener, not both")
+        check_function("listener", listener, 1)
+        check_function("batch_listener", batch_listener, 1)
+        check_function("on_refused", on_refused, 1)
+        check_interceptors(interceptors, "before_consume", "after_consume")
         self._group = check_group(group)
         self._subscriptions = subscriptions_by_topic(topics)
         self._listeners = Listeners(listener, batch_listener, ConsumeInterceptors(interceptors))
         self._on_refused = on_refused
-        self._config = config or PushConsumerConfig()
+        self._config = checked_config("config", config, PushConsumerConfig)
         self._retry_topics: frozenset[str] = frozenset()
-        client = client_config or ClientConfig()
+        client = resolve_client(nameserver, client, deprecated=client_config)
         if is_broadcasting(self._config):
             client = replace(client, instance_name=client.instance_name or BROADCASTER)
         else:
             retry_topic = RETRY_PREFIX + self._group
             self._retry_topics = frozenset({retry_topic})
             self._subscriptions[retry_topic] = parse_subscription(retry_topic, ALL_TAGS)
-        if nameserver is not None:
-            client = replace(client, nameservers=nameserver_texts(nameserver))
         super().__init__(ClientInstance(client, env=env))
         self._counters = Counters()
         self._dispatcher = self._listeners.dispatcher(self._config, self._counters)
@@ -209,11 +217,13 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
 
         Raises:
             UsageError: The consumer has a listener.
+            ClosedError: It is not open.
         """
         if not self._listeners.is_iterated:
             raise UsageError("a consumer with a listener cannot be iterated")
         self._check_process()
         if self._iterator is None:
+            _ = self._client.env  # raises where messages cannot come: not entered, or left
             self._iterator = MessageIterator(self._dispatcher)
         return self._iterator
 
@@ -221,8 +231,13 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         """Wait until this member owns its first share of the queues, which may be none.
 
         Returns when every topic had a route and every queue of the share is being read.
+
+        Raises:
+            ClosedError: The consumer is not open.
         """
         self._check_process()
+        if not self._assigned.is_set():
+            _ = self._client.env  # raises where no share can come: not entered, or left
         await self._assigned.wait()
 
     def assignment(self) -> list[MessageQueue]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ternmq_consumer.brokers import Readers
+from ternmq_model.arguments import check_time_ms
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -84,10 +85,12 @@ class QueueEnds:
         Raises:
             TransportError: The broker did not answer.
             RefusedError: It said no.
+            UsageError: `at_ms` is no time in Unix milliseconds.
 
         Source:
             RocketMQ `MQAdminImpl.searchOffset`.
         """
+        check_time_ms("at_ms", at_ms)
         connection = await self._brokers.reader(queue.broker_name)
         request = admin.QueryOffsetByTimeRequest(
             topic=queue.topic, queue_id=queue.queue_id, boundary=admin.LOWER

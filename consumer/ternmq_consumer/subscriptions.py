@@ -1,9 +1,10 @@
 """What a user says is wanted of topics, and how brokers are told."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeGuard
 
+from ternmq_model.arguments import is_kind
 from ternmq_model.errors import UsageError
 from ternmq_model.subscription import ALL_TAGS, Expression, Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -24,6 +25,11 @@ def subscription_to(topic: str, wanted: Wanted, *, version_ms: int = 0) -> Subsc
         IllegalName: The topic's name.
         UsageError: The expression names no tag, or is no condition.
     """
+    if not is_kind(wanted, str, Expression):
+        raise UsageError(
+            f"subscription to {topic!r}: {wanted!r} must be tags, such as 'eu || jp', "
+            "'*' for all messages, or a condition: sql(\"amount > 100\")"
+        )
     text, kind = (wanted, "") if isinstance(wanted, str) else wanted
     subscription = parse_subscription(topic, text, kind, version_ms=version_ms)
     condition = subscription.condition
@@ -40,21 +46,33 @@ def subscriptions_by_topic(topics: Subscriptions) -> dict[str, Subscription]:
 
     Raises:
         IllegalName: A topic's name.
-        UsageError: No topic, one topic twice, an expression that names no tag, or a condition that
-            is none.
+        UsageError: No topic, one topic twice, another type, an expression that names no tag, or a
+            condition that is none.
     """
+    given: object = topics
     if isinstance(topics, str):
         wanted = [subscription_to(topics, ALL_TAGS)]
     elif isinstance(topics, Subscription):
         wanted = [topics]
     elif isinstance(topics, Mapping):
         wanted = [subscription_to(topic, each) for topic, each in topics.items()]
-    else:
+    elif is_kind(given, Sequence) and all(is_kind(each, Subscription) for each in topics):
         wanted = list(topics)
+    else:
+        names = [name for name in given if isinstance(name, str)] if _is_several(given) else []
+        several = ", ".join(f"{name!r}: '*'" for name in names) or "'orders': '*', 'bills': 'eu'"
+        raise UsageError(
+            f"topics={given!r}: must be one topic, such as {(names or ['orders'])[0]!r}, "
+            f"or tags or a condition by topic: {{{several}}}"
+        )
     by_topic = {subscription.topic: subscription for subscription in wanted}
     if not wanted or len(by_topic) < len(wanted):
         raise UsageError("a consumer names at least one topic, and each once")
     return by_topic
+
+
+def _is_several(given: object) -> TypeGuard[Iterable[object]]:
+    return isinstance(given, list | tuple | set | frozenset)
 
 
 def subscription_message(subscription: Subscription) -> messages.Subscription:

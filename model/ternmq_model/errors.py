@@ -37,16 +37,17 @@ from ternmq_model.response_code import CALLERS_CODES, RETRYABLE_CODES, ResponseC
 
 
 class Fault(Enum):
-    """Who has to change something."""
+    """Who has to change something.
+
+    Attributes:
+        CALLER: The call is wrong as it stands: repeated, it fails again.
+        BROKER: The service or its disk cannot do it now: it is busy, closing, full or broken.
+        NETWORK: Nobody answered.
+    """
 
     CALLER = "caller"
-    """The call is wrong as it stands: repeated, it fails again."""
-
     BROKER = "broker"
-    """The service or its disk cannot do it now: it is busy, closing, full or broken."""
-
     NETWORK = "network"
-    """Nobody answered."""
 
 
 class TernError(Exception):

@@ -1,11 +1,12 @@
 """What applications send, and what they learn of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from ternmq_model import properties as names
+from ternmq_model.arguments import fault_of_span_ms, fault_of_time_ms, is_kind
 from ternmq_model.errors import IllegalMessage, TernError
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.names import check_topic
@@ -29,6 +30,7 @@ class Message:
     """
 
     topic: str
+    """Where it goes: letters, digits, `%`, `|`, `_` and `-`, at most 127."""
 
     body: bytes
     """At most 4 MiB. Opaque."""
@@ -36,7 +38,7 @@ class Message:
     tags: str = ""
     """One tag, by which consumers may filter."""
 
-    keys: Sequence[str] = ()
+    keys: list[str] | tuple[str, ...] = ()
     """Business keys, by which a message can be found. No blanks in them."""
 
     properties: Mapping[str, str] = field(default_factory=_no_properties)
@@ -53,7 +55,8 @@ class Message:
     once. At most one of this and the next two."""
 
     deliver_at_ms: int = 0
-    """Not delivered before this time, Unix milliseconds, at most 3 days ahead. 0 = at once."""
+    """Not delivered before this time, Unix milliseconds, at most 3 days ahead. 0 = at once.
+    Seconds since 1970 are refused."""
 
     deliver_after_ms: int = 0
     """Not delivered before so many milliseconds after it was stored, at most 3 days. 0 = none."""
@@ -70,6 +73,7 @@ class Message:
             IllegalName: So does the topic.
         """
         check_topic(self.topic)
+        self._check_kinds()
         if len(self.body) > BODY_BYTES_MAX:
             raise IllegalMessage(
                 f"message for {self.topic!r}: body has {len(self.body)} bytes, "
@@ -80,8 +84,6 @@ class Message:
             check_tag(self.tags)
             pairs.append(f"{names.TAGS}\x01{self.tags}\x02")
         if self.keys:
-            if isinstance(self.keys, str):
-                raise IllegalMessage("keys is a sequence of strings, not one string")
             for key in self.keys:
                 check_property(names.KEYS, key)
                 if KEY_SEPARATOR in key:
@@ -92,7 +94,7 @@ class Message:
             pairs.append(f"{names.SHARDING_KEY}\x01{self.sharding_key}\x02")
         if self.delay_level or self.deliver_at_ms or self.deliver_after_ms or self.cancels:
             pairs.append(self._delivery())
-        for name, value in self.properties.items():
+        for name, value in (self.properties or {}).items():
             if name in names.RESERVED:
                 raise IllegalMessage(
                     f"property {name!r} has a meaning of its own; pick another name"
@@ -103,6 +105,28 @@ class Message:
             return "".join(pairs).encode()
         except UnicodeEncodeError as error:
             raise IllegalMessage(f"a property cannot be written as UTF-8: {error}") from None
+
+    def _check_kinds(self) -> None:
+        """Refuse values of other types than a record holds: callers may not check theirs.
+
+        Raises:
+            IllegalMessage: There is one, or the flag does not fit into 32 bits.
+        """
+        body, keys, properties, flag = self.body, self.keys, self.properties, self.flag
+        rule = ""
+        if not is_kind(body, bytes):
+            rule = f"body is {type(body).__name__}, must be bytes"
+            rule += ": write body.encode()" if is_kind(body, str) else ""
+        elif self.tags.__class__ is not str:
+            rule = f"tags is one tag, as a string, not {self.tags!r}"
+        elif keys and (is_kind(keys, str) or not is_kind(keys, Collection)):
+            rule = f"keys={keys!r}: must be a list, such as [{keys!r}]"
+        elif properties and not is_kind(properties, Mapping):
+            rule = f"properties={properties!r}: must be a dict of strings"
+        elif not is_kind(flag, int) or not -(1 << 31) <= flag < 1 << 31:
+            rule = f"flag {flag!r} is not a whole number of 32 bits"
+        if rule:
+            raise IllegalMessage(f"message for {self.topic!r}: {rule}")
 
     def _delivery(self) -> str:
         """Return the property that says when it is to be delivered.
@@ -129,8 +153,16 @@ class Message:
                 "exclude each other"
             )
         name, value = told[0]
-        if value < 0:
-            raise IllegalMessage(f"message for {self.topic!r}: {name} is {value}, must be above 0")
+        if name == names.TIMER_DELIVER_MS:
+            fault = fault_of_time_ms(value)
+        elif name == names.TIMER_DELAY_MS:
+            fault = fault_of_span_ms(value)
+        else:
+            fault = None if is_kind(value, int) else "must be a delay level, a whole number"
+        if fault is None and value < 0:
+            fault = "must be above 0"
+        if fault is not None:
+            raise IllegalMessage(f"message for {self.topic!r}: {name} is {value!r}, {fault}")
         if self.cancels:
             check_property(names.TIMER_CANCEL, self.cancels)
             return f"{name}\x01{value}\x02{names.TIMER_CANCEL}\x01{self.cancels}\x02"
@@ -153,7 +185,16 @@ class SystemMessage(Message):
 
 
 class SendStatus(Enum):
-    """How safe a stored message is. Source: RocketMQ `SendStatus`."""
+    """How safe a stored message is.
+
+    Attributes:
+        SEND_OK: Stored as safely as its broker was asked to store it.
+        FLUSH_DISK_TIMEOUT: Stored by the master, whose disk had not confirmed it in time.
+        FLUSH_SLAVE_TIMEOUT: Stored by the master; too few slaves had confirmed it in time.
+        SLAVE_NOT_AVAILABLE: Stored by the master; too few slaves follow it.
+
+    Source: RocketMQ `SendStatus`.
+    """
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -165,12 +206,22 @@ class SendResult(NamedTuple):
     """Where a message was stored. With another status than SEND_OK it is stored, not confirmed."""
 
     status: SendStatus
+    """How safe it is."""
+
     message_id: str
     """The unique key that the producer gave it."""
+
     queue: MessageQueue
+    """In which queue it lies."""
+
     queue_offset: QueueOffset
+    """Its place in that queue, counted in messages."""
+
     physical_offset: PhysicalOffset
+    """Its place in the broker's commit log, counted in bytes."""
+
     store_host: bytes
+    """The broker's address: 4 or 16 bytes of IP address and 4 of the port, big-endian."""
 
     def __repr__(self) -> str:
         return (

@@ -14,7 +14,8 @@ from enum import IntFlag
 from typing import Final, Self
 
 from ternmq_model.address import Address
-from ternmq_model.errors import IllegalName, RefusedError, refusal
+from ternmq_model.arguments import is_kind
+from ternmq_model.errors import IllegalName, RefusedError, UsageError, refusal
 from ternmq_model.names import RETRY_PREFIX, check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -45,12 +46,17 @@ _ORDER_SECTION: Final = re.compile(
 
 
 class Permission(IntFlag):
-    """What may be done with a topic. Other bits of a peer are kept."""
+    """What may be done with a topic. Other bits of a peer are kept.
+
+    Attributes:
+        READ: Consumers may read it.
+        WRITE: Producers may send to it.
+        INHERIT: A template: topics that a send creates copy this one's settings.
+    """
 
     READ = 4
     WRITE = 2
     INHERIT = 1
-    """A template: topics that a send creates copy this one's settings."""
 
     @property
     def text(self) -> str:
@@ -72,13 +78,23 @@ class TopicConfig:
     """What a broker knows of one topic."""
 
     topic: str
+    """Its name."""
+
     read_queues: int = 8
+    """Queues on each broker that consumers read."""
+
     write_queues: int = 8
+    """Queues on each broker that producers send to."""
+
     permissions: Permission = READ_WRITE
+    """What clients may do with it."""
+
     sys_flag: int = 0
     """Bits: 1 unit, 2 unit subscription."""
 
     ordered: bool = False
+    """Whether it is marked as one to be consumed in order, as RocketMQ marks topics."""
+
     retention_ms: int = 0
     """How long after they were stored messages can be read; 0 = as the broker's store has it."""
 
@@ -249,14 +265,17 @@ def check_topic_config(config: TopicConfig) -> TopicConfig:
     Raises:
         IllegalName: Its name is illegal, a count of queues lies outside 0 to 16,384, or its
             retention is negative or longer than a hundred years.
+        UsageError: It is no `TopicConfig`.
     """
+    if not is_kind(config, TopicConfig):
+        raise UsageError(f"{config!r} is no TopicConfig: write TopicConfig(topic)")
     check_topic(config.topic)
     if not 0 <= config.retention_ms <= RETENTION_MS_MAX:
         rule = f"retention of {config.retention_ms} ms; may be 0 to {RETENTION_MS_MAX}"
         raise IllegalName("topic", config.topic, rule)
     for kind, count in (("read", config.read_queues), ("write", config.write_queues)):
-        if not 0 <= count <= QUEUES_MAX:
-            rule = f"{count} {kind} queues; may have 0 to {QUEUES_MAX}"
+        if not is_kind(count, int) or not 0 <= count <= QUEUES_MAX:
+            rule = f"{count!r} {kind} queues; may have 0 to {QUEUES_MAX}"
             raise IllegalName("topic", config.topic, rule)
     return config
 

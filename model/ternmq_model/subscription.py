@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from ternmq_model.arguments import is_kind
 from ternmq_model.errors import UsageError
 from ternmq_model.expression_text import EXPRESSION_CHARACTERS_MAX, trimmed
 from ternmq_model.names import check_topic
@@ -37,6 +38,8 @@ def sql(condition: str) -> Expression:
     Raises:
         UsageError: It cannot be read; tells where.
     """
+    if not is_kind(condition, str):
+        raise UsageError(f"SQL92: {condition!r} must be a condition as a string")
     compile_condition(condition)
     return Expression(condition, SQL92)
 
@@ -46,7 +49,11 @@ class Subscription:
     """One topic with what is wanted of it. Made by `parse_subscription`."""
 
     topic: str
+    """The topic's name."""
+
     expression: str
+    """What is wanted of it, as it was written; `*` = all messages."""
+
     tags: frozenset[str]
     """No tags = all messages, as far as `condition` allows it."""
 

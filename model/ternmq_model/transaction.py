@@ -9,16 +9,19 @@ from ternmq_model.offsets import QueueOffset
 
 
 class Resolution(Enum):
-    """What a local transaction came to. Source: RocketMQ `LocalTransactionState`."""
+    """What a local transaction came to.
+
+    Attributes:
+        UNKNOWN: It is not known yet: the broker asks again later.
+        COMMIT: It is done: the message is to be seen.
+        ROLLBACK: It was not done: the message is never seen.
+
+    Source: RocketMQ `LocalTransactionState`.
+    """
 
     UNKNOWN = 0
-    """It is not known yet: the broker asks again later."""
-
     COMMIT = 1
-    """It is done: the message is to be seen."""
-
     ROLLBACK = 2
-    """It was not done: the message is never seen."""
 
 
 class TransactionState(Enum):

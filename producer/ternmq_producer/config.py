@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ternmq_client.retry import RetryPolicy
+from ternmq_model.arguments import check_kinds
 from ternmq_model.compression import Format, check_format
 from ternmq_model.errors import ConfigError
 from ternmq_model.names import AUTO_CREATE_TOPIC
@@ -79,6 +80,7 @@ class ProducerConfig:
     """Whose settings such a topic gets."""
 
     def __post_init__(self) -> None:
+        check_kinds("producer", self)
         for name in ("send_timeout_s", "buffer_bytes", "topic_queues"):
             value: float = getattr(self, name)
             if not value > 0:

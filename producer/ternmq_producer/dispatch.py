@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
+from ternmq_model.arguments import check_function
 from ternmq_model.errors import (
     ClosedError,
     IllegalName,
@@ -28,7 +29,7 @@ from ternmq_producer.pending import Pending, Sink, renewed
 from ternmq_producer.selectors import QueueSelector, keeps_order
 from ternmq_producer.spread import spread
 from ternmq_producer.statistics import BrokerSends, SendStatistics
-from ternmq_producer.target import Target, check_fields, queues_to_write
+from ternmq_producer.target import Target, queues_to_write
 from ternmq_producer.whole import BatchSink, WholePending
 
 _PART_BYTES_MAX: Final = 4 << 20
@@ -246,7 +247,6 @@ class Dispatch:
     ) -> None:
         first = messages[0]
         for message in messages:
-            check_fields(message)
             message.encoded_properties()
         async with self._until(deadline_ms, "its topic's route"):
             target = await self._target(first.topic)
@@ -337,7 +337,11 @@ class Dispatch:
         if selector is not None:
             if queue is not None:
                 raise UsageError("a queue and a selector exclude each other")
-            queue = selector(target.queues, message)
+            try:
+                queue = selector(target.queues, message)
+            except TypeError:
+                check_function("selector", selector, 2)
+                raise
         if not isinstance(queue, MessageQueue):  # whoever does not check types learns it here
             raise UsageError(f"{queue!r} was chosen for {message.topic!r}, which is no queue")
         if queue.topic != message.topic or not 0 <= queue.queue_id < 1 << 31:

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import SendInterceptor, SendInterceptors
 from ternmq_client.tracing.tracer import Tracer
+from ternmq_model.arguments import check_interceptors, check_seconds
 from ternmq_model.errors import ClosedError, TernError
 from ternmq_model.message import Message, SendResult
 from ternmq_model.names import check_group
@@ -24,7 +24,7 @@ from ternmq_producer.pending import RECORD_EXTRA_BYTES, Sink
 from ternmq_producer.requests import Requests
 from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.statistics import SendStatistics
-from ternmq_producer.whole import BatchSink, check_batch
+from ternmq_producer.whole import BatchSink, check_batch, check_message, check_messages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 
@@ -56,7 +56,8 @@ class Producer(Lifecycle):
 
     Args:
         group: Name of the producer group.
-        nameserver: `HOST:PORT`, several separated by `;` or as a sequence. None = as in `client`.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
+            in `client`.
         config: How to send.
         client: How to find and talk to services.
         interceptors: Called before and after every send, in their order and then backwards.
@@ -64,7 +65,8 @@ class Producer(Lifecycle):
 
     Raises:
         IllegalName: The group's name is illegal.
-        ConfigError: A NameServer's address is.
+        ConfigError: A NameServer's address is, an argument has another type, or `nameserver` and
+            `client` name different NameServers.
     """
 
     def __init__(
@@ -78,11 +80,9 @@ class Producer(Lifecycle):
         env: Environment | None = None,
     ) -> None:
         self.group = check_group(group)
-        self.config = config or ProducerConfig()
-        client_config = client or ClientConfig()
-        if nameserver is not None:
-            client_config = replace(client_config, nameservers=nameserver_texts(nameserver))
-        self.client = ClientInstance(client_config, env=env)
+        check_interceptors(interceptors, "before_send", "after_send")
+        self.config = checked_config("config", config, ProducerConfig)
+        self.client = ClientInstance(resolve_client(nameserver, client), env=env)
         self._clock: Clock
         self._loop: asyncio.AbstractEventLoop
         self._timeout_ms = round(self.config.send_timeout_s * 1000)
@@ -157,11 +157,13 @@ class Producer(Lifecycle):
             TernError: The last attempt's error. `may_have_happened` tells whether it may be stored.
         """
         dispatch = self._open_dispatch()
+        if message.__class__ is not Message:
+            check_message(message)
         if self._intercepted is not None:
             return await self._intercepted.send(
                 message, lambda sent: self._send(dispatch, sent, queue, selector, timeout_s)
             )
-        timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+        timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
         future: asyncio.Future[SendResult] = self._loop.create_future()
@@ -192,7 +194,7 @@ class Producer(Lifecycle):
         timeout_s: float | None,
     ) -> None:
         """Hand one message over, once there is a route and room."""
-        timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+        timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
         if not dispatch.place_now(sink, message, queue, selector, now_ms, end_ms):
@@ -219,6 +221,8 @@ class Producer(Lifecycle):
             TernError: It could not even be queued. That does not count as a failure.
         """
         dispatch = self._open_dispatch()
+        if message.__class__ is not Message:
+            check_message(message)
         after: Callable[[SendResult | TernError], None] | None = None
         if self._intercepted is not None:
             message, after = self._intercepted.before(message)
@@ -266,10 +270,11 @@ class Producer(Lifecycle):
             TernError: As `send`, for all of them.
         """
         dispatch = self._open_dispatch()
+        check_messages(messages)
 
         async def send(sent: Sequence[Message]) -> list[SendResult]:
             check_batch(sent)
-            timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+            timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
             future: asyncio.Future[list[SendResult]] = self._loop.create_future()
             deadline_ms = self._clock.monotonic_ms() + timeout_ms
             await dispatch.place_whole(BatchSink(future), sent, queue, selector, deadline_ms)
@@ -305,6 +310,9 @@ class Producer(Lifecycle):
         if self._requests is None:
             raise closed_error()
         self._open_dispatch()
+        check_message(message)
+        if timeout_s is not None:
+            check_seconds("timeout_s", timeout_s)
         seconds = self.config.send_timeout_s if timeout_s is None else timeout_s
 
         async def send(sent: Message, left_s: float) -> None:
@@ -346,11 +354,13 @@ class Producer(Lifecycle):
             TernError: As `send` does, when the message could not even be queued.
         """
         dispatch = self._open_dispatch()
+        if message.__class__ is not Message:
+            check_message(message)
         if self._intercepted is not None:
             return await self._intercepted.enqueue(
                 message, lambda sent: self._enqueue(dispatch, sent, queue, selector, timeout_s)
             )
-        timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+        timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
         future: asyncio.Future[SendResult] = self._loop.create_future()
@@ -394,7 +404,9 @@ class Producer(Lifecycle):
 
         Raises:
             SendManyFailed: Some were not stored, or nobody knows; its `results` say which.
+            IllegalMessage: `messages` is no sequence of messages; nothing was sent.
         """
+        check_messages(messages)
         if self._intercepted is not None:
             return await self._intercepted.send_many(
                 messages, lambda sent: self._send_many(sent, timeout_s)
@@ -407,7 +419,7 @@ class Producer(Lifecycle):
         count = len(messages)
         done: asyncio.Future[None] = self._loop.create_future()
         bulk = Bulk(count, done)
-        timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+        timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         try:
             with dispatch.buffer.entering():
                 start = 0
@@ -450,3 +462,13 @@ class Producer(Lifecycle):
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.send_timeout_s):
                 await dispatch.buffer.emptied()
+
+
+def _milliseconds(timeout_s: float) -> int:
+    """Return a timeout in milliseconds.
+
+    Raises:
+        UsageError: It is no number of seconds.
+    """
+    check_seconds("timeout_s", timeout_s)
+    return round(timeout_s * 1000)

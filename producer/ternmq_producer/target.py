@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ternmq_client.instance import ClientInstance
-from ternmq_model.errors import IllegalMessage, TernError, Unreachable, refusal
+from ternmq_model.errors import TernError, Unreachable, refusal
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import BODY_BYTES_MAX
@@ -48,10 +48,11 @@ class Target(QueuePicker):
         """
         body = message.body
         tags = message.tags
-        if body.__class__ is not bytes or tags.__class__ is not str or message.flag:
-            check_fields(message)
         if (
-            message.properties
+            body.__class__ is not bytes
+            or tags.__class__ is not str
+            or message.flag
+            or message.properties
             or message.keys
             or message.sharding_key
             or message.delay_level
@@ -68,22 +69,6 @@ class Target(QueuePicker):
             if len(self._properties_by_tag) < _TAGS_REMEMBERED_MAX:
                 self._properties_by_tag[tags] = properties
         return properties
-
-
-def check_fields(message: Message) -> None:
-    """Refuse what a record cannot hold.
-
-    Raises:
-        IllegalMessage: The body is not `bytes`, the tag is not one string, or the flag does not
-            fit into 32 bits.
-    """
-    if message.body.__class__ is not bytes:  # whoever does not check types learns it here
-        kind = type(message.body).__name__
-        raise IllegalMessage(f"message for {message.topic!r}: body is {kind}, must be bytes")
-    if message.tags.__class__ is not str:
-        raise IllegalMessage(f"message for {message.topic!r}: tags is one tag, as a string")
-    if not -(1 << 31) <= message.flag < 1 << 31:
-        raise IllegalMessage(f"message for {message.topic!r}: flag {message.flag} is not 32 bits")
 
 
 async def queues_to_write(

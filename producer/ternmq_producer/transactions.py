@@ -8,9 +8,10 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from ternmq_client.config import ClientConfig
+from ternmq_client.config import ClientConfig, checked_config
 from ternmq_client.interceptors import SendInterceptor
-from ternmq_model.errors import ClosedError, IllegalMessage, TernError
+from ternmq_model.arguments import check_function, is_kind
+from ternmq_model.errors import ClosedError, IllegalMessage, TernError, UsageError
 from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset
@@ -22,6 +23,7 @@ from ternmq_producer.producer import Producer
 from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.transaction_checks import Check, Checks, decide, end_request
 from ternmq_producer.transaction_ends import Ends
+from ternmq_producer.whole import check_message
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 
@@ -64,7 +66,8 @@ class TransactionProducer(Lifecycle):
         check: Says what became of one.
         topics: The brokers of these topics may ask this producer from the start on; those of
             others, once something was sent to them. A process that only checks needs them.
-        nameserver: `HOST:PORT`, several separated by `;` or as a sequence. None = as in `client`.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
+            in `client`.
         config: How to send. That a half message may be stored twice is never allowed.
         client: How to find and talk to services.
         interceptors: Called before and after every half message.
@@ -72,7 +75,9 @@ class TransactionProducer(Lifecycle):
 
     Raises:
         IllegalName: The group's or a topic's name is illegal.
-        ConfigError: A NameServer's address is.
+        ConfigError: A NameServer's address is, an argument has another type, or `nameserver` and
+            `client` name different NameServers.
+        UsageError: `execute` is no function of two arguments, or `check` none of one.
 
     Source: RocketMQ `TransactionMQProducer`; unlike there the end is awaited.
     """
@@ -90,7 +95,9 @@ class TransactionProducer(Lifecycle):
         interceptors: Sequence[SendInterceptor] = (),
         env: Environment | None = None,
     ) -> None:
-        self._config = replace(config or ProducerConfig(), duplicates_allowed=False)
+        self._config = replace(
+            checked_config("config", config, ProducerConfig), duplicates_allowed=False
+        )
         self._producer = Producer(
             group,
             nameserver=nameserver,
@@ -99,6 +106,10 @@ class TransactionProducer(Lifecycle):
             interceptors=interceptors,
             env=env,
         )
+        check_function("execute", execute, 2)
+        check_function("check", check, 1)
+        if isinstance(topics, str):
+            raise UsageError(f"topics={topics!r} must be a list: [{topics!r}]")
         self._topics = tuple(check_topic(topic) for topic in topics)
         self._execute = execute
         self._check = check
@@ -259,14 +270,17 @@ def half_message(message: Message, group: str, *, check_after_s: int | None) -> 
     """Return the half message of `message`.
 
     Raises:
-        IllegalMessage: It is to be delayed, or `check_after_s` is negative.
+        IllegalMessage: It is no message or to be delayed, or `check_after_s` is no number or
+            negative.
     """
+    check_message(message)
     if message.delay_level or message.deliver_at_ms or message.deliver_after_ms:
         raise IllegalMessage(f"message for {message.topic!r}: a transaction's cannot be delayed")
     properties = dict(message.properties)
     if check_after_s is not None:
-        if check_after_s < 0:
-            raise IllegalMessage(f"check_after_s is {check_after_s}, must not be negative")
+        if not is_kind(check_after_s, int) or check_after_s < 0:
+            rule = "must be whole seconds, 0 or more"
+            raise IllegalMessage(f"check_after_s is {check_after_s!r}, {rule}")
         properties[CHECK_IMMUNITY_S] = str(check_after_s)
     return SystemMessage(
         message.topic,

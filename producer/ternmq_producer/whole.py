@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ternmq_model.arguments import is_kind
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
@@ -16,6 +17,29 @@ if TYPE_CHECKING:
 
 RECORD_BYTES_MIN: Final = 91
 """What a record has at least beside its topic, body and properties."""
+
+
+def check_message(message: Message) -> None:
+    """Refuse what is no message: whoever does not check types learns it here.
+
+    Raises:
+        IllegalMessage: It is something else.
+    """
+    if not is_kind(message, Message):
+        raise IllegalMessage(f"{message!r} is no message: write Message(topic, body)")
+
+
+def check_messages(messages: Sequence[Message]) -> None:
+    """Refuse what is no sequence of messages.
+
+    Raises:
+        IllegalMessage: It is something else.
+    """
+    if not is_kind(messages, Sequence) or is_kind(messages, str, bytes):
+        raise IllegalMessage(f"{messages!r} is no list of messages")
+    for message in messages:
+        if message.__class__ is not Message:
+            check_message(message)
 
 
 def check_batch(messages: Sequence[Message]) -> None:

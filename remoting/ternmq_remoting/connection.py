@@ -9,7 +9,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from ternmq_model.errors import ClosedError, ConnectionLost, TernError, refusal
+from ternmq_model.errors import ClosedError, ConnectionLost, TernError, UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_remoting.convert import error_of
@@ -146,6 +146,7 @@ class GrpcConnection:
         self._unary: dict[UnaryRpc[Any, Any], Callable[..., Any]] = {}
         self._stream: dict[StreamRpc[Any, Any], Callable[..., Any]] = {}
         self._is_closed = False
+        self._loop = asyncio.get_running_loop()
         self.identity: Identity | None = None
         """Who the peer said it was; set by who made the connection."""
 
@@ -212,3 +213,8 @@ class GrpcConnection:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError(f"{self._peer}: the connection is closed")
+        if asyncio.get_running_loop() is not self._loop:  # gRPC would never answer there
+            raise UsageError(
+                "the client belongs to another event loop: use it on the loop that entered it "
+                "(asyncio.run_coroutine_threadsafe), or a blocking client"
+            )

@@ -1,14 +1,11 @@
 """The reference of all settings, read from the classes that define them."""
 
-import ast
 import dataclasses
-import inspect
-import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
-from itertools import pairwise
 from typing import get_type_hints
 
+from ternmq_runtime.field_docs import field_docs
 from ternmq_runtime.setting_values import describe_kind, format_value
 
 
@@ -43,7 +40,7 @@ def describe(sections: Mapping[str, type]) -> list[SettingDescription]:
             doc=docs.get(field.name, ""),
         )
         for section, kind in sections.items()
-        for hints, docs in [(get_type_hints(kind), _field_docs(kind))]
+        for hints, docs in [(get_type_hints(kind), field_docs(kind))]
         for field in dataclasses.fields(kind)
         if field.init
     ]
@@ -70,27 +67,6 @@ def _default(field: "dataclasses.Field[object]") -> str:
     if field.default_factory is not MISSING:
         return format_value(field.default_factory(), field.name)
     return "required"
-
-
-def _field_docs(kind: type) -> dict[str, str]:
-    """Return the docstring that stands below each field, those of base classes too."""
-    docs: dict[str, str] = {}
-    for owner in reversed(kind.__mro__):
-        if not dataclasses.is_dataclass(owner):
-            continue
-        [definition] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        assert isinstance(definition, ast.ClassDef)
-        body = definition.body
-        for statement, below in pairwise(body):
-            match statement, below:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
-                    docs[name] = " ".join(inspect.cleandoc(text).split())
-                case _:
-                    pass
-    return docs
 
 
 def _code(default: str) -> str:

@@ -8,7 +8,6 @@ import pytest
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
-from ternmq_client.config import ClientConfig
 from ternmq_model.errors import TransportError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -37,7 +36,7 @@ def view_options(nameserver: str, **others: str) -> ReadOptions:
 
 def committed(nameserver: str, group: str) -> dict[MessageQueue, int]:
     async def ask() -> dict[MessageQueue, int]:
-        async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+        async with AdminClient(nameserver=nameserver) as admin:
             progress = await admin.describe_group(group)
             return {each.queue: each.committed_offset for each in progress.progress}
 
@@ -145,7 +144,7 @@ def test_offsets_are_committed_and_follow_a_reset(dev: ServiceProcess, view: Clu
     assert committed(dev.nameserver, "view-group")[queue] == 4
 
     async def reset() -> None:
-        async with AdminClient(ClientConfig(nameservers=(dev.nameserver,))) as admin:
+        async with AdminClient(nameserver=dev.nameserver) as admin:
             await admin.reset_offsets("view-group", "ViewCommits", offset=1)
 
     shared_loop_thread().run(reset())

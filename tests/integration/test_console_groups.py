@@ -58,7 +58,7 @@ def give_up(nameserver: str, topic: str, group: str) -> None:
 
     async def main() -> None:
         config = ClientConfig(nameservers=(nameserver,))
-        async with AdminClient(config) as admin, system_environment() as env:
+        async with AdminClient(client=config) as admin, system_environment() as env:
             (data,) = await admin.brokers()
             assert data.master is not None
             connection = await env.network.connect(data.master.endpoints[-1:])

@@ -14,6 +14,7 @@ from ternmq_model.errors import (
     TopicNotFound,
     TransportError,
     Unreachable,
+    UsageError,
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
@@ -325,5 +326,14 @@ def test_powerless_peer_is_noticed_on_both_sides_by_keepalive() -> None:
             await service.ended.wait()
             assert service.endings == ["CancelledError"]
             await link.close()
+
+    run(test)
+
+
+def test_call_from_another_event_loop_is_refused_instead_of_hanging() -> None:
+    async def test() -> None:
+        async with echoing() as (_, _, link):
+            with pytest.raises(UsageError, match="belongs to another event loop"):
+                await asyncio.to_thread(lambda: asyncio.run(send(link, "T")))
 
     run(test)

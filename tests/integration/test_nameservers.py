@@ -141,7 +141,7 @@ def test_largest_tables_are_registered_and_listed_in_pages() -> None:
                     assert request.ByteSize() > 3 << 20
                     await connection.call(REGISTER_BROKER, request, timeout_s=30)
                 config = ClientConfig(nameservers=(str(address),))
-                async with AdminClient(config, env=env) as admin:
+                async with AdminClient(client=config, env=env) as admin:
                     assert [name for name in await admin.topics() if len(name) == 120] == names
                     assert [data.broker_name for data in await admin.brokers()] == ["a", "b", "c"]
                 with pytest.raises(InvalidParameter, match="tell page_size"):

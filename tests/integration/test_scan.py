@@ -13,7 +13,6 @@ import pytest
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
-from ternmq_client.config import ClientConfig
 from ternmq_consumer.scanning import (
     BlockingScanner,
     ScannedBatch,
@@ -335,7 +334,7 @@ def clean(dev: ServiceProcess) -> None:
     """Let the broker delete what has expired."""
 
     async def ask() -> None:
-        async with AdminClient(ClientConfig(nameservers=(dev.nameserver,))) as operator:
+        async with AdminClient(nameserver=dev.nameserver) as operator:
             await operator.clean_store(dev.broker_name)
 
     shared_loop_thread().run(ask())

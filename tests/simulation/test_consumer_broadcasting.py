@@ -36,7 +36,7 @@ class Scene:
         self, host: str, listener: Callable[[StoredMessage], Any], **changes: Any
     ) -> PushConsumer:
         config, client_config = replace(self.config, **changes), ClientConfig(host_name=host)
-        return self.cluster.consumer(host, config, listener=listener, client_config=client_config)
+        return self.cluster.consumer(host, config, listener=listener, client=client_config)
 
 
 def play(

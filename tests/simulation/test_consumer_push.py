@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
 from ternmq_consumer.answers import Answer, ConsumeStatus
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
-from ternmq_model.errors import IllegalName, Unreachable, UsageError
+from ternmq_model.errors import ClosedError, IllegalName, Unreachable, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
@@ -453,5 +454,38 @@ def test_recreated_topic_is_consumed_from_its_beginning(
             await asyncio.sleep(20)
             assert seen.count(b"stuck") == stuck, "nothing of the old topic comes again"
         assert [cluster.committed("g", queue) for queue in cluster.queues] == [20] * 4
+
+    in_cluster(test)
+
+
+def test_consumer_outside_its_block_refuses_instead_of_waiting() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        consumer = cluster.consumer("c1", PushConsumerConfig())
+        with pytest.raises(ClosedError):
+            await consumer.assigned()
+        with pytest.raises(ClosedError):
+            aiter(consumer)
+        async with consumer:
+            pass
+        with pytest.raises(ClosedError):
+            aiter(consumer)
+
+    in_cluster(test)
+
+
+def test_message_whose_answer_is_none_comes_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(cluster: ToyCluster) -> None:
+        cluster.fill(1)
+        take_nothing_back(cluster)
+        seen: list[StoredMessage] = []
+
+        def listener(message: StoredMessage) -> Any:
+            seen.append(message)
+            return "done" if seen.index(message) == len(seen) - 1 else None
+
+        config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+        async with cluster.consumer("c1", config, listener=listener):
+            await until(lambda: len(seen) == 2 * len(set(map(place, seen))) >= 2)
+        assert "answered 'done': must be None, True or ConsumeStatus.SUCCESS" in caplog.text
 
     in_cluster(test)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.config import ClientConfig
 from ternmq_consumer.answers import ConsumeStatus
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
@@ -26,7 +25,7 @@ CONCURRENT = replace(ORDERLY, order_per_queue=False)
 
 async def send_three(cluster: SimulatedCluster) -> None:
     """Send three messages to a topic of one queue."""
-    admin = AdminClient(ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment("tool"))
+    admin = AdminClient(nameserver=NAMESERVER, env=cluster.environment("tool"))
     async with cluster.producer() as producer, admin:
         await admin.create_topic(TopicConfig("orders", 1, 1))
         for _ in range(3):

@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.config import ClientConfig
 from ternmq_model.errors import (
     MessageNotFound,
     PermissionRefused,
@@ -23,7 +22,7 @@ from tests.support.virtual_time import run_in_virtual_time
 
 
 def admin_of(cluster: SimulatedCluster, host: str = "tool") -> AdminClient:
-    return AdminClient(ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment(host))
+    return AdminClient(nameserver=NAMESERVER, env=cluster.environment(host))
 
 
 async def died(cluster: SimulatedCluster, count: int, *, topic: str = "orders") -> None:

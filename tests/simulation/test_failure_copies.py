@@ -10,7 +10,6 @@ from random import Random
 import pytest
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
@@ -43,7 +42,7 @@ def always_failing(
 
 
 def admin_of(cluster: SimulatedCluster) -> AdminClient:
-    return AdminClient(ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment("tool"))
+    return AdminClient(nameserver=NAMESERVER, env=cluster.environment("tool"))
 
 
 async def fill(cluster: SimulatedCluster, count: int) -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.config import ClientConfig
 from ternmq_model.errors import GroupNotFound, TopicNotFound, UsageError
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
@@ -17,7 +16,7 @@ SETTINGS = GroupSettings("G", retries_max=3, retry_queues=2, consume_from_min_en
 
 
 def admin_of(cluster: SimulatedCluster) -> AdminClient:
-    return AdminClient(ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment("tool"))
+    return AdminClient(nameserver=NAMESERVER, env=cluster.environment("tool"))
 
 
 async def filled(cluster: SimulatedCluster, admin: AdminClient) -> None:

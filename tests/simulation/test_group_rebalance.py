@@ -285,9 +285,7 @@ def test_added_queues_of_a_topic_are_shared_out_and_removed_ones_left(
     async def main() -> None:
         async with (
             simulated_cluster(5, mode=FlushMode.ASYNC) as cluster,
-            AdminClient(
-                ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment("operator")
-            ) as admin,
+            AdminClient(nameserver=NAMESERVER, env=cluster.environment("operator")) as admin,
         ):
             group = Group(cluster, config)
             for queues in (4, 7, 2):

@@ -102,7 +102,7 @@ async def send(cluster: SimulatedCluster, count: int) -> list[str]:
 async def reset(cluster: SimulatedCluster, at_ms: int) -> float:
     """Reset the group, and return the moment before which nothing counts any more."""
     config = ClientConfig(nameservers=(NAMESERVER,))
-    async with AdminClient(config, env=cluster.environment("operator")) as admin:
+    async with AdminClient(client=config, env=cluster.environment("operator")) as admin:
         now_s = asyncio.get_running_loop().time()
         await admin.reset_offsets(GROUP, TOPIC, at_ms=at_ms)
     return now_s

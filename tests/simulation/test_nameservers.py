@@ -51,7 +51,7 @@ class Routed:
         return PushConsumer(
             "readers",
             TOPIC,
-            client_config=config,
+            client=config,
             env=self.cluster.environment(host),
             config=FIRST,
             listener=self.cluster.listener("readers"),

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import RefusedError, TransportError
@@ -18,7 +17,7 @@ from tests.support.virtual_time import run_in_virtual_time
 
 
 def admin_of(cluster: SimulatedCluster) -> AdminClient:
-    return AdminClient(ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment("tool"))
+    return AdminClient(nameserver=NAMESERVER, env=cluster.environment("tool"))
 
 
 @pytest.mark.parametrize("in_order", [False, True])

@@ -1,7 +1,9 @@
 """Producers over a network without faults: batches, queues, order, memory."""
 
 import asyncio
-from typing import cast
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -216,7 +218,7 @@ def test_unsendable_message_fails_and_names_the_culprit() -> None:
                 (Message(TOPIC, b"x", properties={"a\x01": "b"}), "0x01"),
                 (Message(TOPIC, "text"), "body is str"),  # type: ignore[arg-type]
                 (Message(TOPIC, b"", tags=["a"]), "tags is one"),  # type: ignore[arg-type]
-                (Message(TOPIC, b"x", flag=1 << 31), "not 32 bits"),
+                (Message(TOPIC, b"x", flag=1 << 31), "of 32 bits"),
             ]
             for _ in range(2):  # before and after the stream is open
                 for one, words in bad:
@@ -325,5 +327,48 @@ def test_changed_route_is_followed() -> None:
                 await asyncio.sleep(35)
                 results = [await producer.send(message()) for _ in range(8)]
                 assert {result.queue.broker_name for result in results} == {"broker-0", "broker-1"}
+
+    run_in_virtual_time(main())
+
+
+Slip = Callable[[Any, Message], Awaitable[object]]
+
+SLIPS: list[tuple[Slip, str]] = [
+    (lambda producer, _: producer.send("text"), "'text' is no message: write Message("),
+    (lambda producer, _: producer.enqueue(b"text"), "is no message"),
+    (lambda producer, _: producer.send_one_way(None), "None is no message"),
+    (lambda producer, _: producer.request("text"), "is no message"),
+    (lambda producer, _: producer.send_batch(["text"]), "is no message"),
+    (lambda producer, sent: producer.send_batch(sent), "is no list of messages"),
+    (lambda producer, sent: producer.send_many([sent, "text"]), "'text' is no message"),
+    (lambda producer, sent: producer.send_many(sent), "is no list of messages"),
+    (lambda producer, sent: producer.send_many(each for each in [sent]), "is no list"),
+    (
+        lambda producer, sent: producer.send(sent, timeout_s="3"),
+        "timeout_s='3' must be seconds",
+    ),
+    (
+        lambda producer, sent: producer.send(sent, timeout_s=timedelta(seconds=3)),
+        "write span.total_seconds()",
+    ),
+    (lambda producer, sent: producer.send(sent, selector=5), "selector=5 must be a function"),
+    (
+        lambda producer, sent: producer.send(sent, selector=lambda: None),
+        "must take 2 arguments",
+    ),
+    (lambda producer, _: producer.send(Message(TOPIC, b"", flag=cast("int", 1.5))), "flag 1.5"),
+]
+
+
+@pytest.mark.parametrize(("send", "told"), SLIPS)
+def test_slip_in_a_send_is_refused_and_the_producer_goes_on(send: Slip, told: str) -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            await producer.send(message())
+            with pytest.raises(UsageError) as refused:
+                await send(producer, message())
+            assert told in str(refused.value)
+            await producer.send(message())
+            assert sum(len(batch.records) for batch in cluster.first.sending.batches) == 2
 
     run_in_virtual_time(main())

@@ -49,7 +49,7 @@ def test_lock_tokens_rise_and_only_the_newest_is_valid(seed: int) -> None:
         async with simulated_cluster(seed, brokers=("a",)) as cluster:
             random = cluster.random
             config = ClientConfig(nameservers=(NAMESERVER,))
-            async with AdminClient(config, env=cluster.environment("tool")) as admin:
+            async with AdminClient(client=config, env=cluster.environment("tool")) as admin:
                 await admin.create_topic(TopicConfig(TOPIC, 1, 1))
             given: list[int] = []
             own = {"a@1": 0, "b@1": 0, "c@1": 0}

@@ -32,7 +32,10 @@ async def report_of(
 ) -> Report:
     config = ClientConfig(nameservers=(NAMESERVER,))
     env = cluster.environment("tool")
-    async with AdminClient(config, env=env) as admin, ClusterReader(config, env=env) as reader:
+    async with (
+        AdminClient(client=config, env=env) as admin,
+        ClusterReader(config, env=env) as reader,
+    ):
         return await ask_cluster(
             admin,
             measure,

@@ -73,7 +73,7 @@ async def run(seed: int, folder: Path, count: int) -> None:
         load = Load(cluster, folder, keeps_time=cluster.random.random() < 0.7)
         for topic in (PLAIN, KEYED, PAID):
             await cluster.put_topic(topic, 2)
-        async with AdminClient(CLIENT, env=cluster.environment("operator")) as admin:
+        async with AdminClient(client=CLIENT, env=cluster.environment("operator")) as admin:
             await admin.set_topic_order(KEYED, "a:2;b:2")  # keys stay while a broker is away
         members = clients_of(load)
         sending = cluster.tasks.spawn(send_all(load, count), "sending")

@@ -164,7 +164,7 @@ async def run(seed: int, folder: Path, role: BrokerRole, count: int) -> None:
         load = Load(cluster, folder)
         for topic in (PLAIN, KEYED, PAID):
             await cluster.put_topic(topic, 2)
-        async with AdminClient(CLIENT, env=cluster.environment("operator")) as admin:
+        async with AdminClient(client=CLIENT, env=cluster.environment("operator")) as admin:
             await admin.set_topic_order(KEYED, "a:2")
         await caught_up(cluster, "a")
         clients = clients_of(load)

@@ -47,7 +47,7 @@ def test_sent_back_message_comes_again_or_becomes_dead_letter(seed: int) -> None
         async with simulated_cluster(seed, brokers=("a",)) as cluster:
             random = cluster.random
             config = ClientConfig(nameservers=(NAMESERVER,))
-            async with AdminClient(config, env=cluster.environment("tool")) as admin:
+            async with AdminClient(client=config, env=cluster.environment("tool")) as admin:
                 await admin.create_topic(TopicConfig(TOPIC, 2, 2))
             async with cluster.producer() as producer:
                 for _ in range(40):
@@ -116,7 +116,7 @@ def test_commits_older_than_a_reset_stay_refused_after_power_loss(seed: int) -> 
     async def main() -> None:
         async with simulated_cluster(seed, brokers=("a",)) as cluster:
             config = ClientConfig(nameservers=(NAMESERVER,))
-            async with AdminClient(config, env=cluster.environment("tool")) as admin:
+            async with AdminClient(client=config, env=cluster.environment("tool")) as admin:
                 await admin.create_topic(TopicConfig(TOPIC, 1, 1))
                 async with cluster.producer() as producer:
                     for _ in range(10):

@@ -15,7 +15,7 @@ from tests.support.virtual_time import run_in_virtual_time
 
 def admin_of(cluster: SimulatedCluster) -> AdminClient:
     config = ClientConfig(nameservers=(NAMESERVER,))
-    return AdminClient(config, env=cluster.environment("admin"))
+    return AdminClient(client=config, env=cluster.environment("admin"))
 
 
 @pytest.mark.parametrize("is_known_to_be_away", [True, False])

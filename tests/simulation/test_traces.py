@@ -31,7 +31,7 @@ async def send_and_consume(cluster: SimulatedCluster) -> str:
             "orders",
             listener=take,
             config=FIRST,
-            client_config=TRACED,
+            client=TRACED,
             env=cluster.environment("consumer"),
         ),
     ):

@@ -4,7 +4,6 @@ import asyncio
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
-from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.stored_message import StoredMessage
@@ -22,7 +21,7 @@ def bury(nameserver: str, group: str, topic: str, count: int) -> None:
         config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, retries_max=0)
         async with (
             asyncio.timeout(WITHIN_S),
-            AdminClient(ClientConfig(nameservers=(nameserver,))) as admin,
+            AdminClient(nameserver=nameserver) as admin,
             PushConsumer(group, topic, listener=refuse, nameserver=nameserver, config=config),
         ):
             kept = 0

@@ -196,7 +196,7 @@ async def container_load() -> AsyncGenerator[ContainerLoad]:
     async with (
         _pushed(load, pushed),
         _pushed(load, pushed),
-        PullConsumer(polling, client_config=_client()) as consumer,
+        PullConsumer(polling, client=_client()) as consumer,
         OwnedTasks() as polls,
     ):
         await consumer.subscribe(load.topic)
@@ -223,7 +223,7 @@ def _pushed(load: ContainerLoad, group: str) -> PushConsumer:
         load.topic,
         listener=listen,
         nameserver=NAMESERVERS,
-        client_config=_client(),
+        client=_client(),
         config=PushConsumerConfig(
             consume_from=ConsumeFrom.FIRST_OFFSET, rebalance_s=2.0, commit_s=0.5, retry_s=0.5
         ),

@@ -346,7 +346,7 @@ class Load:
             wanted,
             listener=self._listener(group, life, name),
             config=config,
-            client_config=client,
+            client=client,
             env=self.cluster.environment(life.host),
         )
 

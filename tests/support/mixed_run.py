@@ -47,7 +47,7 @@ def clients_of(load: Load) -> "list[asyncio.Task[None]]":
 async def operate(load: Load) -> None:
     """Reset groups to where topics begin, and give a topic more queues, until cancelled."""
     cluster, random = load.cluster, load.cluster.random
-    async with AdminClient(CLIENT, env=cluster.environment("operator")) as admin:
+    async with AdminClient(client=CLIENT, env=cluster.environment("operator")) as admin:
         while True:
             await asyncio.sleep(random.random() * 40)
             with suppress(TernError):
@@ -107,7 +107,7 @@ async def consumed(load: Load, timeout_s: float = 600) -> None:
 
 async def check_progress(cluster: SimulatedCluster) -> None:
     """Assert that every group that shares its messages has committed all of them."""
-    async with AdminClient(CLIENT, env=cluster.environment("operator")) as admin:
+    async with AdminClient(client=CLIENT, env=cluster.environment("operator")) as admin:
         for group in (CONCURRENT, ORDERLY, FILTERED, PULLING):
             behind = [each for each in (await admin.describe_group(group)).progress if each.lag]
             assert not behind, f"{group}: {behind}"

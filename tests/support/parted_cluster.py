@@ -201,7 +201,7 @@ class PartedCluster:
             nameserver: Asked alone; empty = all of them.
         """
         config = ClientConfig(nameservers=nameserver_texts(nameserver or self.nameserver))
-        async with AdminClient(config) as admin:
+        async with AdminClient(client=config) as admin:
             yield admin
 
     async def until_same_logs(self, master: str, slave: str) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
-from ternmq_client.config import ClientConfig
 from ternmq_model.message import Message
 from ternmq_model.route import TopicConfig
 from ternmq_producer.blocking import BlockingProducer
@@ -14,7 +13,7 @@ def make_topic(nameserver: str, topic: str, queues: int = 2) -> None:
     """Create `topic` on every broker, or give it another number of queues."""
 
     async def create() -> None:
-        async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+        async with AdminClient(nameserver=nameserver) as admin:
             await admin.create_topic(
                 TopicConfig(topic, read_queues=queues, write_queues=queues), brokers=()
             )
@@ -26,7 +25,7 @@ def delete_topic(nameserver: str, topic: str) -> None:
     """Delete `topic` from every broker."""
 
     async def delete() -> None:
-        async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+        async with AdminClient(nameserver=nameserver) as admin:
             await admin.delete_topic(topic)
 
     shared_loop_thread().run(delete())

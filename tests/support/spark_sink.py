@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
-from ternmq_client.config import ClientConfig
 from ternmq_consumer import BlockingPullConsumer
 from ternmq_model.stored_message import StoredMessage
 
@@ -53,7 +52,7 @@ def halves(nameserver: str) -> Halves:
     """Return how half messages stand."""
 
     async def ask() -> Halves:
-        async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+        async with AdminClient(nameserver=nameserver) as admin:
             views = await admin.member_views(with_stores=True)
             told = [view.broker.transactions for view in views if view.broker]
             return Halves(sum(one.open for one in told), sum(one.rolled_back for one in told))

@@ -10,7 +10,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
-from ternmq_client.config import ClientConfig
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
@@ -104,7 +103,7 @@ def alter_topic(nameserver: str, topic: str, *, queues: int, retention_ms: int =
     """Give `topic` another number of queues or another retention, on every broker that has it."""
 
     async def alter() -> None:
-        async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+        async with AdminClient(nameserver=nameserver) as admin:
             await admin.create_topic(
                 TopicConfig(
                     topic, read_queues=queues, write_queues=queues, retention_ms=retention_ms
@@ -119,7 +118,7 @@ def clean(nameserver: str, brokers: Sequence[str]) -> None:
     """Let brokers delete what has expired now."""
 
     async def each() -> None:
-        async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+        async with AdminClient(nameserver=nameserver) as admin:
             for broker in brokers:
                 await admin.clean_store(broker)
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, cast
 
-from ternmq_client.config import ClientConfig
+from ternmq_client.config import ClientConfig, resolve_client
 from ternmq_client.descriptions import UnreachableBroker, require_all
 from ternmq_client.nameservers import NameServers
 from ternmq_model.address import resolve_addresses
@@ -76,14 +76,28 @@ class AdminCalls(Lifecycle):
     a slave tells too, while its master is away.
 
     Args:
-        config: Where the NameServers are, and the client's patience.
+        config: The old name of `client`, with a deprecation warning.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
+            in `client`.
+        client: How to find and talk to services.
         env: The seams. None = the real world, opened and closed with the client.
+
+    Raises:
+        ConfigError: An address is illegal, an argument has another type, or `nameserver` and
+            `client` name different NameServers.
     """
 
     def __init__(
-        self, config: ClientConfig | None = None, *, env: Environment | None = None
+        self,
+        config: ClientConfig | None = None,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        client: ClientConfig | None = None,
+        env: Environment | None = None,
     ) -> None:
-        self._config = config or ClientConfig()
+        self._config = resolve_client(
+            nameserver, client, deprecated=config, deprecated_name="config"
+        )
         self._env = env
         self._nameservers: NameServers | None = None
         self._shared: dict[tuple[str, str, BrokerMember], _Shared] = {}
@@ -150,12 +164,16 @@ class AdminCalls(Lifecycle):
         Raises:
             RefusedError: BROKER_NOT_EXIST: there is no such broker, or none at all.
         """
+        if isinstance(brokers, str):
+            raise UsageError(f"brokers={brokers!r} must be a list: [{brokers!r}]")
         there = await self.brokers(cluster)
         if not there:
             raise refusal(ResponseCode.BROKER_NOT_EXIST, "no broker is registered in any cluster")
         named = {alias: data for data in there for alias in _names_of(data)}
         if missing := sorted(set(brokers) - named.keys()):
             remark = f"broker {', '.join(missing)}: no such broker is registered"
+            if set(missing) & set(map(str, self._config.addresses())):
+                remark += "; that is the address of a NameServer"
             raise refusal(ResponseCode.BROKER_NOT_EXIST, remark)
         wanted = {named[name].broker_name for name in brokers}
         return [data for data in there if not brokers or data.broker_name in wanted]

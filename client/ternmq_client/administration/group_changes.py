@@ -5,6 +5,7 @@ from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import OffsetChange, ResetOutcome
+from ternmq_model.arguments import check_time_ms
 from ternmq_model.errors import (
     GroupNotFound,
     MessageNotFound,
@@ -123,7 +124,8 @@ class GroupChanges(AdminCalls):
             dry_run: Tell what would be, and change nothing.
 
         Raises:
-            UsageError: Not exactly one place is told, or a negative one.
+            UsageError: Not exactly one place is told, a negative one, or `at_ms` is no time in Unix
+                milliseconds.
             GroupNotFound: No broker that has the topic knows the group.
             TopicNotFound: No broker has the topic.
             RefusedError: A broker refuses; names the brokers that have done it, each with the
@@ -135,9 +137,10 @@ class GroupChanges(AdminCalls):
         check_topic(topic)
         if [at_ms is not None, offset is not None, first, last].count(True) != 1:
             raise UsageError("a reset goes to exactly one of: a time, an offset, first, last")
+        if at_ms is not None:
+            check_time_ms("at_ms", at_ms)
         if min(at_ms or 0, offset or 0) < 0:
             raise UsageError("a reset goes to no negative time or offset")
-        at_ms = None if at_ms is None else min(at_ms, OFFSET_MAX)
         offset = None if offset is None else min(offset, OFFSET_MAX)
 
         async def reset(data: BrokerData, connection: Connection) -> admin.ResetOffsetsReply:

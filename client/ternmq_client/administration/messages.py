@@ -6,6 +6,7 @@ from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import BrokerList
 from ternmq_client.records import split_messages
 from ternmq_client.tracing.records import TraceRecord, decode
+from ternmq_model.arguments import check_time_ms
 from ternmq_model.errors import MessageNotFound, TopicNotFound, refusal
 from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.names import TRACE_TOPIC
@@ -73,7 +74,10 @@ class MessageAdmin(AdminCalls):
             MessageNotFound: No broker has one, or those that do keep no index.
             TopicNotFound: No broker has the topic.
             Unreachable: No broker that answers has one, and not all answer; names each such.
+            UsageError: A time is none in Unix milliseconds.
         """
+        check_time_ms("begin_ms", begin_ms)
+        check_time_ms("end_ms", end_ms)
         request = messages.QueryMessagesRequest(
             topic=topic,
             key=key,

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import BrokerList, QueueStatus, TopicCreation, TopicDescription
+from ternmq_model.arguments import check_time_ms
 from ternmq_model.errors import RefusedError, TernError, TopicNotFound, UsageError, refusal
 from ternmq_model.names import check_topic, topic_order
 from ternmq_model.queue import MessageQueue
@@ -246,7 +247,9 @@ class TopicAdmin(AdminCalls):
         Raises:
             TopicNotFound: It is on no broker.
             Unreachable: No broker that answers has it, and not all answer; names each such.
+            UsageError: `at_ms` is no time in Unix milliseconds.
         """
+        check_time_ms("at_ms", at_ms)
         described = admin.DescribeTopicRequest(topic=check_topic(topic))
         boundary = admin.UPPER if upper else admin.LOWER
 

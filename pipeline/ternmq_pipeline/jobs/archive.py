@@ -43,9 +43,17 @@ class Archived:
     """What one run has added to an archive."""
 
     folder: str
+    """The archive."""
+
     rows: int
+    """Messages that were added."""
+
     batches: int
+    """Batches of the stream that were written."""
+
     files: int
+    """Files that were added."""
+
     bytes: int
     """Of those files."""
 
@@ -53,6 +61,8 @@ class Archived:
     """Whose messages they hold, sorted."""
 
     seconds: float
+    """How long the run took."""
+
     is_stopped: bool
     """It was interrupted; the next run goes on there."""
 

@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
-from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.descriptions import require_all
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_topic
@@ -23,7 +22,7 @@ def ask(nameserver: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
     """
 
     async def main() -> T:
-        async with AdminClient(ClientConfig(nameservers=nameserver_texts(nameserver))) as admin:
+        async with AdminClient(nameserver=nameserver) as admin:
             return await question(admin)
 
     # The loop of all blocking clients: a notebook has one of its own in the present thread.

@@ -8,7 +8,6 @@ import pytest
 
 from ternmq import (
     AdminClient,
-    ClientConfig,
     ConsumeFrom,
     GroupNotFound,
     Message,
@@ -33,7 +32,7 @@ STRICT = ProducerConfig(creates_topics=False, attempts_max=1)
 
 
 def admin_of(place: Place) -> AdminClient:
-    return AdminClient(ClientConfig(nameservers=(place.nameserver,)))
+    return AdminClient(nameserver=place.nameserver)
 
 
 def test_topic_is_created_closed_to_senders_and_deleted(place: Place) -> None:

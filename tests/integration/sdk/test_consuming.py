@@ -181,7 +181,7 @@ def test_broadcasting_members_get_every_message_and_resume_where_they_were(
                 place.group,
                 place.topic,
                 batch_listener=listener,
-                client_config=ClientConfig(
+                client=ClientConfig(
                     nameservers=(place.nameserver,), instance_name=f"{place.group}-{name}"
                 ),
                 config=PushConsumerConfig(

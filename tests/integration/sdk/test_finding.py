@@ -4,7 +4,6 @@ import pytest
 
 from ternmq import (
     AdminClient,
-    ClientConfig,
     Message,
     MessageNotFound,
     Producer,
@@ -18,7 +17,7 @@ from tests.support.sdk_place import Place, eventually
 def test_message_is_found_by_every_kind_of_id_and_key(place: Place) -> None:
     async def main() -> None:
         async with (
-            AdminClient(ClientConfig(nameservers=(place.nameserver,))) as admin,
+            AdminClient(nameserver=place.nameserver) as admin,
             Producer(place.group, nameserver=place.nameserver) as producer,
         ):
             await admin.create_topic(TopicConfig(place.topic, 1, 1))
@@ -60,7 +59,7 @@ def test_message_is_found_by_every_kind_of_id_and_key(place: Place) -> None:
 def test_query_for_missing_message_fails_with_not_found(place: Place) -> None:
     async def main() -> None:
         async with (
-            AdminClient(ClientConfig(nameservers=(place.nameserver,))) as admin,
+            AdminClient(nameserver=place.nameserver) as admin,
             Producer(place.group, nameserver=place.nameserver) as producer,
         ):
             sent = await producer.send(Message(place.topic, b"1"))

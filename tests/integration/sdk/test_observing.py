@@ -20,7 +20,7 @@ FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
 def admin_of(place: Place) -> AdminClient:
-    return AdminClient(ClientConfig(nameservers=(place.nameserver,)))
+    return AdminClient(nameserver=place.nameserver)
 
 
 def test_consumer_lag_is_measured_in_messages_and_time(place: Place) -> None:
@@ -115,7 +115,7 @@ def test_message_is_traced_from_its_sender_to_its_consumer(place: Place) -> None
             async with (
                 Producer(place.group, client=traced) as producer,
                 PushConsumer(
-                    place.group, place.topic, listener=listen, client_config=traced, config=FIRST
+                    place.group, place.topic, listener=listen, client=traced, config=FIRST
                 ),
             ):
                 sent = await producer.send(Message(place.topic, b"body", keys=["order-1"]))

@@ -7,7 +7,6 @@ import pytest
 
 from ternmq import (
     AdminClient,
-    ClientConfig,
     Message,
     MessageQueue,
     Producer,
@@ -22,7 +21,7 @@ from tests.support.sdk_place import Place
 
 async def fill(place: Place, bodies: Sequence[bytes]) -> list[SendResult]:
     """Send messages to the only queue that the topic has on each broker, all to one."""
-    async with AdminClient(ClientConfig(nameservers=(place.nameserver,))) as admin:
+    async with AdminClient(nameserver=place.nameserver) as admin:
         await admin.create_topic(TopicConfig(place.topic, 1, 1))
     async with Producer(place.group, nameserver=place.nameserver) as producer:
         return [

@@ -7,7 +7,6 @@ import pytest
 
 from ternmq import (
     AdminClient,
-    ClientConfig,
     ConsumeFrom,
     ConsumeStatus,
     Message,
@@ -75,7 +74,7 @@ def test_dead_letter_can_be_redriven(place: Place, answer: Answer) -> None:
             return answer if is_bad and message.body == b"1" else None
 
         await send(place, 3)
-        admin = AdminClient(ClientConfig(nameservers=(place.nameserver,)))
+        admin = AdminClient(nameserver=place.nameserver)
         async with (
             PushConsumer(
                 place.group,

@@ -128,7 +128,7 @@ def test_group_is_reset_by_time_while_it_consumes(place: Place) -> None:
         async with (
             members[0].consumer,
             members[1].consumer,
-            AdminClient(client_config) as admin,
+            AdminClient(client=client_config) as admin,
         ):
             seen = [member.seen for member in members]
             await eventually(

@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.config import ClientConfig
 from ternmq_model.address import Address
 from ternmq_model.errors import IllegalName, RefusedError, Unreachable, UsageError
 from ternmq_model.response_code import ResponseCode
@@ -40,7 +39,7 @@ async def two_nameservers() -> AsyncGenerator[tuple[MemoryNetwork, AdminClient]]
         NameServer(config, environment(network, "ns-1")),
         NameServer(config, environment(network, "ns-2")),
         AdminClient(
-            ClientConfig(nameservers=tuple(f"{host}:9876" for host in HOSTS)),
+            nameserver=[f"{host}:9876" for host in HOSTS],
             env=environment(network, "client"),
         ) as admin,
     ):

@@ -1,6 +1,6 @@
 """Settings of a client, and how it names itself."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from random import Random
 
 import pytest
@@ -10,6 +10,7 @@ from ternmq_client.config import (
     NAMESERVER_VARIABLE,
     ClientConfig,
     nameserver_texts,
+    resolve_client,
 )
 from ternmq_model.address import Address
 from ternmq_model.errors import ConfigError
@@ -35,6 +36,19 @@ def test_nameservers_are_read_in_every_usual_form() -> None:
     assert nameserver_texts(["a:1", "b:2;c:3"]) == ("a:1", "b:2", "c:3")
     config = ClientConfig(nameservers=("a:1", "[::1]:2", "a:1"))
     assert config.addresses() == (Address("a", 1), Address("::1", 2))
+
+
+def test_nameserver_is_one_of_the_client_unless_given() -> None:
+    named = ClientConfig(nameservers=("a:1",), trace=True)
+    assert resolve_client(None, None) == ClientConfig()
+    assert resolve_client(None, named) is named
+    assert resolve_client("b:2", ClientConfig(trace=True)) == replace(named, nameservers=("b:2",))
+    assert resolve_client("a:1", named) == named
+
+
+def test_two_answers_to_where_the_nameservers_are_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"nameserver='b:2': client.nameservers=\('a:1',\) names"):
+        resolve_client("b:2", ClientConfig(nameservers=("a:1",)))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from ternmq_model.errors import UsageError
         (None, None),
         (True, None),
         (ConsumeStatus.SUCCESS, None),
-        ("anything else", None),
         (False, LATER),
         (ConsumeStatus.RECONSUME_LATER, LATER),
         (ConsumeStatus.DEAD_LETTER, ReconsumeLater(-1)),
@@ -23,6 +22,12 @@ from ternmq_model.errors import UsageError
 )
 def test_every_answer_has_one_meaning(answer: object, wish: ReconsumeLater | None) -> None:
     assert wish_of(answer) == wish
+
+
+@pytest.mark.parametrize("answer", ["done", 0, 1, "RECONSUME_LATER", ConsumeStatus, []])
+def test_other_answer_is_refused(answer: object) -> None:
+    with pytest.raises(UsageError, match=r"must be None, True or ConsumeStatus.SUCCESS"):
+        wish_of(answer)
 
 
 @pytest.mark.parametrize(

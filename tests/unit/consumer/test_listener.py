@@ -101,7 +101,7 @@ def left(work: Work) -> list[int]:
 class TestBothKinds:
     """Plain functions and `async def` mean the same by the same answer."""
 
-    @pytest.mark.parametrize("answer", [None, True, ConsumeStatus.SUCCESS, 7])
+    @pytest.mark.parametrize("answer", [None, True, ConsumeStatus.SUCCESS])
     def test_answers_other_than_no_finish_their_messages(self, make: Any, answer: Any) -> None:
         def listener(_: object) -> Any:
             return answer
@@ -223,6 +223,17 @@ def test_answer_out_of_range_is_a_failure() -> None:
     work = hand_over(listener)
     assert failed(work) == [0, 1, 2, 3]
     assert isinstance(work.error, UsageError)
+
+
+@pytest.mark.parametrize("make", [as_is, awaited], ids=["plain", "async"])
+def test_other_answer_is_a_failure_that_says_what_to_return(make: Any) -> None:
+    def listener(_: object) -> Any:
+        return "done"
+
+    work = hand_over(make(listener))
+    assert failed(work) == [0, 1, 2, 3]
+    assert "answered 'done': must be None" in str(work.error)
+    assert failed(hand_over_batch(make(listener))) == [0, 1, 2, 3]
 
 
 def test_plain_function_returning_a_coroutine_must_be_declared_async() -> None:

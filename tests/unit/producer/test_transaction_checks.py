@@ -159,5 +159,5 @@ def test_half_message_names_its_owner_and_is_never_delayed() -> None:
     ):
         with pytest.raises(IllegalMessage, match="cannot be delayed"):
             half_message(message, "payers", check_after_s=None)
-    with pytest.raises(IllegalMessage, match="negative"):
+    with pytest.raises(IllegalMessage, match="0 or more"):
         half_message(Message("flights", b""), "payers", check_after_s=-1)

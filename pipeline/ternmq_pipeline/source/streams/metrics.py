@@ -31,10 +31,14 @@ class StreamReport:
     """What one batch of a stream says of one of its sources."""
 
     query_id: str
+    """Spark's id of the query, the same after a restart from its checkpoint."""
+
     query_name: str
     """"" when the query has none."""
 
     batch: int
+    """Spark's number of the batch, from 0."""
+
     offsets: Offsets
     """Where the batch ended: the next message of each queue."""
 

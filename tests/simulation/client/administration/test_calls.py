@@ -85,7 +85,7 @@ async def silent_brokers(
 @asynccontextmanager
 async def admin_of(cluster: SimulatedCluster) -> AsyncGenerator[AdminClient]:
     config = ClientConfig(nameservers=(NAMESERVER,))
-    async with AdminClient(config, env=cluster.environment("admin")) as admin:
+    async with AdminClient(client=config, env=cluster.environment("admin")) as admin:
         await admin.create_topic(TopicConfig("orders", 1, 1))
         async with cluster.producer() as producer:
             await cluster.send(producer, "orders")
@@ -410,3 +410,19 @@ def test_dead_broker_is_dialled_once_for_calls_of_the_same_time(
                 assert clock.monotonic_ms() - began_ms <= 1000 * PATIENCE_S
 
     run_in_virtual_time(main())
+
+
+def test_address_of_the_wrong_service_is_named() -> None:
+    async def test() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            env = cluster.environment("admin")
+            async with AdminClient(nameserver=f"a:{PORT}", env=env) as admin:
+                with pytest.raises(RefusedError, match=r"is broker a \(id 0.*, not a NameServer: "):
+                    await admin.brokers()
+            async with AdminClient(nameserver=NAMESERVER, env=env) as admin:
+                with pytest.raises(RefusedError, match="that is the address of a NameServer"):
+                    await admin.master_of(NAMESERVER)
+                with pytest.raises(UsageError, match=r"must be a list: \['a'\]"):
+                    await admin.create_topic(TopicConfig("t"), brokers="a")
+
+    run_in_virtual_time(test())

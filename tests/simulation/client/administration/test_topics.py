@@ -7,7 +7,6 @@ import pytest
 
 from ternmq_broker.rpc_admin import AdminService
 from ternmq_client.admin import AdminClient
-from ternmq_client.config import ClientConfig
 from ternmq_model.errors import (
     IllegalName,
     PermissionRefused,
@@ -23,7 +22,7 @@ from tests.support.virtual_time import run_in_virtual_time
 
 
 def admin_of(cluster: SimulatedCluster) -> AdminClient:
-    return AdminClient(ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment("tool"))
+    return AdminClient(nameserver=NAMESERVER, env=cluster.environment("tool"))
 
 
 def without_lists(

@@ -1,0 +1,78 @@
+"""What the source says of a class's fields, below each, for `help()` and for tables of settings."""
+
+import ast
+import inspect
+import sys
+import textwrap
+from itertools import pairwise
+from typing import Final
+
+_WIDTH: Final = 96
+
+
+class DescribedFields:
+    """The `__doc__` of a class: its own docstring, and behind it the text below each field.
+
+    So a text stands once, where editors and the tables of settings read it, and `help()` shows it
+    too. The source is read when somebody asks, so importing the class costs nothing.
+    """
+
+    def __init__(self, own: str, module: str) -> None:
+        self._own = own
+        self.module = module
+        """Where the class is defined, whatever its `__module__` says."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        own = inspect.cleandoc(self._own)
+        try:
+            docs = field_docs(owner)
+        except (OSError, TypeError):  # no source is at hand
+            docs = {}
+        if not docs:
+            return own
+        lines = (
+            textwrap.fill(
+                f"{name}: {text}", _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8
+            )
+            for name, text in docs.items()
+        )
+        return "\n".join((own, "", "Attributes:", *lines))
+
+
+def describe_fields(kind: type) -> None:
+    """Have the docstring of `kind` tell of its fields. Call it before `__module__` is changed."""
+    docs = DescribedFields(kind.__doc__ or "", kind.__module__)
+    type.__setattr__(kind, "__doc__", docs)
+
+
+def field_docs(kind: type) -> dict[str, str]:
+    """Return the docstring that stands below each field, on one line; of base classes too.
+
+    Raises:
+        OSError: The source is not at hand.
+    """
+    docs: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if not vars(owner).get("__annotations__"):
+            continue
+        described = vars(owner).get("__doc__")
+        module = described.module if isinstance(described, DescribedFields) else owner.__module__
+        source = inspect.getsource(sys.modules[module])
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef) and node.name == owner.__name__:
+                docs |= _docs_in(node)
+    return docs
+
+
+def _docs_in(definition: ast.ClassDef) -> dict[str, str]:
+    docs: dict[str, str] = {}
+    for statement, below in pairwise(definition.body):
+        match statement, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                docs[name] = " ".join(inspect.cleandoc(text).split())
+            case _:
+                pass
+    return docs
