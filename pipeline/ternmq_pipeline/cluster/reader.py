@@ -220,16 +220,12 @@ class ClusterReader(Lifecycle):
 
     async def _routes(self, topics: Iterable[str]) -> list[TopicRoute]:
         """Return the routes of those of `topics` that exist, as NameServers tell them now."""
-        cache = self.client.routes
-        for topic in topics:
-            cache.expire(topic, is_doubted=False)
-        await cache.refresh()
         found = await asyncio.gather(*map(self._route, topics))
         return [route for route in found if route is not None]
 
     async def _route(self, topic: str) -> TopicRoute | None:
         try:
-            return await self.client.routes.route(topic)
+            return await self.client.routes.route_now(topic)
         except TopicNotFound:
             return None
 
