@@ -181,7 +181,11 @@ class ClusterReader(Lifecycle):
         _refuse_unreadable(choice, routes, expected)
         for route in routes:
             self._closed.note(route)
-        queues = [queue for route in routes for queue in route.read_queues()]
+        # A client goes on with the queues of a broker that has just left; a plan does not.
+        names = {data.broker_name for data in brokers}
+        queues = [
+            queue for route in routes for queue in route.read_queues() if queue.broker_name in names
+        ]
         routed = {queue.topic for queue in queues}
         if isinstance(choice, Assign):
             queues = sorted(set(queues) & set(choice.queues))
