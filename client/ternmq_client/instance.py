@@ -8,6 +8,7 @@ from typing import Final
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.nameservers import NameServers
+from ternmq_client.outages import Outages
 from ternmq_client.retry import RetryPolicy
 from ternmq_client.route_cache import RouteCache
 from ternmq_client.session import Sessions
@@ -16,7 +17,9 @@ from ternmq_client.stand_ins import StandIns
 from ternmq_model.address import resolve_addresses
 from ternmq_model.errors import ClosedError, TernError, TopicNotFound, Unreachable
 from ternmq_model.route import MASTER_ID, TopicRoute
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import DESCRIBE_TOPIC
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_remoting.system import system_environment
@@ -31,6 +34,9 @@ MASTER_RETRY_S: Final = 1.0
 CALLS_WAIT_S: Final = 1.0
 """How long leaving a client waits for functions of the application, such as the check of a
 transaction, that still run in its threads and whose answer nobody wants any more."""
+
+_DENIAL_TIMEOUT_S: Final = 1.0
+"""For a broker's answer whether it has a topic that no NameServer knows any more."""
 
 SESSION_DELAY_FACTOR_MAX = 8
 """Ceiling of the wait between two attempts to open a Session, in terms of the first one."""
@@ -160,8 +166,7 @@ class ClientInstance(Lifecycle):
 
     def members(self, broker_name: str) -> list[int]:
         """Return the ids of the members that a route has named, sorted. Asks nobody."""
-        known = self._parts.routes.find_broker(broker_name)
-        return [] if known is None else [member.broker_id for member in known.data.members]
+        return self._parts.members(broker_name)
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
         """Dial `broker_name` anew next time, since `connection` has failed.
@@ -171,16 +176,15 @@ class ClientInstance(Lifecycle):
         """
         self._parts.forget((broker_name, broker_id), connection)
 
-    def ask_route_again(self, topic: str, *, is_doubted: bool = True) -> None:
-        """Ask for the route of `topic` now, in the background.
-
-        Args:
-            topic: Which one.
-            is_doubted: A broker's answer did not fit the route.
-        """
+    def ask_route_again(self, topic: str) -> None:
+        """Ask for the route of `topic` soon, in the background: see `RouteCache.expire`."""
         opened = self._parts
-        opened.routes.expire(topic, is_doubted=is_doubted)
+        opened.routes.expire(topic)
         opened.jobs.wake("routes")
+
+    def look_for(self, broker_name: str) -> None:
+        """Ask soon where `broker_name` is: a broker's word, or silence, did not fit its route."""
+        self._parts.look_for(broker_name)
 
     async def join_group(
         self, group: groups.ConsumerGroup, on_members_changed: Callable[[], None]
@@ -234,6 +238,7 @@ class _Opened:
         self._connect_timeout_s = config.connect_timeout_s
         self.connections: dict[tuple[str, int], Connection] = {}
         self.stand_ins = StandIns()
+        self.outages = Outages(env.clock, config.addresses())
         self.moved_listeners: list[Callable[[str, int], None]] = []
         self.dialling = SingleFlight[tuple[str, int], Connection](tasks)
         self.nameservers = NameServers(
@@ -244,7 +249,12 @@ class _Opened:
             request_timeout_s=config.request_timeout_s,
         )
         self.routes = RouteCache(
-            self.nameservers, tasks, env.clock, refresh_s=config.route_refresh_s
+            self.nameservers,
+            tasks,
+            env.clock,
+            env.random,
+            refresh_s=config.route_refresh_s,
+            denies=self._is_denied,
         )
         self.sessions = Sessions(
             _SessionMember(client, self),
@@ -259,7 +269,7 @@ class _Opened:
         self._consumed_at: dict[str, list[tuple[str, int]]] = {}
         """The members that serve each consumed topic, as its route last named them."""
         self.jobs = JobRunner(
-            Job(name="routes", interval_s=self.routes.refresh_interval_s, step=self._refresh),
+            Job(name="routes", interval_s=self.routes.pause_s, step=self._refresh),
             Job(name="masters", interval_s=MASTER_RETRY_S, step=self._look_for_masters),
         )
 
@@ -276,6 +286,8 @@ class _Opened:
                 addresses, expect=expect, timeout_s=self._connect_timeout_s
             )
         except Unreachable as error:
+            if broker_id == MASTER_ID:
+                self.outages.note(broker_name, error)
             self._missed(broker_name, broker_id)
             raise Unreachable(f"broker {broker_name}: {error}") from error
         self.connections[broker_name, broker_id] = connection
@@ -289,15 +301,18 @@ class _Opened:
         self._choose_again(broker_name)
         return connection
 
-    def member_to_ask(self, broker_name: str) -> int:
+    def members(self, broker_name: str) -> list[int]:
         known = self.routes.find_broker(broker_name)
-        members = [] if known is None else [member.broker_id for member in known.data.members]
+        return [] if known is None else [member.broker_id for member in known.data.members]
+
+    def member_to_ask(self, broker_name: str) -> int:
+        members = self.members(broker_name)
         # One that no NameServer tells of any more, or not yet again, may be there all the same.
         members += [broker_id for name, broker_id in self.connections if name == broker_name]
         before = self.stand_ins.asked(broker_name)
         chosen = self.stand_ins.choose(broker_name, members)
         if before not in (None, chosen):
-            logger.warning(
+            logger.info(
                 "consumers turn to another member broker=%s id=%s before=%s",
                 *(broker_name, chosen, before),
             )
@@ -321,11 +336,25 @@ class _Opened:
 
     def _missed(self, broker_name: str, broker_id: int) -> None:
         """Note that a member is not where it was, and ask now where it is."""
-        is_news = self.stand_ins.missed(broker_name, broker_id)
+        self.stand_ins.missed(broker_name, broker_id)
         self.routes.doubt(broker_name, broker_id)
-        if is_news or self.stand_ins.asked(broker_name) is None:
-            self.jobs.wake("routes")
+        self.jobs.wake("routes")
         self._choose_again(broker_name)
+
+    async def _is_denied(self, topic: str, broker_name: str) -> bool:
+        """Ask the master of a broker name whether it does not have `topic`; see `RouteCache`."""
+        key = (broker_name, MASTER_ID)
+        try:
+            connection = self.connections.get(key) or await self.dialling.run(
+                key, lambda: self.dial(*key)
+            )
+            request = admin.DescribeTopicRequest(topic=topic)
+            await connection.call(DESCRIBE_TOPIC, request, timeout_s=_DENIAL_TIMEOUT_S)
+        except TopicNotFound:
+            return True
+        except TernError:
+            return False
+        return False
 
     async def find_route(self, topic: str) -> None:
         """Have the route of `topic` in the cache, if there is one."""
@@ -344,9 +373,9 @@ class _Opened:
         for topic in topics:
             if (route := self.routes.cached(topic)) is not None:
                 self._consumed_at[topic] = [
-                    (data.broker_name, member.broker_id)
+                    (data.broker_name, broker_id)
                     for data in route.brokers
-                    for member in data.members
+                    for broker_id in self.members(data.broker_name)
                 ]
         self._consumed_at = {
             topic: members for topic, members in self._consumed_at.items() if topic in topics
@@ -354,6 +383,7 @@ class _Opened:
         self.sessions.keep_to(key for members in self._consumed_at.values() for key in members)
 
     async def close_connections(self) -> None:
+        self.outages.close()
         await self.nameservers.close()
         connections, self.connections = self.connections, {}
         if connections:
@@ -380,7 +410,7 @@ class _Opened:
                 continue
             places = resolve_addresses(member.endpoints, nameserver_host=known.nameserver_host)
             if connection.address not in places:
-                logger.warning(
+                logger.info(
                     "member was replaced broker=%s id=%s address=%s epoch=%s",
                     *(broker_name, broker_id, connection.address, member.epoch),
                 )
@@ -391,6 +421,12 @@ class _Opened:
         if self.connections.get(key) is connection:
             del self.connections[key]
             self.tasks.spawn(connection.close(), f"close {connection.address}")
+            self.outages.note(key[0], f"{connection.address}: the connection ended")
+            self.look_for(key[0])
+
+    def look_for(self, broker_name: str) -> None:
+        self.routes.expire_broker(broker_name)
+        self.jobs.wake("routes")
 
     async def _look_for_masters(self) -> bool:
         """Try to reach the masters for which slaves stand in."""
@@ -428,3 +464,6 @@ class _SessionMember:
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
         self._client.forget(broker_name, connection, broker_id)
+
+    def look_for(self, broker_name: str) -> None:
+        self._opened.look_for(broker_name)

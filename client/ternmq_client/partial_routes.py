@@ -1,10 +1,10 @@
-"""Routes from a NameServer that may not know everything yet. Pure.
+"""Routes from NameServers that may not know everything yet. Pure.
 
-One that has just started learns of each broker within about a second. What it does not tell is no
-reason to give a broker up, unless that was found to be out of reach, or to be wrong.
+A NameServer that has just started learns of each broker within about a second, and a broker that
+restarts is missing from all of them meanwhile. Neither is a reason to give a topic's queues up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from ternmq_model.address import ANY_HOST
@@ -13,8 +13,12 @@ from ternmq_model.route import BrokerData, TopicRoute
 
 def completed(
     found: TopicRoute | None, before: TopicRoute, is_doubted: Callable[[str, int], bool]
-) -> TopicRoute | None:
+) -> TopicRoute:
     """Return a route with what it lacks and was told before.
+
+    The queues of a broker name that is not told any more can be read on. They can be written while
+    its master is not known to be out of reach, or where nothing else can be written: a message then
+    waits for that master instead of failing.
 
     Args:
         found: As it is told now; None = the topic is unknown.
@@ -32,31 +36,42 @@ def completed(
         for endpoint in member.endpoints
         if endpoint.host != ANY_HOST  # which is another host for every reader
     }
-    brokers: dict[str, BrokerData] = dict(told)
-    lost: set[str] = set()
+    brokers = dict(told)
+    lost: dict[str, BrokerData] = {}
     for data in before.brokers:
         now = told.get(data.broker_name)
         ids = {member.broker_id for member in (() if now is None else now.members)}
-        kept = [
+        untold = [
             member
             for member in data.members
-            if member.broker_id not in ids
-            and not is_doubted(data.broker_name, member.broker_id)
-            and places.isdisjoint(member.endpoints)
+            if member.broker_id not in ids and places.isdisjoint(member.endpoints)
         ]
-        if not kept:
-            continue
-        members = [*(() if now is None else now.members), *kept]
-        members.sort(key=lambda member: member.broker_id)
-        brokers[data.broker_name] = replace(now or data, members=tuple(members))
+        kept = [each for each in untold if not is_doubted(data.broker_name, each.broker_id)]
         if now is None:
-            lost.add(data.broker_name)
-    if brokers == told:
+            lost[data.broker_name] = replace(data, members=tuple(untold))
+            brokers[data.broker_name] = replace(data, members=tuple(kept))
+        elif kept:
+            members = sorted([*now.members, *kept], key=lambda member: member.broker_id)
+            brokers[data.broker_name] = replace(now, members=tuple(members))
+    if found is not None and brokers == told:
         return found
     queues = [*(() if found is None else found.queues)]
     queues += [data for data in before.queues if data.broker_name in lost]
-    return replace(
+    route = replace(
         found or before,
         queues=tuple(sorted(queues, key=lambda data: data.broker_name)),
         brokers=tuple(data for _, data in sorted(brokers.items())),
+    )
+    if route.write_queues():
+        return route
+    brokers |= lost
+    return replace(route, brokers=tuple(data for _, data in sorted(brokers.items())))
+
+
+def without(route: TopicRoute, names: Collection[str]) -> TopicRoute:
+    """Return `route` without these broker names."""
+    return replace(
+        route,
+        queues=tuple(data for data in route.queues if data.broker_name not in names),
+        brokers=tuple(data for data in route.brokers if data.broker_name not in names),
     )

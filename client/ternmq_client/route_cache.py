@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from random import Random
 from typing import Final
 
 from ternmq_client.nameservers import FoundRoute, NameServers
-from ternmq_client.partial_routes import completed
+from ternmq_client.partial_routes import completed, without
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.clock import Clock
-from ternmq_model.errors import TernError, TopicNotFound
-from ternmq_model.route import BrokerData, TopicRoute
+from ternmq_model.errors import TernError, TopicNotFound, Unreachable
+from ternmq_model.route import MASTER_ID, BrokerData, TopicRoute
 from ternmq_runtime.service import OwnedTasks
 
 logger = logging.getLogger(__name__)
@@ -24,13 +25,29 @@ Source: RocketMQ `defaultTopicQueueNums`.
 
 UNCERTAIN_REFRESH_MS: Final = 1_000
 """How often a route is asked again that is young, watched and unknown, guessed from the template,
-lacks a master, or was found to be wrong: the true one may come any moment."""
+or lacks a master or a broker that was told before: the true one may come any moment."""
 
+SOON_MS: Final = 200
+"""Within so long, drawn at random, a route is asked again of which something was found changed."""
+
+ASK_PAUSE_MS: Final = 500
+"""Least time between two questions for one topic, whatever happens: a client asks for each of its
+topics at most twice a second."""
+
+NEVER_MS: Final = 1 << 62
+"""When a route is due that is being asked for."""
 
 LOSS_GRACE_MS: Final = 5_000
-"""How long a route is kept that no NameServer tells in full any more, and that served until now;
-and how long one is young that was not told before. By then brokers have registered again with
+"""How long a member is kept that no NameServer tells any more while it tells others of its name;
+and how long a route is young that was not told before. By then brokers have registered again with
 NameServers that have just started."""
+
+BROKER_KEPT_MS: Final = 30_000
+"""How long a broker name is kept that no NameServer tells any more, while it tells other names.
+Long enough for a restart; members of a group that began meanwhile share fewer queues out."""
+
+TOPIC_KEPT_MS: Final = 600_000
+"""How long a route is kept whose topic no NameServer knows any more, unless its brokers deny it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +66,23 @@ class _Known:
     route: TopicRoute | None
     is_guessed: bool
     due_at_ms: int
-    incomplete_since_ms: int | None = None
-    """Since when no NameServer tells all of it."""
+    asked_at_ms: int
+    whole: TopicRoute | None = None
+    """The route with everything that was told before and is kept; None when it is not told."""
 
-    is_doubted: bool = False
-    """A broker's answer did not fit it."""
+    incomplete_since_ms: int | None = None
+    """Since when no NameServer tells all of `whole`."""
 
     young_until_ms: int = 0
     """Until when who told it may have started just now, and not know every broker."""
 
 
 class RouteCache:
-    """Routes by topic. A route that was told once is kept while no NameServer answers.
+    """Routes by topic.
+
+    A route that was told once is kept while no NameServer answers, and while those that answer miss
+    brokers of it: one that is named no more is left out when it denies the topic itself, after 30 s
+    while the topic has other brokers, and after 10 min otherwise.
 
     Owned by one `ClientInstance` and touched only from its event loop.
 
@@ -68,14 +90,26 @@ class RouteCache:
         nameservers: Who is asked.
         tasks: Owns the questions under way.
         clock: Only its monotonic time is read.
+        random: Spreads the questions of clients that notice a change in the same moment.
         refresh_s: Age at which a route is asked again.
+        denies: Asks a broker, by its name, whether it does not have a topic; False when it does, or
+            gives no answer.
     """
 
     def __init__(
-        self, nameservers: NameServers, tasks: OwnedTasks, clock: Clock, *, refresh_s: float
+        self,
+        nameservers: NameServers,
+        tasks: OwnedTasks,
+        clock: Clock,
+        random: Random,
+        *,
+        refresh_s: float,
+        denies: Callable[[str, str], Awaitable[bool]],
     ) -> None:
         self._nameservers = nameservers
         self._clock = clock
+        self._random = random
+        self._denies = denies
         self._refresh_ms = int(refresh_s * 1000)
         self._asking = SingleFlight[str, TopicRoute](tasks)
         self._known: dict[str, _Known] = {}
@@ -86,10 +120,11 @@ class RouteCache:
         self._listeners: list[Callable[[str], None]] = []
         self._is_answered = True
 
-    @property
-    def refresh_interval_s(self) -> float:
-        """How often `refresh` should run."""
-        return min(self._refresh_ms, UNCERTAIN_REFRESH_MS) / 1000
+    def pause_s(self) -> float:
+        """Return after how long `refresh` should run again."""
+        now_ms = self._clock.monotonic_ms()
+        waits_ms = (known.due_at_ms - now_ms for known in self._known.values())
+        return max(1, min(self._refresh_ms, UNCERTAIN_REFRESH_MS, *waits_ms)) / 1000
 
     def cached(self, topic: str) -> TopicRoute | None:
         """Return the route as it was last told; None when it is not known. Never asks."""
@@ -99,6 +134,11 @@ class RouteCache:
     def find_broker(self, broker_name: str) -> KnownBroker | None:
         """Return where `broker_name` is, or None when no route has named it. Never asks."""
         return self._brokers.get(broker_name)
+
+    def is_named(self, broker_name: str) -> bool:
+        """Tell whether any route names `broker_name`."""
+        routes = (known.route for known in self._known.values())
+        return any(route is not None and route.broker(broker_name) for route in routes)
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of `topic`, asking when it is not known.
@@ -110,6 +150,20 @@ class RouteCache:
             Unreachable: No NameServer answers; names each.
         """
         return self.cached(topic) or await self._ask(topic)
+
+    async def route_now(self, topic: str) -> TopicRoute:
+        """Return the route of `topic` as NameServers tell it now, or as it is known if none does.
+
+        Raises:
+            TopicNotFound: No NameServer knows it.
+            Unreachable: No NameServer answers, and it is not known.
+        """
+        try:
+            return await self._ask(topic)
+        except Unreachable:
+            if (route := self.cached(topic)) is None:
+                raise
+            return route
 
     async def route_to_write(
         self, topic: str, *, template: str | None = None, queues_max: int = NEW_TOPIC_QUEUES
@@ -145,8 +199,10 @@ class RouteCache:
             except TopicNotFound:
                 raise unknown from None
         guess = template_route.for_new_topic(topic, queues_max=queues_max)
-        due_at_ms = self._clock.monotonic_ms() + UNCERTAIN_REFRESH_MS
-        self._known[topic] = _Known(guess, is_guessed=True, due_at_ms=due_at_ms)
+        now_ms = self._clock.monotonic_ms()
+        self._known[topic] = _Known(
+            guess, is_guessed=True, due_at_ms=now_ms + UNCERTAIN_REFRESH_MS, asked_at_ms=now_ms
+        )
         return guess
 
     def watch(self, topic: str) -> None:
@@ -157,36 +213,33 @@ class RouteCache:
         """Take back `watch`."""
         self._watched.discard(topic)
 
-    def expire(self, topic: str, *, is_doubted: bool = True) -> None:
-        """Ask for `topic` at the next refresh.
-
-        Args:
-            topic: Which one.
-            is_doubted: A broker's answer did not fit its route: what NameServers do not tell any
-                more is gone.
-        """
+    def expire(self, topic: str) -> None:
+        """Have `topic` asked for soon: within 0.2 s, but at most twice a second."""
         if (known := self._known.get(topic)) is not None:
-            known.due_at_ms = self._clock.monotonic_ms()
-            known.is_doubted = known.is_doubted or is_doubted
+            soon_ms = self._clock.monotonic_ms() + self._random.randrange(SOON_MS)
+            soon_ms = max(soon_ms, known.asked_at_ms + ASK_PAUSE_MS)
+            known.due_at_ms = min(known.due_at_ms, soon_ms)
 
     def expire_broker(self, broker_name: str) -> None:
-        """Ask at the next refresh for the routes that name `broker_name`."""
-        now_ms = self._clock.monotonic_ms()
-        for known in self._known.values():
-            if known.route is not None and known.route.broker(broker_name) is not None:
-                known.due_at_ms = now_ms
+        """Have every topic asked for soon whose route names `broker_name`. See `expire`."""
+        for topic, known in self._known.items():
+            route = known.whole or known.route
+            if route is not None and route.broker(broker_name) is not None:
+                self.expire(topic)
 
     def doubt(self, broker_name: str, broker_id: int) -> None:
         """Ask for the routes of a broker whose member could not be reached.
 
-        When no NameServer tells of it any more, it is gone.
+        What no NameServer tells of it any more is left out where something else serves.
         """
         self._doubted.add((broker_name, broker_id))
         self.expire_broker(broker_name)
 
     def trust(self, broker_name: str, broker_id: int) -> None:
         """Take back `doubt`: the member was reached."""
-        self._doubted.discard((broker_name, broker_id))
+        if (broker_name, broker_id) in self._doubted:
+            self._doubted.discard((broker_name, broker_id))
+            self.expire_broker(broker_name)
 
     def add_listener(self, on_change: Callable[[str], None]) -> None:
         """Call `on_change` with the topic whenever a route has become another one."""
@@ -199,7 +252,9 @@ class RouteCache:
         """
         now_ms = self._clock.monotonic_ms()
         for topic in sorted(self._watched - self._known.keys()):
-            self._known[topic] = _Known(None, is_guessed=False, due_at_ms=now_ms)
+            self._known[topic] = _Known(
+                None, is_guessed=False, due_at_ms=now_ms, asked_at_ms=now_ms
+            )
         due = [topic for topic, known in self._known.items() if known.due_at_ms <= now_ms]
         # Side by side: a NameServer that is away is waited for once.
         asked = await asyncio.gather(*map(self._ask, due), return_exceptions=True)
@@ -222,63 +277,104 @@ class RouteCache:
 
     async def _fetch(self, topic: str) -> TopicRoute:
         known = self._known.get(topic)
-        before = None if known is None or known.is_guessed else known.route
+        now_ms = self._clock.monotonic_ms()
+        if known is not None:
+            # What changes from now on the answer may not tell: it is to be asked for again.
+            known.asked_at_ms, known.due_at_ms = now_ms, NEVER_MS
+        try:
+            return await self._learn(topic, known)
+        finally:
+            if known is not None:  # and still in use, when there was no answer
+                again_ms = self._clock.monotonic_ms() + UNCERTAIN_REFRESH_MS
+                known.due_at_ms = min(known.due_at_ms, again_ms)
+
+    async def _learn(self, topic: str, known: _Known | None) -> TopicRoute:
+        before = None if known is None else known.whole
+        found: FoundRoute | None = None
+        unknown: TopicNotFound | None = None
         try:
             found = await self._nameservers.topic_route(topic)
-        except TopicNotFound:
-            kept = None if before is None else self._kept(topic, before, None)
-            if kept is None:
-                self._put_unknown(topic, known)
-                raise
-            return kept
-        route = found.route
-        if before is not None:
-            # Who needs the route for the first time does not wait for all of them.
-            for other in await self._nameservers.other_routes(topic, found):
-                route = self._completed(route, other) or route
-        kept = None if before is None else self._kept(topic, before, route)
-        self._note_brokers(found, route if kept is None else kept)
-        if kept is not None:
-            return kept
+        except TopicNotFound as error:
+            unknown = error
+        told = None if found is None else found.route
+        whole = route = told
+        if known is not None and before is not None:
+            if found is not None:
+                # Who needs the route for the first time does not wait for all of them.
+                for other in await self._nameservers.other_routes(topic, found):
+                    told = completed(told, other, self._is_doubted)
+            before = await self._still_believed(topic, known, before, told)
+            if told is not None or before.queues:
+                whole = completed(told, before, lambda _name, _id: False)
+                route = completed(told, before, self._is_doubted)
+        if whole is None or route is None:
+            self._put_unknown(topic, known)
+            assert unknown is not None, "no NameServer told it"
+            raise unknown
+        if found is not None:
+            self._note_brokers(found, route)
+        self._keep(topic, known, whole, route, is_complete=whole == told)
+        return route
+
+    def _keep(
+        self,
+        topic: str,
+        known: _Known | None,
+        whole: TopicRoute,
+        route: TopicRoute,
+        *,
+        is_complete: bool,
+    ) -> None:
+        """Keep what was learned of a route, and say when it is to be asked again."""
         now_ms = self._clock.monotonic_ms()
+        before = None if known is None or known.is_guessed else known.route
+        since_ms = None if known is None or is_complete else known.incomplete_since_ms
+        if not is_complete and since_ms is None:
+            since_ms = now_ms
+            logger.info("route is kept that no nameserver tells in full topic=%s", topic)
         young_until_ms = now_ms + LOSS_GRACE_MS
         if known is not None and before is not None:
             young_until_ms = known.young_until_ms
         # A master that is away may return any moment.
-        is_whole = all(data.master is not None for data in route.brokers)
+        is_whole = is_complete and all(data.master is not None for data in route.brokers)
         is_certain = is_whole and now_ms >= young_until_ms
         wait_ms = self._refresh_ms if is_certain else min(self._refresh_ms, UNCERTAIN_REFRESH_MS)
         self._known[topic] = _Known(
-            route, is_guessed=False, due_at_ms=now_ms + wait_ms, young_until_ms=young_until_ms
+            route,
+            is_guessed=False,
+            due_at_ms=min(now_ms + wait_ms, NEVER_MS if known is None else known.due_at_ms),
+            asked_at_ms=now_ms if known is None else known.asked_at_ms,
+            whole=whole,
+            incomplete_since_ms=since_ms,
+            young_until_ms=young_until_ms,
         )
         if before != route:
-            self._log_and_tell(topic, route)
-        return route
+            names = [data.broker_name for data in route.queues]
+            logger.info("route topic=%s brokers=%s", topic, names)
+            self._tell(topic)
 
-    def _completed(self, found: TopicRoute | None, before: TopicRoute) -> TopicRoute | None:
-        return completed(found, before, lambda name, number: (name, number) in self._doubted)
+    async def _still_believed(
+        self, topic: str, known: _Known, before: TopicRoute, told: TopicRoute | None
+    ) -> TopicRoute:
+        """Return what is to be believed still of a route that was told before."""
+        names = {data.broker_name for data in (() if told is None else told.brokers)}
+        lost = [data.broker_name for data in before.brokers if data.broker_name not in names]
+        since_ms = known.incomplete_since_ms
+        lost_ms = 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
+        gone: Collection[str] = names if lost_ms >= LOSS_GRACE_MS else ()
+        if lost_ms >= (TOPIC_KEPT_MS if told is None else BROKER_KEPT_MS):
+            gone = [*gone, *lost]
+        else:
+            asked = [name for name in lost if not self._is_doubted(name, MASTER_ID)]
+            denials = await asyncio.gather(*(self._denies(topic, name) for name in asked))
+            gone = [
+                *gone,
+                *(name for name, is_denied in zip(asked, denials, strict=True) if is_denied),
+            ]
+        return without(before, gone)
 
-    def _kept(self, topic: str, before: TopicRoute, found: TopicRoute | None) -> TopicRoute | None:
-        """Return the route to go on with where what is told lacks something; None = go by that.
-
-        NameServers that have just started learn of every broker within about a second.
-        """
-        known = self._known.get(topic)
-        if known is None or known.is_doubted:
-            return None
-        route = self._completed(found, before)
-        if route is None or route is found:
-            return None
-        now_ms = self._clock.monotonic_ms()
-        if known.incomplete_since_ms is None:
-            known.incomplete_since_ms = now_ms
-            logger.warning("route is kept that no nameserver tells in full topic=%s", topic)
-        if now_ms - known.incomplete_since_ms >= LOSS_GRACE_MS:
-            return None
-        known.route, known.due_at_ms = route, now_ms + UNCERTAIN_REFRESH_MS
-        if route != before:
-            self._log_and_tell(topic, route)
-        return route
+    def _is_doubted(self, broker_name: str, broker_id: int) -> bool:
+        return (broker_name, broker_id) in self._doubted
 
     def _note_brokers(self, found: FoundRoute, route: TopicRoute) -> None:
         """Keep where brokers are; of those that were not told just now what is known already."""
@@ -294,16 +390,15 @@ class RouteCache:
             known.due_at_ms = due_at_ms
             return
         if topic in self._watched:
-            self._known[topic] = _Known(None, is_guessed=False, due_at_ms=due_at_ms)
+            asked_at_ms = due_at_ms - UNCERTAIN_REFRESH_MS
+            self._known[topic] = _Known(
+                None, is_guessed=False, due_at_ms=due_at_ms, asked_at_ms=asked_at_ms
+            )
         else:
             self._known.pop(topic, None)
         if known is not None and known.route is not None:
             logger.info("route gone topic=%s", topic)
             self._tell(topic)
-
-    def _log_and_tell(self, topic: str, route: TopicRoute) -> None:
-        logger.info("route topic=%s brokers=%s", topic, [data.broker_name for data in route.queues])
-        self._tell(topic)
 
     def _tell(self, topic: str) -> None:
         for listener in tuple(self._listeners):

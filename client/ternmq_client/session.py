@@ -66,6 +66,10 @@ class Member(Protocol):
         """Dial the broker anew next time, since `connection` has failed."""
         ...
 
+    def look_for(self, broker_name: str) -> None:
+        """Ask soon where the members of a broker name are."""
+        ...
+
 
 class Picture:
     """The groups of one client: what every heartbeat tells in full. Owned by `Sessions`."""
@@ -147,9 +151,11 @@ class Session:
             if self._is_closing:
                 return
             self._stream = self.open_since_ms = None
+            self._member.look_for(self._broker_name)
             self._failures += 1
             if self.error is None:
-                logger.warning(
+                logger.log(
+                    logging.WARNING if isinstance(error, RefusedError) else logging.INFO,
                     "session lost broker=%s id=%s error=%s",
                     *(self._broker_name, self._broker_id, error),
                 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ternmq_consumer.brokers import Readers
 from ternmq_consumer.consumed_offsets import Told
-from ternmq_model.errors import TernError
+from ternmq_model.errors import TernError, TransportError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -302,7 +302,8 @@ class OffsetStore:
             connection = await self._brokers.reader(broker_name)
             reply = await connection.call(COMMIT_OFFSETS, request, timeout_s=self._timeout_s)
         except TernError as error:
-            logger.warning(
+            logger.log(
+                logging.INFO if isinstance(error, TransportError) else logging.WARNING,
                 "offsets not committed broker=%s group=%s queues=%s error=%s",
                 *(broker_name, self._group, len(wanted), error),
             )

@@ -219,7 +219,8 @@ class PullLink:
             if isinstance(error, PermissionRefused):
                 for pulled_queue in self.queues:
                     pulled_queue.receiver.on_refused(error)
-            logger.warning(
+            logger.log(
+                logging.WARNING if isinstance(error, PermissionRefused) else logging.INFO,
                 "pull stream broke broker=%s id=%s queues=%s retry_s=%.1f reason=%s",
                 self._broker_name,
                 self._broker_id,

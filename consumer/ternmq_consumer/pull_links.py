@@ -46,6 +46,10 @@ class Members(Brokers, Protocol):
         """Return the newest epoch of a broker name that is known; 0 = none is."""
         ...
 
+    def look_for(self, broker_name: str) -> None:
+        """Ask soon where the members of a broker name are."""
+        ...
+
     def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
         """Have `listener` called when another member serves readers of a broker name from now."""
         ...
@@ -123,6 +127,7 @@ class PullLinks:
     def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
         """Read queues from the member that serves readers now. See `Elsewhere`."""
         name = pulled_queues[0].queue.broker_name
+        self._brokers.look_for(name)
         if broker_id != MASTER_ID:
             until_ms = self._env.clock.monotonic_ms() + int(AVOID_S * 1000)
             self._avoided_until_ms[name, broker_id] = until_ms
@@ -130,7 +135,7 @@ class PullLinks:
         if present == broker_id:
             return False
         for pulled_queue in pulled_queues:
-            logger.warning(
+            logger.info(
                 "queue is read elsewhere again queue=%s broker_id=%s before=%s reason=%s",
                 *(pulled_queue.queue, present, broker_id, reason),
             )

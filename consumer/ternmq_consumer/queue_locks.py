@@ -251,7 +251,7 @@ class QueueLocks:
             return
         self._troubles[broker_name] = trouble
         if trouble:
-            logger.warning(
+            logger.info(
                 "queues not locked broker=%s group=%s error=%s", broker_name, self._group, trouble
             )
         else:

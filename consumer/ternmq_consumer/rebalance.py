@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
 """How soon to look again when something could not be asked, or a queue could not be started."""
 
+PATIENCE: Final = 10
+"""Looks in a row at which something may be in the way before that is a warning."""
+
 MISSES_MAX: Final = 3
 """Looks in a row at which a broker may list others and not this member before it gives its queues
 away. One that has just restarted hears from its clients one after the other."""
@@ -147,6 +150,8 @@ class Rebalancer:
         self._on_refused = on_refused
         self._misses = dict.fromkeys(subscriptions, 0)
         self._troubles: dict[str, str] = {}
+        self._troubled: dict[str, int] = {}
+        """By topic: looks in a row at which it was in trouble."""
         self._closed = ClosedBrokers()
         self._uncovered: dict[str, list[str]] = {}
         """By topic: brokers whose queues no member takes."""
@@ -157,12 +162,13 @@ class Rebalancer:
         # What need not exist comes last: taking its queues over must not hold up the others.
         for topic in sorted(self._subscriptions, key=lambda t: (t in self._optional_topics, t)):
             trouble = await self._rebalance(topic)
+            is_lasting = isinstance(trouble, RefusedError)
             if isinstance(trouble, RefusedError):
                 self._on_refused(trouble)
                 trouble = trouble.remark
             elif trouble:
                 is_settled = False
-            self._log_trouble(topic, trouble)
+            self._log_trouble(topic, trouble, is_lasting=is_lasting)
         if is_settled:
             self._on_settled()
         else:
@@ -256,12 +262,23 @@ class Rebalancer:
             return sorted(set(reply.client_ids))
         return None
 
-    def _log_trouble(self, topic: str, trouble: str) -> None:
-        """Log what is new, so that a look each second does not fill the log."""
+    def _log_trouble(self, topic: str, trouble: str, *, is_lasting: bool) -> None:
+        """Log what is new, so that a look each second does not fill the log.
+
+        What passes by itself, as while a broker restarts, is no warning until it has lasted.
+        """
+        count = self._troubled.get(topic, 0) + 1 if trouble else 0
+        self._troubled[topic] = count
+        if count == PATIENCE:
+            logger.warning("rebalance group=%s topic=%s: %s", self._group, topic, trouble)
         if trouble == self._troubles.get(topic, ""):
             return
         self._troubles[topic] = trouble
         if trouble:
-            logger.warning("rebalance group=%s topic=%s: %s", self._group, topic, trouble)
+            logger.log(
+                logging.WARNING if is_lasting else logging.INFO,
+                "rebalance group=%s topic=%s: %s",
+                *(self._group, topic, trouble),
+            )
         else:
             logger.info("rebalance group=%s topic=%s works again", self._group, topic)

@@ -133,6 +133,11 @@ class BlockingProducer(BlockingFace[Producer]):
             self._client.request(message, timeout_s=timeout_s, queue=queue, selector=selector)
         )
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a broker can be reached. See `Producer.is_connected`."""
+        return self._client.is_connected
+
     def statistics(self) -> SendStatistics:
         """Return how sending went, broker by broker. See `Producer.statistics`."""
 

@@ -81,6 +81,10 @@ class Dispatcher(Protocol):
         """Names the producer: its new stream with a broker ends its old one."""
         ...
 
+    def is_reachable(self, topic: str) -> bool:
+        """Tell whether any broker of `topic` can be reached, as far as known."""
+        ...
+
     def answered(self, link: "BrokerLink", latency_ms: int) -> None:
         """Note how long a broker took from a batch being written to its answer."""
         ...
@@ -146,8 +150,15 @@ class BrokerLink:
         """Why the broker cannot be reached or is leaving; None when it takes messages, as far as
         known."""
 
+    @property
+    def is_away(self) -> bool:
+        """Tell whether the broker could not be reached when it was tried last."""
+        return self._away is not None and self._broken_openings >= _BROKEN_OPENINGS_MAX
+
     def add(self, pending: Pending) -> None:
         """Send `pending`. Its sink has the answer at its deadline at the latest."""
+        if self._fails_at_once(pending):
+            return
         self._batcher.add(pending)
         if pending.deadline_ms < self._timer_at_ms:
             self._arm(pending.deadline_ms)
@@ -162,6 +173,8 @@ class BrokerLink:
 
     def add_whole(self, whole: WholePending) -> None:
         """Send a user's batch, likewise."""
+        if self._fails_at_once(whole):
+            return
         self._batcher.add_whole(whole)
         if whole.deadline_ms < self._timer_at_ms:
             self._arm(whole.deadline_ms)
@@ -170,14 +183,17 @@ class BrokerLink:
     async def run(self) -> None:
         """Send what comes until cancelled."""
         while True:
-            while self._batcher.is_empty:
+            while self._batcher.is_empty and not self._looks_for_broker:
                 self._wake.clear()
                 await self._wake.wait()
             self._format = None
             error = await self._serve()
             self._failures += 1
+            self._client.look_for(self.broker_name)
             if self._failures == 1 or not isinstance(error, TransportError):
-                logger.warning("send stream lost broker=%s error=%s", self.broker_name, error)
+                is_away = isinstance(error, TransportError)
+                level = logging.INFO if is_away else logging.WARNING
+                logger.log(level, "send stream lost broker=%s error=%s", self.broker_name, error)
             self.is_down = True
             self._owner.failed(self)
             self._away = error if isinstance(error, Unreachable) else None
@@ -185,6 +201,11 @@ class BrokerLink:
             await asyncio.sleep(self._delay_s(self._failures))
             self.is_down = False
             self._owner.rested(self)
+
+    @property
+    def _looks_for_broker(self) -> bool:
+        """The broker is tried although nothing waits for it: whoever asks is to know."""
+        return self.is_away and self._client.routes.is_named(self.broker_name)
 
     def fail_all(self, error: TernError) -> None:
         """Answer everything with `error`: the producer is closing and waits no more."""
@@ -418,6 +439,10 @@ class BrokerLink:
                     looks_up=self._looks_up,
                     is_away=self._broken_openings >= _BROKEN_OPENINGS_MAX,
                 )
+            if self._config.fail_fast and self.is_away and isinstance(failure.error, Unreachable):
+                topic = pending.topic.decode()
+                if pending.is_ordered or not self._owner.is_reachable(topic):
+                    verdict = Verdict.GIVE_UP
             if verdict is Verdict.GIVE_UP:
                 self._give_up(pending, failure.error)
             elif verdict is Verdict.AGAIN_HERE:
@@ -429,6 +454,14 @@ class BrokerLink:
         if anywhere:
             self._owner.dispatch_again(anywhere, avoid=self.broker_name, delay_s=delay_s)
         return {pending.queue for pending in here if pending.is_ordered}
+
+    def _fails_at_once(self, pending: Pending) -> bool:
+        """Give up what only this broker may take, while it is away and waiting is not wanted."""
+        if self._away is None or not (self.is_away and self._config.fail_fast):
+            return False
+        if pending.is_ordered:
+            self._give_up(pending, self._away)
+        return pending.is_ordered
 
     def _give_up(self, pending: Pending, error: TernError) -> None:
         self._owner.buffer.give_back(pending.record_bytes)

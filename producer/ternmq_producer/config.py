@@ -23,6 +23,11 @@ class ProducerConfig:
     send_timeout_s: float = 3.0
     """How long one message may take in all: waiting for room, sending, trying again."""
 
+    fail_fast: bool = False
+    """Whether a send fails with `Unreachable` at once, instead of waiting for `send_timeout_s`,
+    while no broker of its topic can be reached; a message with an order, while its own broker
+    cannot. The brokers are tried again in the background, at most 1 s apart."""
+
     attempts_max: int = 3
     """How often one message is tried, the first time included. A broker that cannot be reached does
     not count: it is waited for until `send_timeout_s` is over."""

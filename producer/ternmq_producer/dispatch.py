@@ -66,6 +66,7 @@ class Dispatch:
         self.answered = self._avoidance.answered
         self.failed = self._avoidance.failed
         self.rested = self._avoidance.rested
+        self.is_connected = self._avoidance.is_connected
         self._keys: UniqueKeys | None = None
         self._clock = client.env.clock
         self._loop = asyncio.get_running_loop()
@@ -120,6 +121,11 @@ class Dispatch:
             buffered_bytes=self.buffer.used_bytes,
         )
 
+    def is_reachable(self, topic: str) -> bool:
+        """Tell whether any broker of `topic` can be reached, as far as known."""
+        target = self._known_target(topic)
+        return target is None or target.is_reachable
+
     def dispatch_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
         """Send messages again that broker `avoid` did not take. Called by its link.
 
@@ -170,6 +176,8 @@ class Dispatch:
         target = self._targets.get(message.topic)
         if target is None:
             return False
+        if self.config.fail_fast:
+            target.check_reachable()
         properties = target.properties_of(message)
         body = message.body
         sys_flag = 0
@@ -358,13 +366,12 @@ class Dispatch:
         now_ms = self._clock.monotonic_ms()
         plain = await self._plain(part, now_ms + timeout_ms)
         if plain is None:
+            end_ms = now_ms + timeout_ms
             for index, message in enumerate(part, start):
                 slot = BulkSlot(bulk, index)
-                end_ms = now_ms + timeout_ms
                 try:
                     if not self.place_now(slot, message, None, None, now_ms, end_ms):
                         now_ms = self._clock.monotonic_ms()
-                        end_ms = now_ms + timeout_ms
                         await self.place(slot, message, None, None, now_ms, end_ms)
                 except TernError as error:
                     slot.set_exception(error)
@@ -408,7 +415,7 @@ class Dispatch:
                 return None
         try:
             target = self._targets.get(topic)
-            if target is None:
+            if target is None or self.config.fail_fast:
                 async with self._until(deadline_ms, "its topic's route"):
                     target = await self._target(topic)
             properties_of = target.properties_of
@@ -439,6 +446,8 @@ class Dispatch:
         """Return the queues of `topic` with their links, asking for its route at need."""
         target = self._targets.get(topic)
         if target is not None:
+            if self.config.fail_fast:
+                target.check_reachable()
             return target
         check_topic(topic)
         if is_send_forbidden(topic):

@@ -320,6 +320,16 @@ class Producer(Lifecycle):
 
         return await self._requests.request(message, send, timeout_s=seconds)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a broker can be reached: for health checks and circuit breakers. Asks nobody.
+
+        False while none of the brokers that this producer sends to could be reached when it was
+        tried last, which is at most about 1 s ago (and `connect_timeout_s` more), and when the
+        producer is not open. True before the first send, since nobody was tried.
+        """
+        return self._dispatch is not None and self._dispatch.is_connected()
+
     def statistics(self) -> SendStatistics:
         """Return how sending went since the producer was opened, broker by broker.
 
@@ -399,8 +409,11 @@ class Producer(Lifecycle):
 
         Args:
             messages: Of any topics, any number. Not to be changed until they are answered.
-            timeout_s: Instead of the configured one, for each part of them from when it found room
-                in the buffer.
+            timeout_s: Instead of the configured one. It holds for each part of the list, and a
+                part is at most 256 KiB of bodies and 2,048 messages. So a list that fits into
+                `buffer_bytes` takes about as long as one message at most, and a longer one that
+                time again for each further `buffer_bytes`, while its brokers are away. While
+                nobody tells the topic's route, each part takes it.
 
         Raises:
             SendManyFailed: Some were not stored, or nobody knows; its `results` say which.

@@ -38,6 +38,17 @@ class Target(QueuePicker):
 
         self._properties_by_tag: dict[str, bytes] = {}
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether any broker of the topic can be reached, as far as known."""
+        return any(not link.is_away for link in self.links)
+
+    def check_reachable(self) -> None:
+        """Raise `Unreachable` where nothing can be sent now."""
+        if not self.is_reachable:
+            topic = self.topic.decode()
+            raise Unreachable(f"topic {topic}: none of its brokers can be reached at present")
+
     def properties_of(self, message: Message) -> bytes:
         """Check `message`, which is for this topic, and return its properties, encoded.
 
@@ -92,9 +103,13 @@ async def queues_to_write(
         if queues := route.write_queues():
             return queues
         error = no_queues(route)
-        if not isinstance(error, Unreachable) or client.env.clock.monotonic_ms() >= end_ms:
+        if (
+            config.fail_fast
+            or not isinstance(error, Unreachable)
+            or client.env.clock.monotonic_ms() >= end_ms
+        ):
             raise error
-        client.ask_route_again(topic, is_doubted=False)
+        client.ask_route_again(topic)
         await asyncio.sleep(_MASTER_PAUSE_S)
 
 

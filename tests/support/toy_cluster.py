@@ -56,6 +56,7 @@ class ToyCluster(Lifecycle):
         members: What the NameServer tells of each broker name.
         nameserver: The NameServer's address.
         nameserver_error: What the NameServer answers instead of routes.
+        untold: The brokers of which the NameServer tells nothing, by name.
         questions: The topics that the NameServer was asked for.
         servers: The brokers that serve, by name.
     """
@@ -78,6 +79,7 @@ class ToyCluster(Lifecycle):
         self.members: dict[str, tuple[BrokerMember, ...]] = {}
         self.nameserver = ""
         self.nameserver_error: TernError | None = None
+        self.untold: set[str] = set()
         self.questions: list[str] = []
         self.servers: dict[str, AsyncExitStack] = {}
         self._is_real = is_real
@@ -175,7 +177,7 @@ class ToyCluster(Lifecycle):
         serving = {
             name: broker.topics[topic]
             for name, broker in sorted(self.brokers.items())
-            if topic in broker.topics
+            if topic in broker.topics and name not in self.untold
         }
         if not serving:
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"no topic {topic}")

@@ -181,7 +181,11 @@ class ClusterReader(Lifecycle):
         _refuse_unreadable(choice, routes, expected)
         for route in routes:
             self._closed.note(route)
-        queues = [queue for route in routes for queue in route.read_queues()]
+        # A client goes on with the queues of a broker that has just left; a plan does not.
+        names = {data.broker_name for data in brokers}
+        queues = [
+            queue for route in routes for queue in route.read_queues() if queue.broker_name in names
+        ]
         routed = {queue.topic for queue in queues}
         if isinstance(choice, Assign):
             queues = sorted(set(queues) & set(choice.queues))
@@ -220,16 +224,12 @@ class ClusterReader(Lifecycle):
 
     async def _routes(self, topics: Iterable[str]) -> list[TopicRoute]:
         """Return the routes of those of `topics` that exist, as NameServers tell them now."""
-        cache = self.client.routes
-        for topic in topics:
-            cache.expire(topic, is_doubted=False)
-        await cache.refresh()
         found = await asyncio.gather(*map(self._route, topics))
         return [route for route in found if route is not None]
 
     async def _route(self, topic: str) -> TopicRoute | None:
         try:
-            return await self.client.routes.route(topic)
+            return await self.client.routes.route_now(topic)
         except TopicNotFound:
             return None
 

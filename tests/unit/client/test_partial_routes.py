@@ -1,6 +1,6 @@
 """Routes from NameServers that do not know everything yet."""
 
-from ternmq_client.partial_routes import completed
+from ternmq_client.partial_routes import completed, without
 from ternmq_model.address import Address
 from ternmq_model.route import READ_WRITE, BrokerData, BrokerMember, QueueData, TopicRoute
 
@@ -20,6 +20,10 @@ def route(**brokers: dict[int, Address]) -> TopicRoute:
 
 def nobody(_name: str, _id: int) -> bool:
     return False
+
+
+def everybody(_name: str, _id: int) -> bool:
+    return True
 
 
 def is_a0(name: str, broker_id: int) -> bool:
@@ -50,7 +54,25 @@ def test_unreachable_members_are_dropped() -> None:
     found = route(a={1: A1}, b={0: B})
     assert completed(found, WHOLE, is_a0) is found
     assert completed(route(b={0: B}), WHOLE, is_a0) == found
-    assert completed(None, WHOLE, lambda _name, _id: True) is None
+
+
+def test_queues_of_unreachable_brokers_are_read_and_not_written() -> None:
+    both = route(a={0: A}, b={0: B})
+    kept = completed(route(b={0: B}), both, is_a0)
+    assert kept.read_queues() == both.read_queues()
+    assert {queue.broker_name for queue in kept.write_queues()} == {"b"}
+
+
+def test_unreachable_brokers_are_written_when_there_is_no_other() -> None:
+    assert completed(None, WHOLE, everybody) == WHOLE
+    slave_only = route(b={1: B})
+    assert {
+        queue.broker_name for queue in completed(slave_only, WHOLE, everybody).write_queues()
+    } == {"a"}
+
+
+def test_route_without_a_broker_lacks_its_queues() -> None:
+    assert without(WHOLE, {"a"}) == route(b={0: B})
 
 
 def test_process_with_a_new_id_is_not_kept_under_the_old_one() -> None:

@@ -61,6 +61,9 @@ class Alone:
     def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
         raise AssertionError("is not called")
 
+    def look_for(self, broker_name: str) -> None:
+        raise AssertionError("is not called")
+
     def open(self, rpc: object) -> SlowStream:
         return self.stream
 

@@ -116,6 +116,9 @@ class World:
     def epoch(self, broker_name: str) -> int:
         return 3
 
+    def look_for(self, broker_name: str) -> None:
+        """Learn nothing new."""
+
     def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
         self.listener = listener
 

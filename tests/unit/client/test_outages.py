@@ -1,0 +1,28 @@
+"""One warning for a broker that is lost."""
+
+import logging
+
+import pytest
+
+from ternmq_client.outages import Outages
+from ternmq_model.address import Address
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+
+def test_lost_broker_is_warned_of_once_for_all_clients_of_a_cluster(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        here, elsewhere = (Address("here", 1),), (Address("elsewhere", 1),)
+        one, two = Outages(VirtualClock(), here), Outages(VirtualClock(), here)
+        other = Outages(VirtualClock(), elsewhere)
+        caplog.set_level(logging.INFO, "ternmq_client.outages")
+        for outages in (one, two, one, other):
+            outages.note("broker-a", "it restarts")
+        one.note("broker-b", "it restarts")
+        levels = [record.levelname for record in caplog.records]
+        assert levels == ["WARNING", "INFO", "INFO", "WARNING", "WARNING"]
+        for outages in (one, two, other):
+            outages.close()
+
+    run_in_virtual_time(main())
