@@ -324,7 +324,7 @@ class BrokerLink:
                     self._batcher.unanswer(batch)
                 raise ConnectionLost(f"broker {self.broker_name}: sent an impossible reply")
             code = reply.stored.status.code
-            held = hold_back(batch, code, self._config, self._elsewhere(batch)) if code else ()
+            held = hold_back(batch, code, self._config, self._client.routes, self.broker_name)
             failures = deliver(
                 batch, reply.stored, store_host=store_host, broker_name=self.broker_name
             )
@@ -347,7 +347,8 @@ class BrokerLink:
                 self._batcher.release(batch.ordered_queues)
                 self._owner.buffer.give_back(batch.record_bytes)
             if again:
-                self._try_again_elsewhere(again)
+                self.counts.retries += len(again)
+                self._owner.dispatch_again(again, avoid=self.broker_name, delay_s=0.0)
             self._wake.set()
 
     def _leave_out(self, error: TernError) -> None:
@@ -366,23 +367,6 @@ class BrokerLink:
             self._leaving.cancel()
         self._away, self.is_leaving, self._leaving = None, False, None
         self._owner.rested(self)
-
-    def _elsewhere(self, batch: Batch) -> Sequence[MessageQueue]:
-        """Return the queues at other brokers of the topics that a batch has messages of."""
-        topics = {pending.topic.decode() for pending in batch.singles}
-        routes = [self._client.routes.cached(topic) for topic in sorted(topics)]
-        return [
-            queue
-            for route in routes
-            if route is not None
-            for queue in route.write_queues()
-            if queue.broker_name != self.broker_name
-        ]
-
-    def _try_again_elsewhere(self, pending: Sequence[Pending]) -> None:
-        """Send what is stored here, but not as safely as asked, to another broker as well."""
-        self.counts.retries += len(pending)
-        self._owner.dispatch_again(pending, avoid=self.broker_name, delay_s=0.0)
 
     def _settle_refused(self, batch: Batch, failures: list[Failure]) -> None:
         """Try again, or give up, what the broker refused of `batch`; the rest is answered."""

@@ -7,13 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
-from ternmq_model.arguments import check_function
 from ternmq_model.errors import (
     ClosedError,
     IllegalName,
     RequestTimedOut,
     TernError,
-    UsageError,
 )
 from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
@@ -26,7 +24,7 @@ from ternmq_producer.bulk import Bulk, BulkSlot
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.packing import Packer, is_packed_elsewhere
 from ternmq_producer.pending import Pending, Sink, renewed
-from ternmq_producer.selectors import QueueSelector, keeps_order
+from ternmq_producer.selectors import QueueSelector, chosen_queue, keeps_order
 from ternmq_producer.spread import spread
 from ternmq_producer.statistics import BrokerSends, SendStatistics
 from ternmq_producer.target import Target, queues_to_write
@@ -274,7 +272,7 @@ class Dispatch:
                 )
                 queue = target.queues[index]
             else:
-                queue = self._chosen(first, target, queue, selector)
+                queue = chosen_queue(first, target.queues, queue, selector)
                 is_ordered = selector is None or keeps_order(selector)
             link = self.link(queue.broker_name)
         except BaseException:
@@ -313,7 +311,7 @@ class Dispatch:
             link = target.links[index]
         else:
             try:
-                queue = self._chosen(message, target, queue, selector)
+                queue = chosen_queue(message, target.queues, queue, selector)
                 link = self.link(queue.broker_name)
             except BaseException:
                 self.buffer.give_back(size)
@@ -333,28 +331,6 @@ class Dispatch:
         if packed is not None:
             pending.body, pending.sys_flag = packed
         link.add(pending)
-
-    def _chosen(
-        self,
-        message: Message,
-        target: Target,
-        queue: MessageQueue | None,
-        selector: QueueSelector | None,
-    ) -> MessageQueue:
-        """Return the queue that the caller chose."""
-        if selector is not None:
-            if queue is not None:
-                raise UsageError("a queue and a selector exclude each other")
-            try:
-                queue = selector(target.queues, message)
-            except TypeError:
-                check_function("selector", selector, 2)
-                raise
-        if not isinstance(queue, MessageQueue):  # whoever does not check types learns it here
-            raise UsageError(f"{queue!r} was chosen for {message.topic!r}, which is no queue")
-        if queue.topic != message.topic or not 0 <= queue.queue_id < 1 << 31:
-            raise UsageError(f"a message for {message.topic!r} cannot go to {queue}")
-        return queue
 
     async def place_part(
         self, bulk: Bulk, part: Sequence[Message], start: int, timeout_ms: int

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from ternmq_client.route_cache import RouteCache
 from ternmq_model.message import SendResult
-from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import STORED_CODES, ResponseCode
 from ternmq_producer.batcher import Batch
 from ternmq_producer.config import ProducerConfig
@@ -43,7 +43,7 @@ class SecondTry:
 
 
 def hold_back(
-    batch: Batch, code: int, config: ProducerConfig, queues: Sequence[MessageQueue]
+    batch: Batch, code: int, config: ProducerConfig, routes: RouteCache, broker_name: str
 ) -> Sequence[Pending]:
     """Keep the results of messages that are to be tried at another broker, and return those.
 
@@ -54,14 +54,22 @@ def hold_back(
         batch: About to be answered.
         code: Of the answer.
         config: The producer's settings.
-        queues: Where else messages can go.
+        routes: Tell whether a topic can be written at another broker.
+        broker_name: Whose answer it is.
     """
     if not (config.retry_another_broker_when_not_ok and config.duplicates_allowed):
         return ()
     if code not in STORED_CODES or code == ResponseCode.SUCCESS:
         return ()
+
+    def is_taken_elsewhere(topic: str) -> bool:
+        route = routes.cached(topic)
+        queues = () if route is None else route.write_queues()
+        return any(queue.broker_name != broker_name for queue in queues)
+
+    topics = {pending.topic.decode() for pending in batch.singles}
+    topics = {topic for topic in topics if is_taken_elsewhere(topic)}
     held: list[Pending] = []
-    topics = {queue.topic for queue in queues}
     for pending in batch.singles:
         is_last = pending.attempts >= config.attempts_max or pending.topic.decode() not in topics
         if is_last or pending.is_ordered or pending.sink.done():

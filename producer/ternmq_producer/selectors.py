@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import ClassVar
 
+from ternmq_model.arguments import check_function
 from ternmq_model.errors import UsageError
 from ternmq_model.message import Message
 from ternmq_model.properties import java_hash
@@ -125,3 +126,29 @@ class ByMachineRoom:
 
 def _first_key(message: Message) -> str:
     return message.sharding_key or next(iter(message.keys), "")
+
+
+def chosen_queue(
+    message: Message,
+    queues: Sequence[MessageQueue],
+    queue: MessageQueue | None,
+    selector: QueueSelector | None,
+) -> MessageQueue:
+    """Return the queue that the caller chose: `queue`, or by `selector`, which has all `queues`.
+
+    Raises:
+        UsageError: Both are given, or what was chosen is no queue of the message's topic.
+    """
+    if selector is not None:
+        if queue is not None:
+            raise UsageError("a queue and a selector exclude each other")
+        try:
+            queue = selector(queues, message)
+        except TypeError:
+            check_function("selector", selector, 2)
+            raise
+    if not isinstance(queue, MessageQueue):  # whoever does not check types learns it here
+        raise UsageError(f"{queue!r} was chosen for {message.topic!r}, which is no queue")
+    if queue.topic != message.topic or not 0 <= queue.queue_id < 1 << 31:
+        raise UsageError(f"a message for {message.topic!r} cannot go to {queue}")
+    return queue
