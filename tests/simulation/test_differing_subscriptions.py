@@ -36,14 +36,14 @@ def member(
         listener=ignore,
         nameserver=NAMESERVER,
         config=config,
-        client_config=ClientConfig(host_name=host),
+        client=ClientConfig(host_name=host),
         env=cluster.environment(host),
     )
 
 
 async def described(cluster: SimulatedCluster) -> tuple[str, ...]:
     config = ClientConfig(nameservers=(NAMESERVER,))
-    async with AdminClient(config, env=cluster.environment("tool")) as admin:
+    async with AdminClient(client=config, env=cluster.environment("tool")) as admin:
         return (await admin.describe_group("g")).differences
 
 

@@ -33,7 +33,7 @@ async def more(cluster: SimulatedCluster, count: int = 1) -> None:
 
 async def committed(cluster: SimulatedCluster, group: str = "g") -> int:
     config = ClientConfig(nameservers=(NAMESERVER,))
-    async with AdminClient(config, env=cluster.environment("tool")) as admin:
+    async with AdminClient(client=config, env=cluster.environment("tool")) as admin:
         progress = (await admin.describe_group(group)).progress
     return next(each.committed_offset for each in progress if each.queue == QUEUE)
 
@@ -120,7 +120,7 @@ def test_reset_beyond_the_end_goes_to_the_end(offset: int) -> None:
         async with simulated_cluster(brokers=("a",)) as cluster:
             await filled(cluster)
             config = ClientConfig(nameservers=(NAMESERVER,))
-            async with AdminClient(config, env=cluster.environment("tool")) as admin:
+            async with AdminClient(client=config, env=cluster.environment("tool")) as admin:
                 async with PullConsumer(
                     "g", nameserver=NAMESERVER, env=cluster.environment("c")
                 ) as consumer:
