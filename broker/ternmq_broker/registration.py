@@ -231,6 +231,21 @@ class Registration:
             self.address,
         )
 
+    async def rest(self) -> None:
+        """Register no more; what is registered stays until `leave`, or until it expires.
+
+        A registration that is under way is waited for; one that takes too long is cut off.
+        """
+        await self._settle()
+        if not self._idle.is_set():
+            await self._hang_up()
+
+    async def _settle(self) -> None:
+        self._is_leaving = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                await self._idle.wait()
+
     async def leave(self) -> None:
         """Withdraw the registration, if the NameServer is connected; then hang up.
 
@@ -239,10 +254,7 @@ class Registration:
         A registration that is under way is waited for, so that the goodbye comes after it; one
         that takes too long is cut off.
         """
-        self._is_leaving = True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
-                await self._idle.wait()
+        await self._settle()
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -373,6 +385,10 @@ class Registrar:
         The jobs register no more from then on, and what they wait for ends.
         """
         await asyncio.gather(*(each.leave() for each in self._registrations.values()))
+
+    async def rest(self) -> None:
+        """Register no more, but let every registration stand until `leave`: within a second."""
+        await asyncio.gather(*(each.rest() for each in self._registrations.values()))
 
 
 def _code_of(error: TernError) -> int:
