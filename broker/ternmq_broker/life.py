@@ -271,6 +271,7 @@ class Life(Lifecycle):
             wake=self._wake,
             heard_of=self.heard_of,
             told_members=self._told_members,
+            registered=self._registered,
         )
 
     async def _member_of(
@@ -456,6 +457,10 @@ class Life(Lifecycle):
     def _told_members(self, brokers: Iterable[common.BrokerData], nameserver: Address) -> None:
         self.member.finder.note(brokers, nameserver, self.identity.broker_id)
         self._save_soon()
+
+    def _registered(self) -> None:
+        assert self._parts is not None, "nothing is registered before the parts are there"
+        self._parts.registered()
 
     def _save_soon(self) -> None:
         if not self.member.state.is_saved:

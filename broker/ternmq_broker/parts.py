@@ -377,6 +377,10 @@ class Parts:
         if self.replicas is not None:
             self.replicas.fence(epoch, who)
 
+    def registered(self) -> None:
+        """Tell clients that a NameServer knows of this member since now."""
+        self._groups.sessions.registered(self._member.identity)
+
     def _stepped(self, by_ms: int) -> None:
         if self._following is None:  # a slave's records were stored by its master's clock
             self._store.session.clock_stepped(by_ms, self._store.max_physical)

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting import contracts
+from ternmq_remoting.rpc import ClientStream
 from tests.support.simulated_cluster import PORT, SimulatedCluster
 from tests.support.simulated_replicas import (
     master_and_slave,
@@ -74,3 +77,31 @@ def test_replaced_master_is_not_registered_as_master_while_it_becomes_a_slave() 
 
 async def _is_registered(cluster: SimulatedCluster, broker_id: int) -> bool:
     return broker_id in await registered(cluster)
+
+
+def test_promoted_slave_tells_sessions_when_it_is_registered() -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, _):
+            await cluster.stop("a")
+            cluster.network.partition("a-1", "ns")
+            reply = await promote(cluster, "a-1", is_forced=True)
+            client = await cluster.connect("a-1", "consumer")
+            stream = client.connection.open(contracts.SESSION)
+            hello = groups.Hello(client_id="c", incarnation="1")
+            await stream.write(groups.SessionRequest(hello=hello))
+            assert (await heard(stream)).HasField("welcome")
+            cluster.network.heal()
+            told = (await heard(stream)).place_registered
+            assert (told.broker_id, told.epoch) == (0, reply.epoch)
+            assert await registered(cluster) == {0: ("a-1", reply.epoch)}
+            stream.cancel()
+            await client.connection.close()
+
+    async def heard(
+        stream: ClientStream[groups.SessionReply, groups.SessionRequest],
+    ) -> groups.SessionReply:
+        said = await stream.read()
+        assert said is not None
+        return said
+
+    run_in_virtual_time(main())
