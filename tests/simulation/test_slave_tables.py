@@ -90,7 +90,7 @@ async def reads(client: Client, count: int) -> bool:
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.2, 0.4, 0.6])
-def test_what_master_is_told_before_it_stops_is_at_slave(pause_s: float) -> None:
+def test_tables_of_a_stopping_master_are_at_its_slave(pause_s: float) -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "a-1"), role=SYNC) as cluster:
             master, slave = await cluster.connect("a"), await cluster.connect("a-1")

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.lives.member import Outcome
 from ternmq_client.config import ClientConfig
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX
-from ternmq_model.errors import BrokerBusy, RefusedError, StoreError
+from ternmq_model.errors import BrokerBusy, RefusedError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_nameserver.service import NameServerService
@@ -20,7 +18,6 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import contracts
 from ternmq_remoting.rpc import Call, Connection
-from ternmq_store.message_store import MessageStore
 from tests.support.brokers import World, world
 from tests.support.files import MemoryFileSystem
 from tests.support.memory_network import Loss
@@ -62,29 +59,6 @@ def test_broker_is_registered_while_it_serves_and_forgotten_when_it_leaves() -> 
                 assert (endpoint.host, endpoint.port) == ("127.0.0.1", broker.address.port)
                 assert data.brokers[0].members[0].epoch == 1
             assert await brokers(around) == []
-
-    run_in_virtual_time(main())
-
-
-def test_slave_whose_next_term_cannot_begin_is_not_registered_any_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def main() -> None:
-        slave: dict[str, Any] = {"role": BrokerRole.SLAVE, "broker_id": 1}
-        async with world(nameservers=("ns:9876",), **slave) as around, nameserver_of(around):
-            with pytest.raises(ExceptionGroup):
-                await live(around)
-            assert await brokers(around) == []
-
-    async def live(around: World) -> None:
-        async with around.broker() as broker:
-            assert await brokers(around) == ["broker-a"]
-            monkeypatch.setattr(MessageStore, "open", fail)
-            broker.life.end(Outcome.FOLLOWS)
-            await asyncio.sleep(60)
-
-    def fail(*_arguments: object, **_options: object) -> None:
-        raise StoreError("no more")
 
     run_in_virtual_time(main())
 
