@@ -1,8 +1,9 @@
-"""How much may be received and not yet answered. Pure.
+"""How much may be received and not yet answered.
 
 Source: RocketMQ `BrokerFastFailure`, by bytes instead of requests.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from ternmq_broker.config import BrokerConfig
@@ -50,6 +51,21 @@ class Intake:
     def unwatch(self, key: object) -> None:
         """Undo `watch`."""
         self._on_room.pop(key, None)
+
+    async def emptied(self, timeout_s: float) -> bool:
+        """Wait until every byte is answered; return whether it is, in time. Cancelling is safe."""
+        look = asyncio.Event()
+        self.watch(look, look.set)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._bytes:
+                    look.clear()
+                    await look.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self.unwatch(look)
+        return True
 
 
 def intake_of(config: BrokerConfig) -> Intake:

@@ -66,6 +66,11 @@ class Life(Lifecycle):
         listener: The broker's port.
         is_forced: It is to be the master though nobody confirms that there is no newer one.
         is_promoted: The life before ended with its promotion.
+        registered: What the life before left registered; withdrawn once this one has registered.
+
+    Attributes:
+        registered: What is registered and not withdrawn when it has ended: its own, or what it was
+            given. Whoever entered it withdraws that, or hands it to the next life.
 
     Raises:
         As `Broker`.
@@ -82,7 +87,9 @@ class Life(Lifecycle):
         listener: Listener,
         is_forced: bool = False,
         is_promoted: bool = False,
+        registered: Registrar | None = None,
     ) -> None:
+        self.registered = registered
         self._config = config
         self._store_config = store_config
         self._env = env
@@ -264,6 +271,7 @@ class Life(Lifecycle):
             wake=self._wake,
             heard_of=self.heard_of,
             told_members=self._told_members,
+            registered=self._registered,
         )
 
     async def _member_of(
@@ -397,10 +405,25 @@ class Life(Lifecycle):
         registrant = Registrant(member.identity, config.endpoints(port), member.incarnation)
         await self._run(stack, registrar.jobs(registrant))
         # Before the jobs are left: they may wait for a NameServer that does not answer.
-        stack.push_async_callback(registrar.leave)
+        stack.push_async_callback(self._leave_nameservers, registrar, member)
         await registrar.told()
+        if self.registered is not None:
+            await self.registered.leave()
+            self.registered = None
         self._address = server.address
         stack.callback(self._forget)
+
+    async def _leave_nameservers(self, registrar: Registrar, member: Member) -> None:
+        """Withdraw the registration, but a slave's only when no other life follows.
+
+        Readers would find nobody until that one has registered. A master that was replaced goes at
+        once: it must not be taken for the master.
+        """
+        if member.is_slave and self._outcome not in (None, Outcome.LEFT):
+            await registrar.rest()
+            self.registered = registrar
+        else:
+            await registrar.leave()
 
     async def _cut_log(self, cut: LogCut, *, confirmed: PhysicalOffset) -> None:
         """Do to the closed log what was decided; doing it again changes nothing.
@@ -434,6 +457,10 @@ class Life(Lifecycle):
     def _told_members(self, brokers: Iterable[common.BrokerData], nameserver: Address) -> None:
         self.member.finder.note(brokers, nameserver, self.identity.broker_id)
         self._save_soon()
+
+    def _registered(self) -> None:
+        assert self._parts is not None, "nothing is registered before the parts are there"
+        self._parts.registered()
 
     def _save_soon(self) -> None:
         if not self.member.state.is_saved:

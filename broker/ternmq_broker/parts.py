@@ -1,6 +1,5 @@
 """The broker's parts, built around an open store and loaded tables, and wired to each other."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from ternmq_broker.replication.lives.promoting import PromotionService
 from ternmq_broker.replication.place import place_of
 from ternmq_broker.replication.services import (
     claims_of,
+    metadata_of,
     real_topics_of,
     replicas_of,
     replication_services,
@@ -132,6 +132,7 @@ class Parts:
         )
         self._transactions = self._build_transactions(store_config)
         self._following = self._slave_side(wake) if member.is_slave else None
+        self._metadata = metadata_of(member, store, tables, env, is_closing=self.is_closing)
         self._services: Sequence[Service] = (
             self._send_service(store_config),
             *self._reading.services(self._live, tables, self._groups, self._moved, self._place),
@@ -149,7 +150,8 @@ class Parts:
 
     def _replication_services(self) -> Sequence[Service]:
         return replication_services(
-            *(self._live, self._member, self._store, self._tables, self._env),
+            *(self._live, self._member, self._store, self._env),
+            metadata=self._metadata,
             side=self.replicas or self._following,
             claims=self._claims,
             is_closing=self.is_closing,
@@ -375,6 +377,10 @@ class Parts:
         if self.replicas is not None:
             self.replicas.fence(epoch, who)
 
+    def registered(self) -> None:
+        """Tell clients that a NameServer knows of this member since now."""
+        self._groups.sessions.registered(self._member.identity)
+
     def _stepped(self, by_ms: int) -> None:
         if self._following is None:  # a slave's records were stored by its master's clock
             self._store.session.clock_stepped(by_ms, self._store.max_physical)
@@ -426,24 +432,17 @@ class Parts:
     async def drain(self) -> None:
         """Accept nothing new, let readers go, and wait until every send is answered.
 
-        Slaves that keep up have all of it then, too. Sends that wait longer than the drain does
+        Slaves that keep up have all of it then, too, and the tables as they are: groups go on at
+        the offsets that they committed here last. Sends that wait longer than the drain does
         stay unanswered; they are in the log.
         """
         self._is_closing = True
         self._reading.drain()
-        look = asyncio.Event()
-        self._intake.watch(self, look.set)
-        try:
-            async with asyncio.timeout(_DRAIN_TIMEOUT_S):
-                while self._intake.bytes:
-                    look.clear()
-                    await look.wait()
-        except TimeoutError:
+        if not await self._intake.emptied(_DRAIN_TIMEOUT_S):
             logger.warning("sends left unanswered bytes=%s", self._intake.bytes)
-        finally:
-            self._intake.unwatch(self)
         if self.replicas is not None:
             await self.replicas.settle(_SETTLE_TIMEOUT_S)
+            await self._metadata.settle(_SETTLE_TIMEOUT_S)
 
     def _settings_changed(self) -> None:
         """Hand on what is not looked up with every use."""

@@ -85,6 +85,7 @@ class Registration:
         note_settled: Callable[[], None],
         heard_of: Callable[[int, str], None],
         told_members: Callable[[Iterable[common.BrokerData], Address], None],
+        registered: Callable[[], None],
     ) -> None:
         self.address = address
         self._env = env
@@ -94,6 +95,9 @@ class Registration:
         self._note_settled = note_settled
         self._heard_of = heard_of
         self._told_members = told_members
+        self._registered = registered
+        self._is_registered = False
+        """It was, once."""
         self._connection: Connection | None = None
         self._told = _NOTHING
         self._told_at_ms = 0
@@ -194,6 +198,9 @@ class Registration:
             raise error_of(reply.status, str(self.address))
         self._told = version
         self._told_at_ms = self._env.clock.monotonic_ms()
+        if not self._is_registered:
+            self._is_registered = True
+            self._registered()
 
     async def _is_known(self) -> bool:
         connection = await self._connected()
@@ -231,6 +238,21 @@ class Registration:
             self.address,
         )
 
+    async def rest(self) -> None:
+        """Register no more; what is registered stays until `leave`, or until it expires.
+
+        A registration that is under way is waited for; one that takes too long is cut off.
+        """
+        await self._settle()
+        if not self._idle.is_set():
+            await self._hang_up()
+
+    async def _settle(self) -> None:
+        self._is_leaving = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                await self._idle.wait()
+
     async def leave(self) -> None:
         """Withdraw the registration, if the NameServer is connected; then hang up.
 
@@ -239,10 +261,7 @@ class Registration:
         A registration that is under way is waited for, so that the goodbye comes after it; one
         that takes too long is cut off.
         """
-        self._is_leaving = True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
-                await self._idle.wait()
+        await self._settle()
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -273,6 +292,7 @@ class Registrar:
         heard_of: Told every epoch of the broker's name that a NameServer tells, and who told it.
         told_members: Told the broker's name with its members as a NameServer tells them, and where
             that is.
+        registered: Called whenever a NameServer has taken its first registration.
     """
 
     def __init__(
@@ -287,11 +307,13 @@ class Registrar:
         told_members: Callable[[Iterable[common.BrokerData], Address], None] = lambda _data, _at: (
             None
         ),
+        registered: Callable[[], None] = lambda: None,
     ) -> None:
         self._env = env
         self._topics = topics
         self._heard_of = heard_of
         self._told_members = told_members
+        self._registered = registered
         self._nameservers = nameservers
         self._interval_ms = interval_ms
         self._wake = wake
@@ -310,6 +332,7 @@ class Registrar:
                 note_settled=self._note_settled,
                 heard_of=self._heard_of,
                 told_members=self._told_members,
+                registered=self._registered,
             )
             for address in self._nameservers
         }
@@ -373,6 +396,10 @@ class Registrar:
         The jobs register no more from then on, and what they wait for ends.
         """
         await asyncio.gather(*(each.leave() for each in self._registrations.values()))
+
+    async def rest(self) -> None:
+        """Register no more, but let every registration stand until `leave`: within a second."""
+        await asyncio.gather(*(each.rest() for each in self._registrations.values()))
 
 
 def _code_of(error: TernError) -> int:

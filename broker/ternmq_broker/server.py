@@ -169,7 +169,9 @@ class Broker(Lifecycle):
                 raise
             return error
         finally:
-            self._life = None
+            life, self._life = self._life, None
+            if life is not None and life.registered is not None:
+                await life.registered.leave()  # no life has followed
             if self._listener is not None:
                 await self._listener.close()
             serves.set()
@@ -191,6 +193,7 @@ class Broker(Lifecycle):
                 listener=listener,
                 is_forced=is_forced,
                 is_promoted=is_promoted,
+                registered=None if self._life is None else self._life.registered,
             )
             is_forced = False  # it was said of what was known when the process began
             async with self._life as life:

@@ -12,6 +12,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.rpc import Identity
 
 logger = logging.getLogger(__name__)
 
@@ -171,6 +172,12 @@ class Sessions:
         """
         outbox = self._outboxes.get(session)
         return outbox is not None and outbox.command(reply)
+
+    def registered(self, identity: Identity) -> None:
+        """Tell every client that has a stream in which place this member is registered now."""
+        told = groups.PlaceRegistered(broker_id=identity.broker_id, epoch=identity.epoch)
+        for outbox in self._outboxes.values():
+            outbox.command(groups.SessionReply(place_registered=told))
 
     def goodbye(self, session: Session) -> None:
         """Forget a client at once, and tell its groups."""

@@ -164,6 +164,17 @@ class ClientInstance(Lifecycle):
         """
         return self._parts.members_to_list(route)
 
+    def session_since_ms(self, broker_name: str, broker_id: int) -> tuple[int | None, bool]:
+        """Return since when a member has known this client, and whether it knows the others too.
+
+        The time is monotonic; None = it does not know this client.
+        """
+        sessions, now_ms = self._parts.sessions, self.env.clock.monotonic_ms()
+        return (
+            sessions.open_since_ms(broker_name, broker_id),
+            sessions.is_settled(broker_name, broker_id, now_ms=now_ms),
+        )
+
     def members(self, broker_name: str) -> list[int]:
         """Return the ids of the members that a route has named, sorted. Asks nobody."""
         return self._parts.members(broker_name)

@@ -272,7 +272,8 @@ class Sessions:
         self._picture = Picture()
         self._members_changed: dict[str, Callable[[], None]] = {}
         self._commands: dict[str, list[OnCommand]] = {
-            "subscriptions_differ": [self._note_differences]
+            "place_registered": [self._note_place],
+            "subscriptions_differ": [self._note_differences],
         }
         self._differences: dict[str, list[str]] = {}
         self._attended: set[str] = set()
@@ -369,10 +370,14 @@ class Sessions:
             logger.info("session closed broker=%s id=%s", *key)
             self._tasks.spawn(_end(session, task), f"end session {key[0]} {key[1]}")
 
+    def open_since_ms(self, broker_name: str, broker_id: int) -> int | None:
+        """Return since when a member has known this client, monotonic; None = it does not."""
+        opened = self._open.get((broker_name, broker_id))
+        return None if opened is None else opened[0].open_since_ms
+
     def is_settled(self, broker_name: str, broker_id: int, *, now_ms: int) -> bool:
         """Tell whether a member has known this client for so long that it knows others as well."""
-        opened = self._open.get((broker_name, broker_id))
-        since_ms = None if opened is None else opened[0].open_since_ms
+        since_ms = self.open_since_ms(broker_name, broker_id)
         return since_ms is not None and now_ms - since_ms >= SETTLED_MS
 
     async def attempted(self, *, timeout_s: float) -> None:
@@ -421,6 +426,15 @@ class Sessions:
     def _tell(self) -> None:
         for session, _ in self._open.values():
             session.tell()
+
+    def _note_place(self, reply: groups.SessionReply, broker_name: str) -> None:
+        """Ask for the routes of a member that has just registered: it may have been promoted."""
+        told = reply.place_registered
+        logger.info(
+            "member is registered broker=%s id=%s epoch=%s",
+            *(broker_name, told.broker_id, told.epoch),
+        )
+        self._member.look_for(broker_name)
 
     def _note_differences(self, reply: groups.SessionReply, _broker_name: str) -> None:
         """Log in what the members of a group differ: once, though every broker tells it."""

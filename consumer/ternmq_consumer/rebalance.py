@@ -9,7 +9,7 @@ Source: RocketMQ `RebalanceImpl`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -44,6 +44,10 @@ class Listing(Brokers, Protocol):
         """Return whom to ask for the members of a group: broker names and ids, best first."""
         ...
 
+    def session_since_ms(self, broker_name: str, broker_id: int) -> tuple[int | None, bool]:
+        """Return since when a member has known this client, and whether it knows the others too."""
+        ...
+
 
 class Routes(Protocol):
     """Routes by topic: the client's cache."""
@@ -75,6 +79,42 @@ class Owned(Protocol):
     async def drop(self, queues: Sequence[MessageQueue]) -> None:
         """Own these queues no more."""
         ...
+
+
+class KnownMembers:
+    """The members of a group, by the lists of brokers that may not know all of them yet. Pure.
+
+    A broker that has just started, or was promoted, hears from its clients one after the other.
+    Whom it has not listed since then, and another one did before, counts as a member until the
+    broker is settled; else the first to come would take the queues of all.
+    """
+
+    def __init__(self) -> None:
+        self._source: object = None
+        self._members: frozenset[str] = frozenset()
+        self._carried: frozenset[str] = frozenset()
+
+    @property
+    def is_certain(self) -> bool:
+        """Nobody counts as a member only because another broker listed it before."""
+        return not self._carried
+
+    def take(self, listed: Collection[str], source: object, *, is_settled: bool) -> list[str]:
+        """Return the members, sorted, when a broker lists some.
+
+        Args:
+            listed: Client ids.
+            source: Which Session lists them: after a restart of the broker it is another one.
+            is_settled: The broker knows every member.
+        """
+        if is_settled:
+            self._carried = frozenset()
+        elif source != self._source:
+            self._carried = self._members
+        self._source = source
+        self._carried -= frozenset(listed)  # if it is missing later on, it has left
+        self._members = self._carried.union(listed)
+        return sorted(self._members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +192,7 @@ class Rebalancer:
         self._troubles: dict[str, str] = {}
         self._troubled: dict[str, int] = {}
         """By topic: looks in a row at which it was in trouble."""
+        self._known = {topic: KnownMembers() for topic in subscriptions}
         self._closed = ClosedBrokers()
         self._uncovered: dict[str, list[str]] = {}
         """By topic: brokers whose queues no member takes."""
@@ -188,7 +229,7 @@ class Rebalancer:
             # What is owned stays: the NameServer may be away or may just have started. Whether a
             # queue is gone its broker says, and ends the subscription.
             return f"no route: {error}"
-        members = [self._client_id] if self._takes_all else await self._members(route)
+        members = [self._client_id] if self._takes_all else await self._members(topic, route)
         if members is None:
             return "no broker lists the members"
         owned = [queue for queue in self._owned.queues if queue.topic == topic]
@@ -244,7 +285,7 @@ class Rebalancer:
                 *(self._group, topic, brokers or "none any more"),
             )
 
-    async def _members(self, route: TopicRoute) -> list[str] | None:
+    async def _members(self, topic: str, route: TopicRoute) -> list[str] | None:
         """Return the group's members as the first broker that answers lists them, sorted.
 
         Slaves list them like masters: what is owned stays where it is when a master goes.
@@ -259,7 +300,15 @@ class Rebalancer:
                     "members not listed broker=%s id=%s error=%s", broker_name, broker_id, error
                 )
                 continue
-            return sorted(set(reply.client_ids))
+            since_ms, is_settled = self._brokers.session_since_ms(broker_name, broker_id)
+            listed = set(reply.client_ids)
+            if self._client_id not in listed:
+                return sorted(listed)
+            source, known = (broker_name, broker_id, since_ms), self._known[topic]
+            members = known.take(listed, source, is_settled=is_settled)
+            if not known.is_certain:
+                self._retry_soon()
+            return members
         return None
 
     def _log_trouble(self, topic: str, trouble: str, *, is_lasting: bool) -> None:

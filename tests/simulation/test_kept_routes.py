@@ -7,6 +7,8 @@ import pytest
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import TopicNotFound, Unreachable
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.virtual_time import run_in_virtual_time
@@ -107,5 +109,27 @@ def test_change_during_a_question_is_asked_for_again() -> None:
             await asking
             await asyncio.sleep(1)
             assert len(cluster.questions) == before + 2
+
+    run_in_virtual_time(main())
+
+
+def test_routes_are_asked_for_when_a_member_says_that_it_is_registered() -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, client_of(cluster) as client:
+            group = groups.ConsumerGroup(
+                group="g", subscriptions=[messages.Subscription(topic=TOPIC, expression="*")]
+            )
+            await client.join_group(group, lambda: None)
+            await asyncio.sleep(YOUNG_S)
+            before = len(cluster.questions)
+            # What a later version may say is passed over.
+            newer = groups.SessionReply.FromString(b"\xba\x3e\x00")
+            await cluster.first.sessions.tell("g", newer)
+            await asyncio.sleep(1)
+            assert len(cluster.questions) == before
+            told = groups.PlaceRegistered(broker_id=0, epoch=1)
+            await cluster.first.sessions.tell("g", groups.SessionReply(place_registered=told))
+            await asyncio.sleep(0.25)
+            assert len(cluster.questions) == before + 1
 
     run_in_virtual_time(main())

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -9,6 +10,9 @@ from ternmq_broker.config import BrokerRole
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TernError
+from ternmq_model.message import Message
+from ternmq_model.stored_message import StoredMessage
+from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from tests.simulation.test_draining import drain
 from tests.support.examples import seeds
@@ -22,6 +26,8 @@ GROUP = "g"
 MEMBERS = ("a", "a-1", "b", "b-1")
 ROUNDS = 10
 SENDS_PER_S = 10
+LATE_S = 2.0
+"""From a send's answer to its listener; measured were 0.5 s at most."""
 
 
 class Load:
@@ -126,5 +132,67 @@ def test_ten_rolling_restarts_fail_no_send(role: BrokerRole, switches: bool, see
             await cluster.consumed(GROUP)
             await cluster.scan(TOPIC, groups=(GROUP,))
             cluster.history.check([GroupRules(GROUP, frozenset({TOPIC}))], seed=seed)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("brokers", [("a", "a-1"), MEMBERS])
+@pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER])
+@pytest.mark.parametrize("seed", seeds(1, soak=50))
+def test_switch_overs_bring_no_message_twice_and_none_late(
+    brokers: tuple[str, ...], role: BrokerRole, seed: int
+) -> None:
+    async def main() -> None:
+        sent_at_s: dict[str, float] = {}
+        heard: Counter[str] = Counter()
+        late_s: list[float] = []
+        loop = asyncio.get_running_loop()
+
+        async def listen(message: StoredMessage) -> None:
+            body = message.body.decode()
+            heard[body] += 1
+            late_s.append(loop.time() - sent_at_s[body])
+
+        async with AsyncExitStack() as stack:
+            cluster = await stack.enter_async_context(
+                simulated_cluster(seed, brokers=brokers, nameservers=2, role=role)
+            )
+            await cluster.put_topic(TOPIC)
+            for host in ("c", "d"):
+                consumer = PushConsumer(
+                    GROUP,
+                    TOPIC,
+                    listener=listen,
+                    nameserver=cluster.nameservers.addresses,
+                    env=cluster.environment(host),
+                    config=PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET),
+                )
+                await stack.enter_async_context(consumer)
+            patient = ProducerConfig(send_timeout_s=20)
+            producer = await stack.enter_async_context(cluster.producer("p", config=patient))
+            load = Load(cluster)
+
+            async def send(body: str) -> None:
+                await producer.send(Message(TOPIC, body.encode()))
+                sent_at_s[body] = min(loop.time(), sent_at_s[body])
+
+            async def send_on(sending: asyncio.TaskGroup) -> None:
+                while not load.is_over:
+                    body = f"{len(sent_at_s)}"
+                    sent_at_s[body] = float("inf")
+                    sending.create_task(send(body))
+                    await asyncio.sleep(0.02)
+
+            await asyncio.sleep(15)  # the members share the queues
+            async with asyncio.TaskGroup() as sending:
+                sending.create_task(send_on(sending))
+                await asyncio.sleep(3)
+                for _ in range(2):
+                    for master in cluster.masters():
+                        await switch_over(cluster, load, master)
+                load.is_over = True
+            await asyncio.sleep(5)
+            assert heard == dict.fromkeys(sent_at_s, 1)
+            assert max(late_s) < LATE_S
 
     run_in_virtual_time(main())

@@ -1,7 +1,10 @@
 """A master and its slave as whole brokers: what one is told, the other has within a second."""
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Final
+
+import pytest
 
 from ternmq_broker.config import BrokerRole
 from ternmq_model.errors import TernError
@@ -84,6 +87,41 @@ async def is_not(answer: Awaitable[bool]) -> bool:
 async def reads(client: Client, count: int) -> bool:
     reply: messages.PullReply = await client.pull("T", 0, wait_ms=0)
     return len(reply.record_sizes) // 4 == count
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.2, 0.4, 0.6])
+def test_tables_of_a_stopping_master_are_at_its_slave(pause_s: float) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "a-1"), role=SYNC) as cluster:
+            master, slave = await cluster.connect("a"), await cluster.connect("a-1")
+            await replicated(cluster)
+            await master.put_topic("T", 1)
+            for number in range(8):
+                await master.send("T", b"%d" % number)
+            await replicated(cluster)
+            await asyncio.sleep(pause_s)  # the slave asks again and again
+            await commit(master, 3)
+            await master.put_topic("T2", 1)
+            await cluster.stop("a")
+            assert await offset_at(slave) == 3
+            assert await has_topic(slave, "T2")
+
+    run_in_virtual_time(main())
+
+
+def test_master_stops_soon_although_its_slave_is_silent() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "a-1")) as cluster:
+            master = await cluster.connect("a")
+            await replicated(cluster)
+            await master.put_topic("T", 1)
+            cluster.network.partition("a-1", "a", one_way=True)
+            await commit(master, 0)
+            began_ms = cluster.environment("clock").clock.monotonic_ms()
+            await cluster.stop("a")
+            assert cluster.environment("clock").clock.monotonic_ms() - began_ms < 10_000
+
+    run_in_virtual_time(main())
 
 
 def test_offsets_committed_at_slave_are_at_returned_master() -> None:

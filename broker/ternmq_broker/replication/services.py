@@ -93,13 +93,31 @@ def real_topics_of(
     )
 
 
-def replication_services(
-    live: LiveSettings,
+def metadata_of(
     member: Member,
     store: MessageStore,
     tables: Tables,
     env: Environment,
     *,
+    is_closing: Callable[[], bool],
+) -> MetadataService:
+    """Return what tells other members the tables."""
+    return MetadataService(
+        *(tables, store),
+        incarnation=member.incarnation,
+        clock=env.clock,
+        blocking=env.blocking,
+        is_closing=is_closing,
+    )
+
+
+def replication_services(
+    live: LiveSettings,
+    member: Member,
+    store: MessageStore,
+    env: Environment,
+    *,
+    metadata: MetadataService,
     side: Replicas | Standing | None,
     claims: EpochClaims | None,
     is_closing: Callable[[], bool],
@@ -110,21 +128,13 @@ def replication_services(
         live: The broker's settings.
         member: Who it is.
         store: Its log.
-        tables: Its tables.
         env: Clock, blocking calls.
+        metadata: Tells its tables.
         side: Of a master who follows it; of a slave how it follows.
         claims: Of a master, the higher epochs that slaves tell of.
         is_closing: Tells whether nobody new is served any more.
     """
-    services: list[ServesRpcs] = [
-        MetadataService(
-            *(tables, store),
-            incarnation=member.incarnation,
-            clock=env.clock,
-            blocking=env.blocking,
-            is_closing=is_closing,
-        )
-    ]
+    services: list[ServesRpcs] = [metadata]
     standing: Standing | None
     if claims is None or not isinstance(side, Replicas):
         assert not isinstance(side, Replicas), "a master has claims"

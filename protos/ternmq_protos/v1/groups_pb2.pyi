@@ -78,7 +78,7 @@ class Goodbye(_message.Message):
     def __init__(self) -> None: ...
 
 class SessionReply(_message.Message):
-    __slots__ = ("welcome", "members_changed", "check_transaction", "offsets_reset", "reply_arrived", "report_state", "subscriptions_differ")
+    __slots__ = ("welcome", "members_changed", "check_transaction", "offsets_reset", "reply_arrived", "report_state", "subscriptions_differ", "place_registered")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_CHANGED_FIELD_NUMBER: _ClassVar[int]
     CHECK_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,7 @@ class SessionReply(_message.Message):
     REPLY_ARRIVED_FIELD_NUMBER: _ClassVar[int]
     REPORT_STATE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_DIFFER_FIELD_NUMBER: _ClassVar[int]
+    PLACE_REGISTERED_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     members_changed: MembersChanged
     check_transaction: CheckTransaction
@@ -93,7 +94,8 @@ class SessionReply(_message.Message):
     reply_arrived: ReplyArrived
     report_state: ReportState
     subscriptions_differ: SubscriptionsDiffer
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., members_changed: _Optional[_Union[MembersChanged, _Mapping]] = ..., check_transaction: _Optional[_Union[CheckTransaction, _Mapping]] = ..., offsets_reset: _Optional[_Union[OffsetsReset, _Mapping]] = ..., reply_arrived: _Optional[_Union[ReplyArrived, _Mapping]] = ..., report_state: _Optional[_Union[ReportState, _Mapping]] = ..., subscriptions_differ: _Optional[_Union[SubscriptionsDiffer, _Mapping]] = ...) -> None: ...
+    place_registered: PlaceRegistered
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., members_changed: _Optional[_Union[MembersChanged, _Mapping]] = ..., check_transaction: _Optional[_Union[CheckTransaction, _Mapping]] = ..., offsets_reset: _Optional[_Union[OffsetsReset, _Mapping]] = ..., reply_arrived: _Optional[_Union[ReplyArrived, _Mapping]] = ..., report_state: _Optional[_Union[ReportState, _Mapping]] = ..., subscriptions_differ: _Optional[_Union[SubscriptionsDiffer, _Mapping]] = ..., place_registered: _Optional[_Union[PlaceRegistered, _Mapping]] = ...) -> None: ...
 
 class CheckTransaction(_message.Message):
     __slots__ = ("producer_group", "transaction_offset", "message_id", "transaction_id", "record", "check")
@@ -134,6 +136,14 @@ class SubscriptionsDiffer(_message.Message):
     group: str
     differences: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, group: _Optional[str] = ..., differences: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PlaceRegistered(_message.Message):
+    __slots__ = ("broker_id", "epoch")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    epoch: int
+    def __init__(self, broker_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class ReportState(_message.Message):
     __slots__ = ("request_id", "group")

@@ -1,14 +1,18 @@
 import asyncio
+from typing import Any
 
 import pytest
 
+from ternmq_broker.config import BrokerRole
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.lives.member import Outcome
 from ternmq_model.address import Address
-from ternmq_model.errors import CannotListen, ClosedError, TernError
+from ternmq_model.errors import CannotListen, ClosedError, StoreError, TernError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_runtime.service import Job, OwnedTasks
-from tests.support.brokers import bodies, offsets_of, world
+from ternmq_store.message_store import MessageStore
+from tests.simulation.broker.test_registration import brokers, nameserver_of
+from tests.support.brokers import World, bodies, offsets_of, world
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -155,5 +159,28 @@ def test_broker_can_be_entered_again() -> None:
                     await client.put_topic("A", 1)
                     assert bodies(await client.pull("A")) == expected
                     await client.send("A", b"1")
+
+    run_in_virtual_time(main())
+
+
+def test_slave_whose_next_term_cannot_begin_is_not_registered_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        slave: dict[str, Any] = {"role": BrokerRole.SLAVE, "broker_id": 1}
+        async with world(nameservers=("ns:9876",), **slave) as around, nameserver_of(around):
+            with pytest.raises(ExceptionGroup):
+                await live(around)
+            assert await brokers(around) == []
+
+    async def live(around: World) -> None:
+        async with around.broker() as broker:
+            assert await brokers(around) == ["broker-a"]
+            monkeypatch.setattr(MessageStore, "open", fail)
+            broker.life.end(Outcome.FOLLOWS)
+            await asyncio.sleep(60)
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise StoreError("no more")
 
     run_in_virtual_time(main())

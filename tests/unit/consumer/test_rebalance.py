@@ -9,7 +9,7 @@ import pytest
 from ternmq_consumer.allocation.averaging import allocate_averagely
 from ternmq_consumer.allocation.rooms import AllocateByMachineRoom
 from ternmq_consumer.allocation.strategy import AllocationStrategy
-from ternmq_consumer.rebalance import MISSES_MAX, Change, Rebalancer, change_of
+from ternmq_consumer.rebalance import MISSES_MAX, Change, KnownMembers, Rebalancer, change_of
 from ternmq_model.address import Address
 from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
@@ -24,6 +24,26 @@ QUEUES = [MessageQueue("t", name, queue_id) for name in ("a", "b") for queue_id 
 def test_change_names_revoked_and_assigned_queues() -> None:
     assert change_of(QUEUES[:2], QUEUES[1:3]) == Change([QUEUES[0]], [QUEUES[2]])
     assert change_of(QUEUES, QUEUES) == Change([], [])
+
+
+def test_member_listed_before_stays_until_the_new_broker_settles() -> None:
+    known = KnownMembers()
+    assert known.take(["a", "b", "c"], "old", is_settled=True) == ["a", "b", "c"]
+    assert known.take(["a"], "new", is_settled=False) == ["a", "b", "c"]
+    assert not known.is_certain
+    assert known.take(["a", "b", "d"], "new", is_settled=False) == ["a", "b", "c", "d"]
+    # It has said goodbye: this broker had listed it.
+    assert known.take(["a", "d"], "new", is_settled=False) == ["a", "c", "d"]
+    assert known.take(["a", "d"], "newer", is_settled=False) == ["a", "c", "d"]
+    assert known.take(["a", "d"], "newer", is_settled=True) == ["a", "d"]
+    assert known.is_certain
+
+
+def test_member_that_leaves_first_broker_is_gone_at_once() -> None:
+    known = KnownMembers()
+    assert known.take(["a", "b"], "first", is_settled=False) == ["a", "b"]
+    assert known.take(["a"], "first", is_settled=False) == ["a"]
+    assert known.is_certain
 
 
 class World:
@@ -68,6 +88,9 @@ class World:
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
         raise AssertionError("nothing failed")
+
+    def session_since_ms(self, broker_name: str, broker_id: int) -> tuple[int | None, bool]:
+        return 0, True
 
     def members_to_list(self, route: TopicRoute) -> list[tuple[str, int]]:
         return [(data.broker_name, 0) for data in route.brokers]

@@ -1,6 +1,7 @@
 """Metadata: the tables of this broker, as they change, for the other members of its name."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -22,7 +23,7 @@ MetadataStream = ServerStream[replication.MetadataRequest, replication.MetadataR
 
 
 class MetadataService:
-    """Serves Metadata, at masters and at slaves. Owns nothing.
+    """Serves Metadata, at masters and at slaves. Owns who reads, and nothing else.
 
     Args:
         tables: Of this broker.
@@ -48,6 +49,10 @@ class MetadataService:
         self._clock = clock
         self._blocking = blocking
         self._is_closing = is_closing
+        self._readers: set[MetadataStream] = set()
+        self._behind: set[MetadataStream] = set()
+        """Those that may lack what the tables are since `settle` began."""
+        self._caught_up = asyncio.Event()
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -55,11 +60,37 @@ class MetadataService:
 
     async def metadata(self, stream: MetadataStream, call: Call) -> None:
         """Tell which tables changed, request by request."""
+        self._readers.add(stream)
+        try:
+            await self._serve(stream)
+        finally:
+            self._readers.discard(stream)
+            self._note_caught_up(stream)
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until everybody who reads has the tables as they are now. Cancelling is safe.
+
+        Args:
+            timeout_s: After so long it is given up.
+        """
+        self._behind = set(self._readers)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._behind:
+                    self._caught_up.clear()
+                    await self._caught_up.wait()
+
+    def _note_caught_up(self, stream: MetadataStream) -> None:
+        self._behind.discard(stream)
+        self._caught_up.set()
+
+    async def _serve(self, stream: MetadataStream) -> None:
         while (request := await stream.read()) is not None:
             wait_ms = min(max(0, request.wait_ms), WAIT_MAX_MS)
             until_ms = self._clock.monotonic_ms() + wait_ms
             revisions, wanted = dict(request.revisions), frozenset(request.tables)
             while not await self._tell(stream, revisions, wanted):
+                self._note_caught_up(stream)
                 if self._clock.monotonic_ms() >= until_ms or self._is_closing():
                     break
                 await asyncio.sleep(_LOOK_PAUSE_S)
