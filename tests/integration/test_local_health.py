@@ -148,7 +148,7 @@ def test_user_of_who_listens_is_known() -> None:
         assert local_health._uid_of_peer(asking) == os.geteuid()  # pyright: ignore
 
 
-def test_who_hangs_up_without_a_word_gave_no_answer() -> None:
+def test_peer_that_hangs_up_without_a_word_gave_no_answer() -> None:
     with named_socket(1) as (taken, address):
         hanging_up = threading.Thread(target=lambda: taken.accept()[0].close())
         hanging_up.start()
@@ -163,7 +163,7 @@ def test_full_backlog_is_no_answer_of_anybody() -> None:
         assert ask(address, timeout_s=AT_ONCE_S) is None
 
 
-def test_nobody_is_healthy_whose_port_is_closed() -> None:
+def test_service_is_not_healthy_whose_port_is_closed() -> None:
     async def main() -> Result:
         async with answering(Address("127.0.0.1", port := free_port()), lambda: True):
             return await asyncio.to_thread(invoke, "health", f"127.0.0.1:{port}")

@@ -44,7 +44,7 @@ def test_host_of_the_nameserver_takes_the_place_of_any() -> None:
     assert member.endpoints == (Address("a-0", 1), Address("10.0.0.9", 1))
 
 
-def test_only_what_no_broker_can_have_is_illegal() -> None:
+def test_name_is_illegal_that_no_broker_can_have() -> None:
     assert [is_address(each) for each in ("h:1", "[::1]:1", "room@a", "a")] == [1, 1, 0, 0]
     told = no_such_broker(("a", "h:1"), [Address("n", 2)])
     assert told.code == ResponseCode.BROKER_NOT_EXIST
