@@ -105,23 +105,6 @@ def test_server_answers_for_the_addresses_that_it_listens_on(
     assert asyncio.run(main()) is answer
 
 
-def test_name_that_another_user_took_is_not_believed(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main() -> bool | None:
-        address = Address("127.0.0.1", free_port())
-        # The stranger was first: the server that runs behind that port is closing.
-        async with answering(address, lambda: True), answering(address, lambda: False):
-            return await asyncio.to_thread(ask, address, timeout_s=AT_ONCE_S)
-
-    def stranger(_: socket.socket) -> int:
-        return 65_534 if os.geteuid() != 65_534 else 65_533
-
-    monkeypatch.setattr(local_health, "_uid_of_peer", stranger)
-    assert asyncio.run(main()) is None
-    assert "answers health over gRPC alone" in caplog.text
-
-
 @pytest.mark.parametrize("uid", [0, os.geteuid()])
 def test_root_and_the_same_user_are_believed(uid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> bool | None:
@@ -140,6 +123,22 @@ def named_socket(backlog: int) -> Generator[tuple[socket.socket, Address]]:
         taken.bind(f"\0ternmq.health/{address}")
         taken.listen(backlog)
         yield taken, address
+
+
+def test_name_that_another_user_took_is_not_believed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(address: Address) -> bool | None:
+        async with answering(address, lambda: False):
+            return await asyncio.to_thread(ask, address, timeout_s=AT_ONCE_S)
+
+    def stranger(_: socket.socket) -> int:
+        return 65_534 if os.geteuid() != 65_534 else 65_533
+
+    monkeypatch.setattr(local_health, "_uid_of_peer", stranger)
+    with named_socket(1) as (_, address):
+        assert asyncio.run(main(address)) is None
+    assert "answers health over gRPC alone" in caplog.text
 
 
 def test_user_of_who_listens_is_known() -> None:
