@@ -1,8 +1,11 @@
 """For programs around Spark, beside `format("ternmq")`: the jobs, and a listener for streams.
 
-Needs the extra `spark`, but for `archived_files`, which reads the log of an archive alone.
+Needs the extra `spark`, but for `archived_files`, which reads the log of an archive alone. Without
+PySpark `StreamListener` and `StreamReport` raise `MissingPackage`, an `ImportError`, when they are
+asked for, with `hasattr` too.
 """
 
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
 from ternmq_pipeline.jobs.archive import Archived as Archived
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
     from ternmq_pipeline.source.streams.metrics import StreamReport as StreamReport
 
 
+__all__ = ["Archived", "archive", "archived_files", "redrive", "replay", "report"]
+if _find_spec("pyspark"):
+    __all__ += ["StreamListener", "StreamReport"]
+
+
 def __getattr__(name: str) -> Any:
     """Import what is derived from PySpark's classes when it is asked for."""
     if name not in ("StreamListener", "StreamReport"):
@@ -28,6 +36,10 @@ def __getattr__(name: str) -> Any:
 
     _describe_fields(metrics.StreamReport)
     return getattr(metrics, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 _describe_fields(Archived)

@@ -5,7 +5,6 @@ from ternmq_client.administration.dead_letters import DeadLetterAdmin
 from ternmq_client.administration.group_changes import GroupChanges
 from ternmq_client.administration.groups import GroupAdmin
 from ternmq_client.administration.messages import MessageAdmin
-from ternmq_client.administration.nameservers import NameServerAdmin
 from ternmq_client.administration.replication import ReplicationAdmin
 from ternmq_client.administration.topics import TopicAdmin
 
@@ -17,7 +16,6 @@ class AdminClient(
     DeadLetterAdmin,
     MessageAdmin,
     BrokerAdmin,
-    NameServerAdmin,
     ReplicationAdmin,
 ):
     """Asks and tells every broker of a cluster, between `async with` and its end.

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from ternmq_client.administration.replication import MemberView, NameServerView
+from ternmq_client.administration.nameservers import NameServerView
+from ternmq_client.administration.replication import MemberView
 from ternmq_model.route import BrokerData
 
 BEHIND_MS_MAX: Final = 3_000

@@ -198,7 +198,7 @@ class NameServers:
                     rpc, request, timeout_s=self._request_timeout_s
                 ), address
             except RefusedError as error:
-                return _named(error, connection), address
+                return of_no_nameserver(error, connection), address
             except TransportError as error:
                 logger.warning("nameserver gave no answer address=%s error=%s", address, error)
                 failures.append(error)
@@ -234,10 +234,12 @@ class NameServers:
             await connection.close()
 
 
-def _named(error: RefusedError, connection: Connection) -> RefusedError:
-    """Return a refusal that says so when who refused is no NameServer. Pure.
+def of_no_nameserver(error: RefusedError, connection: Connection) -> RefusedError:
+    """Return a refusal that says so when who refused is no NameServer, else `error`. Pure.
 
-    Every NameServer knows the requests that go through here.
+    Args:
+        error: Of a request that every NameServer knows.
+        connection: Who refused.
     """
     if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return error
@@ -246,7 +248,7 @@ def _named(error: RefusedError, connection: Connection) -> RefusedError:
         f"is {who or 'another service'}, not a NameServer: "
         "give the address of a NameServer, which listens on port 9876 by default"
     )
-    return refusal(error.code, remark, str(connection.address))
+    return refusal(ResponseCode.INVALID_PARAMETER, remark, str(connection.address))
 
 
 async def brokers_told(

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.administration.replication import MemberView, NameServerView
+from ternmq_client.administration.nameservers import NameServerView
+from ternmq_client.administration.replication import MemberView
 from ternmq_client.cluster_health import problems_of
 from ternmq_console.admin import ask
 from ternmq_console.exits import FAILED

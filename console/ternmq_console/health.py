@@ -1,35 +1,51 @@
 """`ternmq health`: for people, and for containers that ask every few seconds."""
 
+import re
 import socket
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from ternmq_console.exits import UNREACHABLE, errors_as_exits
-from ternmq_console.options import DEFAULT_NAMESERVER, HEALTH_VARIABLE
+from ternmq_console.options import DEFAULT_NAMESERVER, HEALTH_VARIABLE, seconds
 from ternmq_console.output import print_line
 from ternmq_model.address import Address, parse_address
+from ternmq_model.errors import ConfigError
 from ternmq_remoting import local_health
+
+_TIMEOUT_S_MAX: Final = 3600.0
 
 
 @click.command()
 @click.argument(
     "address", default=DEFAULT_NAMESERVER, envvar=HEALTH_VARIABLE, metavar="[HOST:PORT]"
 )
-@click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait for an answer.")
-def health(address: str, timeout: float) -> None:
+@click.option(
+    "--timeout",
+    type=seconds(0.001, _TIMEOUT_S_MAX),
+    default=3.0,
+    show_default=True,
+    metavar="SECONDS",
+    help=f"How long to wait for an answer, at most {_TIMEOUT_S_MAX:g}.",
+)
+@click.pass_context
+def health(context: click.Context, address: str, timeout: float) -> None:
     """Tell whether the service at HOST:PORT serves: its event loop answers, and takes calls.
 
     Without HOST:PORT, $TERNMQ_HEALTH says it, or else it is the NameServer's usual address.
 
-    Exit code 0 when it does, 4 when it does not.
+    Exit code 0 when it does, 4 when it does not, 2 when there is no such address.
     """
+    is_variable = context.get_parameter_source("address") is ParameterSource.ENVIRONMENT
+    setting = HEALTH_VARIABLE if is_variable else "address"
     with errors_as_exits():
-        target = parse_address(address, setting="address")
+        if re.search("[,;]", address):
+            raise ConfigError(setting, address, "must be one address: one service is asked")
+        target = parse_address(address, setting=setting)
     try:
+        _refuse_closed_port(target, timeout)
         is_serving = local_health.ask(target, timeout_s=timeout)
-        if is_serving is None:
-            _refuse_closed_port(target, timeout)
     except OSError as error:
         _leave(f"{address}: {error.strerror or 'no answer in time'}")
     if is_serving is None:
@@ -40,7 +56,9 @@ def health(address: str, timeout: float) -> None:
 
 
 def _refuse_closed_port(target: Address, timeout_s: float) -> None:
-    """Raise OSError where nobody listens: a service that starts is asked often, and this is cheap.
+    """Raise OSError where nobody listens: what a Unix socket says there is of another service.
+
+    A service that starts is asked often, and this is cheap.
 
     A host name is gRPC's to look up, which does not outlast its time-out.
     """

@@ -8,7 +8,14 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+)
 
 from ternmq_console.output import make_output_visible
 from ternmq_model.visible_text import visible
@@ -81,6 +88,37 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
+
+
+@add_completion_class
+class _Bash(BashComplete):
+    """Takes `--option=value`, which bash hands over as three words, for an option and a value."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words, incomplete = super().get_completion_args()
+        return [word for word in words if word != "="], incomplete
+
+
+class _WholeWords(ShellComplete):
+    """Completes `--option=value` for shells that replace the whole word."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        option, separator, _ = incomplete.partition("=")
+        found = super().get_completions(args, incomplete)
+        if separator and option.startswith("--"):
+            for each in found:
+                each.value = f"{option}={each.value}"
+        return found
+
+
+@add_completion_class
+class _Zsh(_WholeWords, ZshComplete):
+    pass
+
+
+@add_completion_class
+class _Fish(_WholeWords, FishComplete):
+    pass
 
 
 @contextmanager

@@ -59,15 +59,14 @@ def print_(
         found: list[StoredMessage] = []
         starts = dict(await admin.offsets_at(topic, begin)) if begin else {}
         described = await admin.describe_topic(topic)
-        wanted = [
-            one
-            for one in described.queues
-            if name in ("", one.queue.broker_name) and queue in (None, one.queue.queue_id)
-        ]
+        there = [one for one in described.queues if name in ("", one.queue.broker_name)]
+        wanted = [one for one in there if queue in (None, one.queue.queue_id)]
         if not (wanted or described.unreachable):
             where = f"broker {name}" if name else "any broker"
-            what = f"topic {topic!r}" if queue is None else f"queue {queue} of topic {topic!r}"
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"{what} is not on {where}")
+            if not there:
+                raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is not on {where}")
+            remark = f"topic {topic!r} has no queue {queue} on {where}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
         for one in wanted:
             place = max(starts.get(one.queue, 0), offset or 0, one.min_offset)
             while place < one.max_offset and len(found) < maximum:

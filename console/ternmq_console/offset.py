@@ -23,12 +23,12 @@ _CHANGE_COLUMNS = ("topic", "broker", "queue", "before", "after")
 @nameserver_option
 @output_option
 def show(group: str | None, topic: str, nameserver: str, output: str) -> None:
-    """Show how far GROUP is in each queue, or how far behind every group is.
+    """Show how far GROUP is in each queue, or how far behind every group (of --topic) is.
 
     The lag in seconds is how long the next message to consume has lain there.
     """
     if group is None:
-        groups = ask(nameserver, _groups)
+        groups = ask(nameserver, lambda admin: _groups(admin, topic))
         print_rows(groups, _GROUP_COLUMNS, output)
         leave_if_partial(groups.unreachable)
         return
@@ -36,9 +36,8 @@ def show(group: str | None, topic: str, nameserver: str, output: str) -> None:
     async def question(admin: AdminClient) -> GroupDescription:
         found = await admin.describe_group(group)
         if topic:
-            progress = tuple(one for one in found.progress if one.queue.topic == topic)
-            found = replace(found, progress=progress)
-            if not (progress or found.unreachable):
+            found = _of_topic(found, topic)
+            if not (found.progress or found.unreachable):
                 await admin.route(topic)  # which refuses a topic that is not there
         return found
 
@@ -85,9 +84,19 @@ def progress_row(one: Progress) -> dict[str, object]:
     }
 
 
-async def _groups(admin: AdminClient) -> BrokerList[dict[str, object]]:
+def _of_topic(found: GroupDescription, topic: str) -> GroupDescription:
+    return replace(found, progress=tuple(o for o in found.progress if o.queue.topic == topic))
+
+
+async def _groups(admin: AdminClient, topic: str) -> BrokerList[dict[str, object]]:
+    """Return how far behind groups are: all, or those with progress in a topic, in that alone."""
     names = await admin.groups()
     found = await admin.describe_groups([name for name in names if not is_system_group(name)])
+    groups: list[GroupDescription] = list(found)
+    if topic:
+        groups = [each for each in (_of_topic(one, topic) for one in groups) if each.progress]
+        if not (groups or found.unreachable):
+            await admin.route(topic)  # which refuses a topic that is not there
     rows: list[dict[str, object]] = [
         {
             "group": each.group,
@@ -95,6 +104,6 @@ async def _groups(admin: AdminClient) -> BrokerList[dict[str, object]]:
             "lag": sum(one.lag for one in each.progress),
             "lag_s": max((one.lag_ms for one in each.progress), default=0) / 1000,
         }
-        for each in found
+        for each in groups
     ]
     return BrokerList(rows, found.unreachable)

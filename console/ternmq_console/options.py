@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from ternmq_model.arguments import fault_of_time_ms
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
@@ -22,8 +24,10 @@ def _integer_of(bits: int) -> Callable[[object], int]:
 
     def integer(value: object) -> int:
         number: int = click.INT(value)
-        if not -most - 1 <= number <= most:
+        if number > most:
             raise click.BadParameter(f"{number} does not fit: the largest is {most}.")
+        if number < -most - 1:
+            raise click.BadParameter(f"{number} does not fit: the smallest is {-most - 1}.")
         return number
 
     return integer
@@ -32,6 +36,18 @@ def _integer_of(bits: int) -> Callable[[object], int]:
 INT32: Final = _integer_of(32)
 INT64: Final = _integer_of(64)
 """Numbers that fit into a request: whether they make sense is the broker's to say."""
+
+
+def seconds(least: float, most: float) -> Callable[[object], float]:
+    """Return a type of so many seconds. Unlike `click.FloatRange` it takes no NaN."""
+
+    def number(value: object) -> float:
+        given: float = click.FLOAT(value)
+        if not least <= given <= most:
+            raise click.BadParameter(f"{value} is not between {least:g} and {most:g} seconds.")
+        return given
+
+    return number
 
 
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
@@ -60,11 +76,13 @@ def time_ms(text: str) -> int:
     """Return a time in Unix milliseconds: ISO 8601, in UTC unless it has an offset, or just them.
 
     Raises:
-        BadParameter: It is no such time, or one before 1970.
+        BadParameter: It is no such time, one before 1970, or a number in another unit.
     """
     with contextlib.suppress(ValueError, OverflowError, OSError):
         if text.isascii() and text.isdigit():
             at_ms = int(text)
+            if fault := fault_of_time_ms(at_ms):
+                raise click.BadParameter(f"{text} {fault}")
         else:
             at = datetime.fromisoformat(text)
             at_ms = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

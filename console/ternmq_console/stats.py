@@ -10,7 +10,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import BrokerList
 from ternmq_console.admin import ask
 from ternmq_console.exits import leave_if_partial, name_unreachable
-from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.options import nameserver_option, output_option, seconds
 from ternmq_console.output import print_line, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_protos.v1 import admin_pb2 as admin_messages
@@ -37,7 +37,7 @@ def watch_option(function: F) -> F:
     """Add `--watch`, which becomes the argument `watch`."""
     return click.option(
         "--watch",
-        type=click.FloatRange(min=0.1),
+        type=seconds(0.1, 86_400.0),
         metavar="SECONDS",
         help="Show it again and again, with this pause, until Ctrl-C.",
     )(function)

@@ -7,6 +7,7 @@ from typing import Any, TextIO
 import click
 
 from ternmq_client.admin import AdminClient
+from ternmq_client.administration.broker_names import no_such_broker
 from ternmq_client.descriptions import require_all
 from ternmq_console.admin import ask, reserved_hours, time_text
 from ternmq_console.exits import errors_as_exits, exit_code, leave_if_partial
@@ -22,7 +23,7 @@ from ternmq_console.options import (
 )
 from ternmq_console.output import confirm_losses, print_line, print_names, print_record, print_rows
 from ternmq_model.names import is_system_topic
-from ternmq_model.route import Permission, TopicConfig
+from ternmq_model.route import Permission, TopicConfig, order_sections
 
 _PERMISSIONS = {
     "rw": Permission.READ | Permission.WRITE,
@@ -324,19 +325,25 @@ def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: 
     """Show the fixed order of queues that TOPIC has, or set it to CONF.
 
     CONF is such as broker-a:8;broker-b:8: senders pick among exactly these queues, whoever is up.
-    Name every NameServer: each keeps this for itself.
+    Name every NameServer: each keeps this for itself. TOPIC and the brokers have to be there; a
+    broker that the order before had may be away.
     """
     if conf is not None and is_none:
         raise click.UsageError("tell an order, or --none")
 
     async def question(admin: AdminClient) -> str:
         before = await admin.topic_order(topic)
-        if conf is not None or is_none:
-            await admin.set_topic_order(topic, conf or "")
-        elif before:
-            return before
-        if not (before or conf):
+        if conf or not before:
             await admin.route(topic)  # which refuses a topic that is not there
+        if conf is None and not is_none:
+            return before
+        wanted = {broker for broker, _ in order_sections(conf or "")}
+        views = await admin.nameserver_views() if wanted else []
+        there = {data.broker_name for view in views for data in view.brokers}
+        there.update(broker for broker, _ in order_sections(before))
+        if missing := sorted(wanted - there):
+            raise no_such_broker(missing, ())
+        await admin.set_topic_order(topic, conf or "")
         return conf or ""
 
     print_record({"topic": topic, "order": ask(nameserver, question) or None}, output)

@@ -112,7 +112,7 @@ class SendVetoed(UsageError):
         super().__init__(f"an interceptor refused the message: {reason!r}")
 
 
-class MissingPackage(UsageError):
+class MissingPackage(UsageError, ImportError):
     """What was asked for needs a package that is not installed."""
 
 

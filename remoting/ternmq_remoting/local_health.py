@@ -3,11 +3,15 @@
 Beside its port a server listens on a Unix socket in Linux's abstract namespace, named after its
 address. Its event loop answers who connects there, so a loop that is stuck gives no answer. Such a
 name belongs to the network namespace, as a port does, needs no directory that can be written, and
-is gone when its process is.
+is gone when its process is. Anybody there may take it first: whoever is neither root nor the asking
+user is not believed.
 """
 
+import errno
 import logging
+import os
 import socket
+import struct
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -22,16 +26,23 @@ logger = logging.getLogger(__name__)
 _SERVING: Final = b"SERVING\n"
 _NOT_SERVING: Final = b"NOT_SERVING\n"
 
+_CREDENTIALS: Final = struct.Struct("=iII")
+"""Linux's `struct ucred`: process, user and group."""
+
 
 def ask(address: Address, *, timeout_s: float) -> bool | None:
     """Tell whether the service of this machine that listens on `address` serves.
 
+    Root is believed, and who runs as the user that asks: no other, who may have taken the name.
+
     Returns:
-        None when none of this machine answers in this way: it may be another machine's, not of this
-        program, or not running.
+        None when nobody of this machine who is believed takes the question: the service may be
+        another machine's or another user's, not of this program, not running, or have as many
+        waiting for its answer as may.
 
     Raises:
-        OSError: It runs, and its event loop gives no answer within `timeout_s` seconds.
+        OSError: It runs, and its event loop gives no answer within `timeout_s` seconds, or it
+            hangs up without one.
     """
     names = [_name(address)]
     if is_loopback(address.host):
@@ -41,11 +52,14 @@ def ask(address: Address, *, timeout_s: float) -> bool | None:
             asking.settimeout(timeout_s)
             try:
                 asking.connect(name)
-            except (TimeoutError, BlockingIOError):  # more wait for an answer than may
-                raise
             except OSError:
                 continue
-            return asking.recv(len(_NOT_SERVING)) == _SERVING
+            if _uid_of_peer(asking) not in (0, os.geteuid()):
+                continue
+            answer = asking.recv(len(_NOT_SERVING))
+            if answer not in (_SERVING, _NOT_SERVING):
+                raise ConnectionResetError(errno.ECONNRESET, "hung up without an answer")
+            return answer == _SERVING
     return None
 
 
@@ -53,7 +67,8 @@ def ask(address: Address, *, timeout_s: float) -> bool | None:
 async def answering(address: Address, is_serving: Callable[[], bool]) -> AsyncGenerator[None]:
     """Answer `ask` while the block runs.
 
-    Where the name cannot be taken nothing answers, and who asks takes gRPC instead.
+    Where the name cannot be taken this server does not answer. `ask` does not believe another user
+    who has taken it, and who asks takes gRPC instead; root and the same user it does believe.
 
     Args:
         address: Where the server listens, its port known.
@@ -69,13 +84,25 @@ async def answering(address: Address, is_serving: Callable[[], bool]) -> AsyncGe
     try:
         server = await asyncio.start_unix_server(answer, _name(address))
     except OSError as error:
-        logger.warning("health is answered over gRPC alone address=%s error=%s", address, error)
+        logger.warning(
+            "this server answers health over gRPC alone: the name of its Unix socket is not to be"
+            " had address=%s error=%s",
+            address,
+            error,
+        )
         yield
         return
     try:
         yield
     finally:
         server.close()
+
+
+def _uid_of_peer(connected: socket.socket) -> int:
+    """Return the user of the process that listened; one of another user namespace is `nobody`."""
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(credentials)
+    return int(uid)
 
 
 def _name(address: Address) -> str:

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Final
 
 import click
@@ -11,7 +12,13 @@ from click.testing import CliRunner
 
 from ternmq_console.main import ternmq
 from tests.support.console import invoke, text_of
-from tests.support.processes import TERNMQ, ServiceProcess, free_port, running_dev
+from tests.support.processes import (
+    TERNMQ,
+    ServiceProcess,
+    free_port,
+    running_dev,
+    running_nameserver,
+)
 
 NOWHERE: Final = "/nowhere"
 ID: Final = "0" * 32
@@ -26,7 +33,7 @@ MISSING: Final[dict[str, tuple[str, ...]]] = {
     "topic describe": ("none",),
     "topic status": ("none",),
     "topic routes": ("none",),
-    "topic order": ("none", "none --none"),
+    "topic order": ("none", "none --none", "none broker-a:8", "there broker-a:1;none:1"),
     "topic offsets": ("none --at 0",),
     "topic delete": ("none", "there --cluster none"),
     "group create": ("g2 --cluster none", "g2 --broker none"),
@@ -57,10 +64,10 @@ MISSING: Final[dict[str, tuple[str, ...]]] = {
         "there --broker none --queue 0 --offset 0",
         "there --broker broker-a --queue 0 --offset 99",
     ),
-    "message print": ("none", "there --broker none", "there --queue 99"),
+    "message print": ("none", "there --broker none"),
     "message trace": (ID, f"{ID} --trace-topic none"),
     "message send": ("there --body x --broker none --queue 0",),
-    "offset show": ("none", "readers --topic none"),
+    "offset show": ("none", "readers --topic none", "--topic none"),
     "offset skip": ("none there", "readers none"),
     "stats all": ("none",),
     "stats top": (),
@@ -79,6 +86,8 @@ MISSING: Final[dict[str, tuple[str, ...]]] = {
     "broker forget-epoch": (f"none --data {NOWHERE} --yes",),
     "broker settings": ("none",),
     "broker set-permission": ("none r",),
+    "broker drain": ("none",),
+    "broker undrain": ("none",),
     "broker clean": ("none --yes",),
     "consume": ("none --group readers",),
     "produce": (),
@@ -94,12 +103,50 @@ REFUSED: Final = (
     "group reset readers --topic there --to-first --queue broker-a/99",
     "message query-by-offset there --broker broker-a --queue 99 --offset 0",
     f"message query-by-offset there --broker broker-a --queue 0 --offset {1 << 63}",
+    "message print there --queue 99",
+    "message print there --broker broker-a --queue 99",
+    "message print there --begin 1795216147",
+    "topic offsets there --at 1795216147",
+    "group reset readers --topic there --to-time 1795216147",
     "message send there --body x --broker broker-a --queue 99",
     "stats show --name NONE",
+    "stats show --watch nan",
     "nameserver --set none.none=1",
     "health nonsense",
+    "health 127.0.0.1:1,127.0.0.1:2",
+    *(f"health 127.0.0.1:1 --timeout {each}" for each in ("-1", "0", "nan", "inf", "x", "3601")),
 )
 """Words that no service may take."""
+
+OF_A_BROKER: Final[dict[str, int]] = {
+    "topic create t2 --broker": 0,
+    "group create readers --broker": 0,
+    "group delete g2 --broker": 0,
+    "message query-by-offset there --queue 0 --offset 0 --broker": 3,
+    "message print there --broker": 0,
+    "message send there --body x --queue 0 --broker": 0,
+    "group reset readers --topic there --to-first --queue": 0,
+    "stats show --broker": 0,
+    "cluster status": 0,
+    "cluster clean --yes": 0,
+    "cluster wipe-write-permission": 0,
+    "broker status": 0,
+    "broker ha": 0,
+    "broker settings": 0,
+    "broker set-permission": 0,
+    "broker drain": 0,
+    "broker undrain": 0,
+    "broker clean --yes": 0,
+    "broker promote --broker-id 0 --yes": 2,  # it is the master
+    "brokerStatus -b": 0,
+    "haStatus -b": 0,
+    "getSyncStateSet -b": 0,
+    "getBrokerEpoch -b": 0,
+    "wipeWritePerm -b": 0,
+    "addWritePerm -b": 0,
+    "updateBrokerConfig -k traceOn -v false --yes -b": 0,
+}
+"""Words of verbs before a broker, with their exit codes for one that is there."""
 
 WITHOUT_NAMES: Final[dict[str, str]] = {
     "topic create": "t2",
@@ -182,6 +229,50 @@ def test_verb_exits_with_2_for_a_value_that_no_service_takes(
     assert not any("Traceback" in line for line in lines)
 
 
+@pytest.mark.parametrize("verb", OF_A_BROKER)
+def test_registered_address_stands_for_its_broker(verb: str, dev: ServiceProcess) -> None:
+    after = {"broker set-permission": " rw"}.get(verb, "/0" if verb.endswith("--queue") else "")
+    told("group create g2", dev.nameserver)
+    code, lines = told(f"{verb} {dev.broker}{after}", dev.nameserver)
+    assert code == OF_A_BROKER[verb], lines
+    code, lines = told(f"{verb} 127.0.0.1:1{after}", dev.nameserver)
+    assert (code, len(lines)) == (3, 1), lines
+    assert "127.0.0.1:1: no such broker is registered" in lines[0]
+
+
+def test_refused_order_is_not_stored(dev: ServiceProcess) -> None:
+    for topic in ("none", "there"):
+        assert told(f"topic order {topic} none:8", dev.nameserver)[0] == 3
+    assert "order" not in text_of("topic", "routes", "there", "--nameserver", dev.nameserver)
+    # A topic of that name has no order when it comes to be.
+    text_of("topic", "create", "late", "--nameserver", dev.nameserver)
+    assert told("topic order late none:8", dev.nameserver)[0] == 3
+    assert told("topic order late broker-a:1", dev.nameserver)[0] == 0
+    assert told("topic order late --none", dev.nameserver)[0] == 0
+    assert "broker-a:1" not in text_of("topic", "order", "late", "--nameserver", dev.nameserver)
+
+
+def test_progress_of_all_groups_is_that_of_the_topic_alone(dev: ServiceProcess) -> None:
+    asked = ("--nameserver", dev.nameserver)
+    for group, topic in (("of-one", "one"), ("of-two", "two")):
+        text_of("topic", "create", topic, *asked)
+        text_of("group", "create", group, *asked)
+        text_of("group", "reset", group, "--topic", topic, "--to-first", *asked)
+    found = text_of("offset", "show", "--topic", "one", *asked)
+    assert ("of-one" in found, "of-two" in found) == (True, False)
+
+
+@pytest.mark.parametrize("verb", ASKING)
+def test_address_of_a_broker_in_place_of_a_nameserver_is_told(
+    verb: str, dev: ServiceProcess
+) -> None:
+    words = f"{verb} {WITHOUT_NAMES[verb] if verb in WITHOUT_NAMES else MISSING[verb][0]}"
+    code, lines = told(words, dev.broker)
+    assert code == 2, lines
+    assert f"{dev.broker}: is broker broker-a" in lines[-1]
+    assert "not a NameServer" in lines[-1]
+
+
 def test_live_setting_of_unknown_name_is_a_refused_value(dev: ServiceProcess) -> None:
     words = "broker settings broker-a --yes --set"
     for change in ("none.none=1", "broker.port=1", "broker.trace=maybe"):
@@ -205,6 +296,28 @@ def test_verb_exits_with_4_where_no_nameserver_answers(verb: str) -> None:
         assert f": {nameserver}: " in lines[-1]
         # What gRPC tells of a name that it cannot resolve has its own fields in brackets.
         assert "[" not in lines[-1]
+
+
+WITHOUT_BROKERS: Final[dict[str, int]] = {
+    "topic list": 0,
+    "dlq list": 0,
+    "cluster list": 0,
+    "broker status": 0,
+    "pipeline report": 0,
+    "cluster status": 1,
+}
+"""Exit codes where no broker is registered; 3 for every verb and words that are not here."""
+
+
+def test_verb_exits_with_3_where_no_broker_is_registered(tmp_path: Path) -> None:
+    verbs = (verb for verb in ASKING if not verb.startswith("pipeline"))  # which start Spark
+    lines = {
+        f"{verb} {WITHOUT_NAMES.get(verb) or [*MISSING[verb], ''][0]}".strip() for verb in verbs
+    }
+    with running_nameserver(tmp_path) as asked:
+        for words in lines | {*WITHOUT_BROKERS, "offset show", "stats all"}:
+            code, told_lines = told(words, asked.nameserver)
+            assert code == WITHOUT_BROKERS.get(words, 3), (words, told_lines)
 
 
 def help_of(verb: str) -> str:

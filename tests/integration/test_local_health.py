@@ -6,9 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
+from contextlib import contextmanager
 
 import pytest
+from click.testing import Result
 
 from ternmq_model.address import Address
 from ternmq_remoting import local_health
@@ -102,14 +105,85 @@ def test_server_answers_for_the_addresses_that_it_listens_on(
     assert asyncio.run(main()) is answer
 
 
-def test_taken_name_stops_no_server(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        address = Address("127.0.0.1", free_port())
-        async with answering(address, lambda: True), answering(address, lambda: False):
-            assert await asyncio.to_thread(ask, address, timeout_s=AT_ONCE_S) is True
+@pytest.mark.parametrize("uid", [0, os.geteuid()])
+def test_root_and_the_same_user_are_believed(uid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> bool | None:
+        async with answering(address := Address("127.0.0.1", free_port()), lambda: True):
+            return await asyncio.to_thread(ask, address, timeout_s=AT_ONCE_S)
 
-    asyncio.run(main())
-    assert "health is answered over gRPC alone" in caplog.text
+    monkeypatch.setattr(local_health, "_uid_of_peer", lambda _: uid)  # pyright: ignore
+    assert asyncio.run(main()) is True
+
+
+@contextmanager
+def named_socket(backlog: int) -> Generator[tuple[socket.socket, Address]]:
+    """Give a Unix socket that has the name of a service, and its address."""
+    address = Address("127.0.0.1", free_port())
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(f"\0ternmq.health/{address}")
+        taken.listen(backlog)
+        yield taken, address
+
+
+def test_name_that_another_user_took_is_not_believed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(address: Address) -> bool | None:
+        async with answering(address, lambda: False):
+            return await asyncio.to_thread(ask, address, timeout_s=AT_ONCE_S)
+
+    def stranger(_: socket.socket) -> int:
+        return 65_534 if os.geteuid() != 65_534 else 65_533
+
+    monkeypatch.setattr(local_health, "_uid_of_peer", stranger)
+    with named_socket(1) as (_, address):
+        assert asyncio.run(main(address)) is None
+    assert "answers health over gRPC alone" in caplog.text
+
+
+def test_user_of_who_listens_is_known() -> None:
+    with named_socket(1) as (taken, _), socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(taken.getsockname())
+        assert local_health._uid_of_peer(asking) == os.geteuid()  # pyright: ignore
+
+
+def test_peer_that_hangs_up_without_a_word_gave_no_answer() -> None:
+    with named_socket(1) as (taken, address):
+        hanging_up = threading.Thread(target=lambda: taken.accept()[0].close())
+        hanging_up.start()
+        with pytest.raises(ConnectionError, match="hung up without an answer"):
+            ask(address, timeout_s=AT_ONCE_S)
+        hanging_up.join()
+
+
+def test_full_backlog_is_no_answer_of_anybody() -> None:
+    with named_socket(0) as (taken, address), socket.socket(socket.AF_UNIX) as waiting:
+        waiting.connect(taken.getsockname())
+        assert ask(address, timeout_s=AT_ONCE_S) is None
+
+
+def test_service_is_not_healthy_whose_port_is_closed() -> None:
+    async def main() -> Result:
+        async with answering(Address("127.0.0.1", port := free_port()), lambda: True):
+            return await asyncio.to_thread(invoke, "health", f"127.0.0.1:{port}")
+
+    done = asyncio.run(main())
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "Connection refused" in done.stderr
+
+
+def test_illegal_variable_is_named() -> None:
+    told = health(TERNMQ_HEALTH="bad")
+    assert told[-1].startswith("2")
+    assert "TERNMQ_HEALTH" in told[0]
+
+
+def test_health_asks_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in ("a:1,b:2", "a,b:2", "a:1;b:2"):
+        done = invoke("health", words)
+        assert (done.exit_code, "must be one address" in done.stderr) == (2, True)
+    monkeypatch.setenv("TERNMQ_HEALTH", "a:1,b:2")
+    assert "TERNMQ_HEALTH" in invoke("health").stderr
 
 
 def test_health_needs_no_grpc_for_a_service_of_this_machine(dev: ServiceProcess) -> None:
@@ -151,8 +225,10 @@ def test_health_refuses_a_port_of_another_program() -> None:
 
 def test_health_is_refused_by_a_server_that_closes() -> None:
     async def main() -> int:
-        async with answering(Address("127.0.0.1", port := free_port()), lambda: False):
-            done = await asyncio.to_thread(invoke, "health", f"127.0.0.1:{port}")
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            address = Address("127.0.0.1", listening.getsockname()[1])
+            async with answering(address, lambda: False):
+                done = await asyncio.to_thread(invoke, "health", str(address))
         assert "is closing" in done.stderr
         return done.exit_code
 

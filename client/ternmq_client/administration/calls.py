@@ -6,6 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, cast
 
+from ternmq_client.administration.broker_names import (
+    as_dialled,
+    by_name_and_address,
+    no_such_broker,
+)
 from ternmq_client.config import ClientConfig, resolve_client
 from ternmq_client.descriptions import UnreachableBroker, require_all
 from ternmq_client.nameservers import NameServers
@@ -118,11 +123,14 @@ class AdminCalls(Lifecycle):
     async def brokers(self, cluster: str = "") -> list[BrokerData]:
         """Return every broker name, sorted; only those of `cluster` when that is given.
 
+        Addresses are those to dial from here: "*" is the host of the NameServer that told it.
+
         Raises:
             RefusedError: BROKER_NOT_EXIST: no broker is registered in `cluster`.
             TransportError: No NameServer answers.
         """
-        there = [data for data in await self._names.brokers() if cluster in ("", data.cluster)]
+        told = [data for data in await self._names.brokers() if cluster in ("", data.cluster)]
+        there = [as_dialled(data, self._names.current_host) for data in told]
         if cluster and not there:
             remark = f"no broker is registered in cluster {cluster!r}"
             raise refusal(ResponseCode.BROKER_NOT_EXIST, remark)
@@ -169,12 +177,9 @@ class AdminCalls(Lifecycle):
         there = await self.brokers(cluster)
         if not there:
             raise refusal(ResponseCode.BROKER_NOT_EXIST, "no broker is registered in any cluster")
-        named = {alias: data for data in there for alias in _names_of(data)}
+        named = by_name_and_address(there)
         if missing := sorted(set(brokers) - named.keys()):
-            remark = f"broker {', '.join(missing)}: no such broker is registered"
-            if set(missing) & set(map(str, self._config.addresses())):
-                remark += "; that is the address of a NameServer"
-            raise refusal(ResponseCode.BROKER_NOT_EXIST, remark)
+            raise no_such_broker(missing, self._config.addresses())
         wanted = {named[name].broker_name for name in brokers}
         return [data for data in there if not brokers or data.broker_name in wanted]
 
@@ -434,12 +439,6 @@ def _unfinished(reason: str, failed: str, done: Sequence[str], left: Sequence[st
     parts += [f"done on {', '.join(done)}"] if done else []
     parts += [f"not asked: {', '.join(left)}"] if left else []
     return "; ".join(parts)
-
-
-def _names_of(data: BrokerData) -> list[str]:
-    """Return what a broker can be called by: its name, or an address of its master."""
-    addresses = () if data.master is None else data.master.endpoints
-    return [data.broker_name, *map(str, addresses)]
 
 
 def _unreachable(data: BrokerData, error: TernError) -> UnreachableBroker:

@@ -1,6 +1,17 @@
-"""What is told to every NameServer."""
+"""What is asked of every NameServer, and told to each."""
 
-from ternmq_client.administration.calls import AdminCalls
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from ternmq_client.administration.broker_names import (
+    as_dialled,
+    by_name_and_address,
+    is_address,
+    no_such_broker,
+)
+from ternmq_client.administration.calls import AdminCalls, side_by_side
+from ternmq_client.nameservers import brokers_told, of_no_nameserver
 from ternmq_model.address import Address
 from ternmq_model.errors import (
     IllegalName,
@@ -11,16 +22,29 @@ from ternmq_model.errors import (
 )
 from ternmq_model.names import check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, is_order_conf
+from ternmq_model.route import ORDER_NAMESPACE, BrokerData, check_broker_name, is_order_conf
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
     ADD_WRITE_PERMISSION,
     DELETE_KV,
+    GET_CLUSTER,
     GET_KV,
     PUT_KV,
     WIPE_WRITE_PERMISSION,
 )
-from ternmq_remoting.rpc import Rep, Req, UnaryRpc
+from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerView:
+    """What one NameServer knows."""
+
+    address: Address
+    brokers: tuple[BrokerData, ...] = ()
+    """Sorted by cluster and name."""
+
+    problem: str = ""
+    """Why it told nothing; empty when it did."""
 
 
 class NameServerAdmin(AdminCalls):
@@ -36,34 +60,44 @@ class NameServerAdmin(AdminCalls):
         A NameServer keeps that in memory: it is over when the broker or that NameServer is
         restarted, or when the broker was silent for so long that it was dropped.
 
+        Args:
+            broker_name: Its name, or an address that one of its members is registered with.
+
         Returns:
             How many topics lost the permission; 0 when it was taken before.
 
         Raises:
-            IllegalName: No broker is called so; nothing was asked.
+            IllegalName: `broker_name` is neither a name nor an address; nothing was asked.
             RefusedError: BROKER_NOT_EXIST: no NameServer knows the broker.
             Unreachable: A NameServer gave no answer; names each such. The others were told.
         """
-        check_broker_name(broker_name)
-        request = nameserver.WipeWritePermissionRequest(broker_name=broker_name)
+        name = await self._name_of(broker_name)
+        request = nameserver.WipeWritePermissionRequest(broker_name=name)
         replies = await self._tell_each(WIPE_WRITE_PERMISSION, request)
         return max(reply.topics_changed for reply in replies)
 
     async def add_write_permission(self, broker_name: str) -> int:
         """Give back what `wipe_write_permission` took.
 
+        Args:
+            broker_name: Its name, or an address that one of its members is registered with.
+
         Returns:
             How many topics can be written again; 0 when nothing was taken.
 
         Raises:
-            IllegalName: No broker is called so; nothing was asked.
+            IllegalName: `broker_name` is neither a name nor an address; nothing was asked.
             RefusedError: BROKER_NOT_EXIST: no NameServer knows the broker.
             Unreachable: A NameServer gave no answer; names each such. The others were told.
         """
-        check_broker_name(broker_name)
-        request = nameserver.AddWritePermissionRequest(broker_name=broker_name)
+        name = await self._name_of(broker_name)
+        request = nameserver.AddWritePermissionRequest(broker_name=name)
         replies = await self._tell_each(ADD_WRITE_PERMISSION, request)
         return max(reply.topics_changed for reply in replies)
+
+    async def nameserver_views(self) -> list[NameServerView]:
+        """Return what each configured NameServer knows, side by side, in their order."""
+        return await side_by_side(self._names.addresses, self._nameserver_view)
 
     async def topic_order(self, topic: str) -> str:
         """Return the order configuration of a topic, such as `broker-a:8;broker-b:8`.
@@ -137,11 +171,73 @@ class NameServerAdmin(AdminCalls):
         return replies
 
     async def _tell(self, address: Address, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
+        async with self._connected(address) as connection:
+            return await self._asked_nameserver(connection, rpc, request)
+
+    async def _data_of(self, broker: str, cluster: str = "") -> BrokerData:
+        """Return the broker of a name or an address: NameServers need not know the same ones.
+
+        Raises:
+            IllegalName: It is neither.
+            RefusedError: BROKER_NOT_EXIST: no NameServer that answers knows it.
+        """
+        try:
+            there = await self.brokers(cluster)
+        except RefusedError as error:
+            if error.code != ResponseCode.BROKER_NOT_EXIST:
+                raise
+            there = []
+        if found := by_name_and_address(there).get(broker):
+            return found
+        there = [
+            as_dialled(data, view.address.host)
+            for view in await self.nameserver_views()
+            for data in view.brokers
+            if cluster in ("", data.cluster)
+        ]
+        if found := by_name_and_address(there).get(broker):
+            return found
+        raise no_such_broker((broker,), self._names.addresses)
+
+    async def _name_of(self, broker: str) -> str:
+        """Return a broker's name as it is, and the name that an address belongs to.
+
+        Raises:
+            IllegalName: It is neither.
+            RefusedError: BROKER_NOT_EXIST: no NameServer that answers knows the address.
+        """
+        if is_address(broker):
+            return (await self._data_of(broker)).broker_name
+        return check_broker_name(broker)
+
+    async def _nameserver_view(self, address: Address) -> NameServerView:
+        try:
+            async with self._connected(address) as connection:
+                brokers = await brokers_told(
+                    lambda request: self._asked_nameserver(connection, GET_CLUSTER, request)
+                )
+        except TransportError as error:
+            return NameServerView(address, problem=str(error) or type(error).__name__)
+        return NameServerView(address, tuple(brokers))
+
+    @asynccontextmanager
+    async def _connected(self, *addresses: Address) -> AsyncGenerator[Connection]:
         assert self._env is not None, "is open"
         connection = await self._env.network.connect(
-            [address], timeout_s=self._config.connect_timeout_s
+            addresses, timeout_s=self._config.connect_timeout_s
         )
         try:
-            return await connection.call(rpc, request, timeout_s=self._timeout_s)
+            yield connection
         finally:
             await connection.close()
+
+    async def _asked_nameserver(
+        self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req
+    ) -> Rep:
+        try:
+            return await self._asked(connection, rpc, request)
+        except RefusedError as error:
+            raise of_no_nameserver(error, connection) from None
+
+    async def _asked(self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
+        return await connection.call(rpc, request, timeout_s=self._timeout_s)

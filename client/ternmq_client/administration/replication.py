@@ -1,13 +1,11 @@
 """Administration of the members of a broker name: who follows whom, how far, and who is master."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_client.administration.calls import AdminCalls, side_by_side
-from ternmq_client.nameservers import brokers_told
+from ternmq_client.administration.calls import side_by_side
+from ternmq_client.administration.nameservers import NameServerAdmin
 from ternmq_model.address import Address
 from ternmq_model.errors import (
     RefusedError,
@@ -25,12 +23,11 @@ from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import (
     DESCRIBE_BROKER,
     DESCRIBE_STORE,
-    GET_CLUSTER,
     GET_EPOCH,
     PROMOTE,
     REPLICATION_STATUS,
 )
-from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
+from ternmq_remoting.rpc import Connection
 
 _PROMOTE_TIMEOUT_S: Final = 30.0
 """It asks every NameServer and member for the highest epoch, and ends a life of the broker."""
@@ -67,18 +64,6 @@ class MemberView:
 
 
 @dataclass(frozen=True, slots=True)
-class NameServerView:
-    """What one NameServer knows."""
-
-    address: Address
-    brokers: tuple[BrokerData, ...] = ()
-    """Sorted by cluster and name."""
-
-    problem: str = ""
-    """Why it told nothing; empty when it did."""
-
-
-@dataclass(frozen=True, slots=True)
 class NameServerEpoch:
     """The highest epoch of one broker name that one NameServer keeps."""
 
@@ -90,7 +75,7 @@ class NameServerEpoch:
     """Why it did not tell; empty when it did."""
 
 
-class ReplicationAdmin(AdminCalls):
+class ReplicationAdmin(NameServerAdmin):
     """Members of broker names. Slaves are asked too, each by itself."""
 
     async def member_views(
@@ -118,10 +103,6 @@ class ReplicationAdmin(AdminCalls):
         return await side_by_side(
             members, lambda one: self._member_view(*one, with_stores=with_stores)
         )
-
-    async def nameserver_views(self) -> list[NameServerView]:
-        """Return what each configured NameServer knows, side by side, in their order."""
-        return await side_by_side(self._names.addresses, self._nameserver_view)
 
     async def promote(
         self, broker_name: str, broker_id: int, *, is_forced: bool = False
@@ -180,7 +161,7 @@ class ReplicationAdmin(AdminCalls):
             request = nameserver.GetEpochRequest(cluster=cluster, broker_name=broker_name)
             try:
                 async with self._connected(address) as connection:
-                    reply = await self._asked(connection, GET_EPOCH, request)
+                    reply = await self._asked_nameserver(connection, GET_EPOCH, request)
             except TransportError as error:
                 return NameServerEpoch(address, problem=str(error) or type(error).__name__)
             return NameServerEpoch(address, reply.highest_epoch)
@@ -215,19 +196,6 @@ class ReplicationAdmin(AdminCalls):
         view = await self._member_view(data, data.master, with_stores=False)
         return view.status is not None and not view.status.is_fenced
 
-    async def _data_of(self, broker: str, cluster: str = "") -> BrokerData:
-        """Return the broker of a name or an address: NameServers need not know the same ones.
-
-        Raises:
-            RefusedError: BROKER_NOT_EXIST: no NameServer that answers knows it.
-        """
-        try:
-            return _named(await self.brokers(cluster), broker)
-        except RefusedError:
-            views = await self.nameserver_views()
-        told = (data for view in views for data in view.brokers)
-        return _named((data for data in told if cluster in ("", data.cluster)), broker)
-
     async def _member_view(
         self, data: BrokerData, member: BrokerMember, *, with_stores: bool
     ) -> MemberView:
@@ -255,37 +223,3 @@ class ReplicationAdmin(AdminCalls):
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
             return None
-
-    async def _nameserver_view(self, address: Address) -> NameServerView:
-        try:
-            async with self._connected(address) as connection:
-                brokers = await brokers_told(
-                    lambda request: self._asked(connection, GET_CLUSTER, request)
-                )
-        except TransportError as error:
-            return NameServerView(address, problem=str(error) or type(error).__name__)
-        return NameServerView(address, tuple(brokers))
-
-    @asynccontextmanager
-    async def _connected(self, *addresses: Address) -> AsyncGenerator[Connection]:
-        assert self._env is not None, "is open"
-        connection = await self._env.network.connect(
-            addresses, timeout_s=self._config.connect_timeout_s
-        )
-        try:
-            yield connection
-        finally:
-            await connection.close()
-
-    async def _asked(self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
-        return await connection.call(rpc, request, timeout_s=self._timeout_s)
-
-
-def _named(brokers: Iterable[BrokerData], broker: str) -> BrokerData:
-    """Return the broker of a name, or of an address that one of its members is registered with."""
-    for data in brokers:
-        addresses = {str(address) for member in data.members for address in member.endpoints}
-        if broker == data.broker_name or broker in addresses:
-            return data
-    check_broker_name(broker)
-    raise refusal(ResponseCode.BROKER_NOT_EXIST, f"no broker is called {broker!r}")

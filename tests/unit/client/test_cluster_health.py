@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ternmq_client.administration.replication import MemberView, NameServerView
+from ternmq_client.administration.nameservers import NameServerView
+from ternmq_client.administration.replication import MemberView
 from ternmq_client.cluster_health import problems_of
 from ternmq_model.address import Address
 from ternmq_model.route import BrokerData, BrokerMember

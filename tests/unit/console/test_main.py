@@ -4,10 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from ternmq_console.main import LOGGERS
+from ternmq_console.main import LOGGERS, ternmq
 from tools.project import PACKAGES
 
+ROLES = ("async_master", "sync_master", "slave")
 LOADED = """
 import sys
 from ternmq_console.main import ternmq
@@ -73,6 +75,27 @@ def test_completion_tells_what_goes_on_without_packages_it_does_not_need(
     done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)
     assert done.stderr == ""
     assert [row.removeprefix("plain,") for row in done.stdout.splitlines()] == found
+
+
+@pytest.mark.parametrize(
+    ("shell", "words", "place", "found"),
+    [
+        ("bash", "ternmq broker --role = as", "4", ["plain,async_master"]),
+        ("bash", "ternmq broker --name = b --role = s", "7", ["plain,sync_master", "plain,slave"]),
+        ("bash", "ternmq broker --role =", "3", [f"plain,{role}" for role in ROLES]),
+        ("zsh", "ternmq broker --role=as", "2", ["plain", "--role=async_master", "_"]),
+        ("fish", "ternmq broker --role=as", "--role=as", ["plain,--role=async_master"]),
+        ("fish", "ternmq broker --role=", "--role=", [f"plain,--role={role}" for role in ROLES]),
+    ],
+)
+def test_value_is_completed_behind_an_equals_sign(
+    shell: str, words: str, place: str, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_TERNMQ_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", place)
+    done = CliRunner().invoke(ternmq, [], prog_name="ternmq")
+    assert done.stdout.splitlines() == found
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -7,7 +7,14 @@ from click.testing import CliRunner
 from ternmq_client import config
 from ternmq_console.admin import time_text
 from ternmq_console.main import ternmq
-from ternmq_console.options import duration_ms, duration_text, nameserver_option, time_ms
+from ternmq_console.options import (
+    INT32,
+    duration_ms,
+    duration_text,
+    nameserver_option,
+    seconds,
+    time_ms,
+)
 
 
 @pytest.mark.parametrize(
@@ -88,3 +95,24 @@ def test_environment_names_the_nameserver_of_a_command(
     monkeypatch.delenv(config.NAMESERVER_VARIABLE)
     CliRunner().invoke(verb)
     assert asked == ["ns-1:9876,ns-2:9876", "other:1", config.NAMESERVER_DEFAULT]
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-1", "0", "0.09", "60.1", "x", ""])
+def test_seconds_are_a_number_within_bounds(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        seconds(0.1, 60.0)(text)
+    assert seconds(0.1, 60.0)("0.1") == 0.1
+
+
+def test_time_in_another_unit_than_milliseconds_is_refused() -> None:
+    with pytest.raises(click.BadParameter, match="1795216147 is 1970-01-21 in Unix milliseconds"):
+        time_ms("1795216147")
+    with pytest.raises(click.BadParameter, match="micro- or nanoseconds"):
+        time_ms("1795216147000000")
+
+
+def test_number_that_does_not_fit_is_told_from_the_end_that_it_is_beyond() -> None:
+    with pytest.raises(click.BadParameter, match="the largest is 2147483647"):
+        INT32("2147483648")
+    with pytest.raises(click.BadParameter, match="the smallest is -2147483648"):
+        INT32("-2147483649")

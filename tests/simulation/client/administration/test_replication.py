@@ -69,15 +69,20 @@ class ToyMember:
 
 
 async def register(
-    network: MemoryNetwork, member: ToyMember, *, nameservers: Sequence[str] = HOSTS, epoch: int = 1
+    network: MemoryNetwork,
+    member: ToyMember,
+    *,
+    nameservers: Sequence[str] = HOSTS,
+    epoch: int = 1,
+    host: str = "",
 ) -> None:
-    for host in nameservers:
-        connection = await network.connect([Address(host, 9876)])
+    for address in nameservers:
+        connection = await network.connect([Address(address, 9876)])
         request = pb.RegisterBrokerRequest(
             cluster="c",
             broker_name="a",
             broker_id=member.broker_id,
-            endpoints=[common.Endpoint(host=member.host, port=10911)],
+            endpoints=[common.Endpoint(host=host or member.host, port=10911)],
             data_version=common.DataVersion(timestamp_ms=1),
             incarnation=str(epoch),
             epoch=epoch,
@@ -124,7 +129,9 @@ def test_silent_member_is_named_with_its_problem_beside_the_others() -> None:
             assert master.status is not None
             assert slave.status is None
             assert "a-1:10911" in slave.problem
-            with pytest.raises(RefusedError, match="no broker is called 'b'") as told:
+            with pytest.raises(
+                RefusedError, match="broker b: no such broker is registered"
+            ) as told:
                 await client.member_views(broker="b")
             assert told.value.code == ResponseCode.BROKER_NOT_EXIST
             # An empty variable in somebody's script names nobody, rather than everybody.
@@ -179,6 +186,36 @@ def test_member_is_asked_where_it_is_and_each_nameserver_for_the_epoch() -> None
     run_in_virtual_time(main())
 
 
+def test_write_permission_is_taken_by_an_address_that_one_nameserver_knows() -> None:
+    async def main() -> None:
+        async with two_nameservers() as (network, client):
+            await register(network, ToyMember(0, "sync_master"), nameservers=["ns-2"])
+            await register(network, ToyMember(1, "slave"), nameservers=["ns-2"])
+            for address in ("a-0:10911", "a-1:10911"):
+                assert await client.wipe_write_permission(address) == 0  # it has no topic
+                assert await client.add_write_permission(address) == 0
+            for verb in (client.wipe_write_permission, client.add_write_permission):
+                with pytest.raises(RefusedError, match="broker a-2:10911: no such broker") as told:
+                    await verb("a-2:10911")
+                assert told.value.code == ResponseCode.BROKER_NOT_EXIST
+
+    run_in_virtual_time(main())
+
+
+def test_host_of_the_nameserver_counts_for_a_broker_on_every_interface() -> None:
+    async def main() -> None:
+        async with two_nameservers() as (network, client):
+            for member in (ToyMember(0, "sync_master"), ToyMember(1, "slave")):
+                await register(network, member, nameservers=["ns-2"], host="*")
+            network.partition("client", "ns-1")
+            for data in (await client.master_of("ns-2:10911"), *await client.brokers()):
+                assert [each.endpoints for each in data.members] == 2 * [(Address("ns-2", 10911),)]
+            network.heal()
+            assert len(await client.member_views(broker="ns-2:10911")) == 2
+
+    run_in_virtual_time(main())
+
+
 def test_broker_known_to_one_nameserver_is_found() -> None:
     async def main() -> None:
         async with two_nameservers() as (network, client):
@@ -186,7 +223,7 @@ def test_broker_known_to_one_nameserver_is_found() -> None:
                 await register(network, member, nameservers=["ns-2"])
             master, slave = await client.member_views("c", "a")
             assert (master.is_master, slave.is_master) == (True, False)
-            with pytest.raises(RefusedError, match="no broker is called 'a'"):
+            with pytest.raises(RefusedError, match="broker a: no such broker is registered"):
                 await client.member_views("another", "a")
             with pytest.raises(Unreachable, match="a-1:10911"):
                 await client.promote("a", 1)

@@ -54,16 +54,35 @@ def test_archive_consists_of_the_files_its_log_names(tmp_path: Path) -> None:
 
 WITHOUT_EXTRA = """
 import sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("pyspark", "pyarrow", "pandas", "matplotlib"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Missing())
+sys.modules.update(dict.fromkeys(("pyspark", "pyarrow", "pandas", "matplotlib")))
+"""
+LISTING = """
 from ternmq.spark import archived_files
 print(*(file.path for file in archived_files(sys.argv[1])))
 """
+LISTENING = """
+import ternmq.spark
+from ternmq.spark import *
+print(archive.__name__, "StreamListener" in dir(ternmq.spark))
+try:
+    from ternmq.spark import StreamListener
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+OFFERING = """
+import pydoc
+import sys
+import ternmq.spark
+print("pyspark" in sys.modules, {"StreamListener", "StreamReport"} <= set(dir(ternmq.spark)))
+from ternmq.spark import *
+text = pydoc.plain(pydoc.render_doc(ternmq.spark))
+print(StreamListener.__name__, "class StreamListener(" in text, "class StreamReport(" in text)
+"""
+
+
+def printed(program: str, *words: object) -> list[str]:
+    command = [sys.executable, "-c", program, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def test_files_of_an_archive_are_listed_without_the_extra(tmp_path: Path) -> None:
@@ -71,9 +90,17 @@ def test_files_of_an_archive_are_listed_without_the_extra(tmp_path: Path) -> Non
     log.mkdir()
     told = {"path": "file:///x/topic=T/0", "size": 1, "action": "add"}
     (log / "0").write_text("v1\n" + json.dumps(told))
-    command = [sys.executable, "-c", WITHOUT_EXTRA, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("file:///x/topic=T/0\n", "")
+    assert printed(WITHOUT_EXTRA + LISTING, tmp_path) == ["file:///x/topic=T/0"]
+
+
+def test_listener_without_the_extra_is_an_import_error_that_says_how_to_get_it() -> None:
+    names, told = printed(WITHOUT_EXTRA + LISTENING)
+    assert names == "archive False"
+    assert told.startswith("MissingPackage ternmq.spark.StreamListener needs pyspark: pip install")
+
+
+def test_listener_is_offered_with_the_extra_and_imported_when_asked_for() -> None:
+    assert printed(OFFERING) == ["False True", "StreamListener True True"]
 
 
 def test_listener_is_found_where_users_look() -> None:

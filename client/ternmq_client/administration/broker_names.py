@@ -1,0 +1,68 @@
+"""What a broker can be called by: its name, or an address that it is registered with. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ternmq_model.address import Address, parse_address, resolve_addresses
+from ternmq_model.errors import ConfigError, RefusedError, refusal
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import BrokerData, check_broker_name
+
+
+def by_name_and_address(brokers: Iterable[BrokerData]) -> Mapping[str, BrokerData]:
+    """Return brokers by all that they can be called by: name, and address of any member.
+
+    A name counts before an address, and a master's address before a slave's.
+    """
+    there = list(brokers)
+    members = [(member, data) for data in there for member in data.members]
+    members.sort(key=lambda one: one[0].broker_id, reverse=True)
+    addresses = {str(each): data for member, data in members for each in member.endpoints}
+    return addresses | {data.broker_name: data for data in there}
+
+
+def as_dialled(data: BrokerData, nameserver_host: str) -> BrokerData:
+    """Return a broker with its addresses as they are reached from here.
+
+    Args:
+        data: As a NameServer told it.
+        nameserver_host: The host through which that was reached: what "*" stands for.
+    """
+    return replace(
+        data,
+        members=tuple(
+            replace(
+                member,
+                endpoints=resolve_addresses(member.endpoints, nameserver_host=nameserver_host),
+            )
+            for member in data.members
+        ),
+    )
+
+
+def is_address(broker: str) -> bool:
+    """Tell whether what a broker was called by is an address rather than a name."""
+    try:
+        parse_address(broker, setting="broker")
+    except ConfigError:
+        return False
+    return True
+
+
+def no_such_broker(brokers: Sequence[str], nameservers: Collection[Address]) -> RefusedError:
+    """Return the refusal of names and addresses that nobody is registered with.
+
+    Args:
+        brokers: Names and addresses.
+        nameservers: Who was asked.
+
+    Raises:
+        IllegalName: One is neither an address nor a name that a broker may have.
+    """
+    for broker in brokers:
+        if not is_address(broker):
+            check_broker_name(broker)
+    remark = f"broker {', '.join(brokers)}: no such broker is registered"
+    if set(brokers) & set(map(str, nameservers)):
+        remark += "; that is the address of a NameServer"
+    return refusal(ResponseCode.BROKER_NOT_EXIST, remark)
