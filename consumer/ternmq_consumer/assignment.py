@@ -171,7 +171,13 @@ class Assignment:
         if not leaving:
             return
         self._leaving = {owned.queue for owned in leaving}
-        if still := await self._quiesce(leaving, self._drop_wait_s):
+        try:
+            still = await self._quiesce(leaving, self._drop_wait_s)
+        except asyncio.CancelledError:  # the consumer is being closed: `close` commits these too
+            self._owned.update((owned.queue, owned) for owned in leaving)
+            self._leaving.clear()
+            raise
+        if still:
             logger.warning("listener calls outlive their queues queues=%s", still)
         for owned in leaving:
             if owned.queue not in self._leaving:

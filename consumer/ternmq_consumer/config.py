@@ -130,7 +130,8 @@ class PushConsumerConfig:
     """How long a queue that goes to another member waits for running listener calls."""
 
     close_wait_s: float = 10.0
-    """How long leaving the consumer waits for running listener calls."""
+    """How long leaving the consumer waits for running listener calls. Messages of longer calls come
+    again, and those behind them in their queues."""
 
     allocate: AllocationStrategy | str = "AVG"
     """Which queues are whose: `AVG`, `AVG_BY_CIRCLE`, `CONSISTENT_HASH`,

@@ -135,13 +135,21 @@ class Dispatcher:
         work, began_s = min(self.called.items(), key=lambda item: item[1])
         logger.warning(
             "listener outlives its consumer listener=%s calls=%s longest_s=%.1f queue=%s offset=%s "
-            "queues=%s: what is not committed comes again",
+            "queues=%s: its messages, and those behind them in these queues, come again",
             self._listener,
             len(self.called),
             asyncio.get_running_loop().time() - began_s,
             work.assigned.queue,
             next((each.queue_offset for each in work.handout.messages[work.place :]), None),
             sorted({str(each.assigned.queue) for each in self.called}),
+        )
+
+    def report_uncancelled(self) -> None:
+        """Log the calls that have not returned although they were cancelled."""
+        logger.warning(
+            "listener goes on after it was cancelled listener=%s calls=%s: the event loop cannot "
+            "end before it does",
+            *(self._listener, len(self.called)),
         )
 
     def _plan(self, work: Work, after_s: float) -> None:
@@ -189,7 +197,9 @@ class Dispatcher:
 
 async def work_on(dispatcher: Dispatcher, call: CallListener, results: Results) -> None:
     """Hand messages to a listener until cancelled: one worker of a consumer."""
-    while True:
+    task = asyncio.current_task()
+    assert task is not None, "runs in a task"
+    while not task.cancelling():  # a listener may catch the cancellation
         work = await dispatcher.next()
         results.begin(work)
         dispatcher.called[work] = asyncio.get_running_loop().time()

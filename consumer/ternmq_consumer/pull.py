@@ -1,7 +1,6 @@
 """The consumer that asks: reads the queues it is told to, from where it is told to."""
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -52,8 +51,6 @@ _STALE_INTERVAL_S: Final = 20.0
 _CALLBACKS_WAIT_S: Final = 10.0
 """How long leaving waits for `on_revoked`."""
 
-logger = logging.getLogger(__name__)
-
 
 class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     """Reads queues when it is asked to, between `async with` and its end.
@@ -66,7 +63,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     brokers the positions under the group's name, from which this or another consumer begins the
     next time. With `config.auto_commit` the consumer does it by itself; what the last poll returned
     counts as dealt with when the next one is called. Otherwise leaving commits nothing. Leaving
-    waits for `on_revoked` for up to 10 s.
+    waits for `on_revoked` for up to 10 s, and for brokers that hang `request_timeout_s` and 1 s.
 
     One task at a time may poll.
 
@@ -399,11 +396,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         self._committing = self._client.tasks.spawn(self._parts.offsets.commit(), "auto-commit")
 
     async def _close(self) -> None:
-        try:
-            async with asyncio.timeout(_CALLBACKS_WAIT_S):
-                await self._member.unsubscribe()
-        except TimeoutError:
-            logger.warning("callback outlives its consumer group=%s", self._group)
+        await self._member.leave(_CALLBACKS_WAIT_S)
         if self._config.auto_commit:
             await commit_settled(self._parts.offsets, self._queues.all)
         for queue in self._queues.names:

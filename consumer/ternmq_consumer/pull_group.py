@@ -67,6 +67,9 @@ class PullOwned:
         self._callbacks = callbacks
         self._commits_settled = commits_settled
         self._on_failure = on_failure
+        self.is_calling = False
+        """A callback runs."""
+
         self._starting: frozenset[MessageQueue] = frozenset()
         self._told_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
         """Of queues that start, and were not kept when a broker told of it."""
@@ -163,12 +166,14 @@ class PullOwned:
     ) -> None:
         if callback is None:
             return
+        self.is_calling = True
         try:
             answer = callback(sorted(queues))
             if answer is not None:
                 await answer
         except Exception as error:
             self._on_failure(error)
+        self.is_calling = False  # it stays so when the call is cancelled, which was too long then
 
     async def _find_start(
         self, queue: MessageQueue, since_ms: int | None

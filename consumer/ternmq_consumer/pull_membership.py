@@ -1,6 +1,7 @@
 """Being a member of a group without being fed: joining, sharing queues, leaving."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -20,6 +21,8 @@ from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
+
+logger = logging.getLogger(__name__)
 
 
 class PullMembership(Lifecycle):
@@ -128,6 +131,18 @@ class PullMembership(Lifecycle):
             await owned.drop(owned.queues)
         self._client.leave_group(self._group)
         self._owned = None
+
+    async def leave(self, wait_s: float) -> None:
+        """Do what `unsubscribe` does, at most `wait_s` long. The log says what took longer."""
+        owned = self._owned
+        try:
+            async with asyncio.timeout(wait_s):
+                await self.unsubscribe()
+        except TimeoutError:
+            if owned is not None and owned.is_calling:
+                logger.warning("callback outlives its consumer group=%s", self._group)
+            else:
+                logger.warning("brokers do not answer a consumer that leaves group=%s", self._group)
 
     async def assigned(self) -> None:
         """Wait for the first share.

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
@@ -53,9 +54,12 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.environment import Blocking, Environment
 from ternmq_runtime.blocking import BlockingPool
 from ternmq_runtime.lifecycle import Lifecycle
-from ternmq_runtime.service import Job, JobRunner, OwnedTasks
+from ternmq_runtime.service import Job, JobRunner, OwnedTasks, run_or_abandon
 
 _STALE_INTERVAL_S: Final = 20.0
+
+_CANCELLED_WAIT_S: Final = 1.0
+"""How long an `async def` listener may clean up after its cancellation."""
 
 
 class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
@@ -75,9 +79,12 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
     Entering joins the group and returns; `assigned` waits for the first share of the queues.
     Leaving stops reading, gives running listener calls `config.close_wait_s` to end, commits, and
     leaves the group; so it does when the block is cancelled. A call of an `async def` that takes
-    longer is cancelled, one of a plain function is abandoned: no thread can be ended, but a process
-    does not wait for this one. The log names such a listener; the messages that it has are not
-    committed, and come again. A crash inside the consumer cancels the block and comes out of it.
+    longer is cancelled, and abandoned if it goes on for 1 s after that: its event loop cannot end
+    before it does. One of a plain function is abandoned: no thread can be ended, but a process does
+    not wait for this one. The log names such a listener. Of a queue the lowest offset that is not
+    finished is committed, so its message comes again, and all behind it, finished ones as well.
+    Brokers that hang take up to `request_timeout_s` of the client's settings and 1 s more. A crash
+    inside the consumer cancels the block and comes out of it.
 
     Entering raises `Unreachable` when no NameServer can be reached, and `RefusedError` when a
     broker refuses this client. A topic that does not exist yet is waited for.
@@ -199,8 +206,15 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             offsets=offsets,
         )
         callers = self._listeners.callers(self._config, client, blocking, self._group)
-        for number, call in enumerate(callers):
-            tasks.spawn(work_on(self._dispatcher, call, results), f"listener-{number}")
+        if callers:
+            works = {
+                f"listener-{number}": partial(work_on, self._dispatcher, call, results)
+                for number, call in enumerate(callers)
+            }
+            giving_up = self._dispatcher.report_uncancelled
+            tasks.spawn(
+                run_or_abandon(works, wait_s=_CANCELLED_WAIT_S, on_abandoned=giving_up), "listeners"
+            )
         stack.push_async_callback(self._end_calls, assignment)
         stack.callback(self._end_iteration)
         stack.callback(
@@ -439,5 +453,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         if self._iterator is not None:
             self._iterator.settle()
         if self._assignment is not None:
-            await self._assignment.close()
+            with suppress(TimeoutError):  # one request's time for the offsets and the locks
+                async with asyncio.timeout(self._client.config.request_timeout_s):
+                    await self._assignment.close()
         self._client.leave_group(self._group)

@@ -28,7 +28,7 @@ from ternmq_producer.buffer import Buffer
 from ternmq_producer.bulk import BulkSlice
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.encoding import StreamFormat
-from ternmq_producer.pending import Pending, renewed
+from ternmq_producer.pending import Pending, Sink, renewed
 from ternmq_producer.replies import Failure, deliver, fits, is_brokers_fault
 from ternmq_producer.second_try import hold_back, let_go
 from ternmq_producer.statistics import LinkCounts
@@ -99,6 +99,10 @@ class Dispatcher(Protocol):
 
     def unique_keys(self, born_host: bytes) -> UniqueKeys:
         """Return the maker of keys; the first caller's address goes into them."""
+        ...
+
+    def fail(self, sink: Sink, error: TernError) -> None:
+        """Answer `error`, unless there is an answer."""
         ...
 
     def dispatch_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
@@ -191,8 +195,7 @@ class BrokerLink:
             self._failures += 1
             self._client.look_for(self.broker_name)
             if self._failures == 1 or not isinstance(error, TransportError):
-                is_away = isinstance(error, TransportError)
-                level = logging.INFO if is_away else logging.WARNING
+                level = logging.INFO if isinstance(error, TransportError) else logging.WARNING
                 logger.log(level, "send stream lost broker=%s error=%s", self.broker_name, error)
             self.is_down = True
             self._owner.failed(self)
@@ -449,8 +452,7 @@ class BrokerLink:
 
     def _give_up(self, pending: Pending, error: TernError) -> None:
         self._owner.buffer.give_back(pending.record_bytes)
-        if not pending.sink.done():
-            pending.sink.set_exception(renewed(error, may_have_happened=pending.maybe_stored))
+        self._owner.fail(pending.sink, renewed(error, may_have_happened=pending.maybe_stored))
 
     def _release(self, queues: set[MessageQueue]) -> None:
         self._batcher.release(queues)
@@ -471,9 +473,9 @@ class BrokerLink:
         oldest_ms = self._batcher.oldest_batch_ms
         expired, next_ms = self._batcher.expire(now_ms)
         for pending in expired.unsent:
-            pending.sink.set_exception(self._timeout(pending.maybe_stored))
+            self._owner.fail(pending.sink, self._timeout(pending.maybe_stored))
         for pending in expired.unanswered:
-            pending.sink.set_exception(self._timeout(True))
+            self._owner.fail(pending.sink, self._timeout(True))
         for part in expired.unsent_slices:
             part.expire(lambda: self._timeout(False))
         for part in expired.unanswered_slices:

@@ -41,6 +41,11 @@ class Bulk:
     def __len__(self) -> int:
         return len(self.statuses)
 
+    @property
+    def left(self) -> int:
+        """How many have no answer yet."""
+        return self._left
+
     def abandon(self) -> None:
         """Nobody waits any more."""
         self._left = 0

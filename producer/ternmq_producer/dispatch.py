@@ -1,18 +1,14 @@
 """Which queue and broker each message goes to, and handing it over to that broker's link."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
-from ternmq_model.errors import (
-    ClosedError,
-    IllegalName,
-    RequestTimedOut,
-    TernError,
-)
+from ternmq_model.errors import ClosedError, IllegalName, RequestTimedOut, TernError
 from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.names import check_topic, is_send_forbidden
@@ -29,6 +25,8 @@ from ternmq_producer.spread import spread
 from ternmq_producer.statistics import BrokerSends, SendStatistics
 from ternmq_producer.target import Target, queues_to_write
 from ternmq_producer.whole import BatchSink, WholePending
+
+logger = logging.getLogger(__name__)
 
 _PART_BYTES_MAX: Final = 4 << 20
 """Messages that are larger together are taken one by one, as the buffer finds room."""
@@ -54,6 +52,9 @@ class Dispatch:
         self.is_open = True
         """Takes messages."""
 
+        self._closing: list[TernError] | None = None
+        """The errors since closing began."""
+
         self.one_way_failures = 0
         self.late_replies = 0
         self._packer = Packer(config, client.env.blocking)
@@ -70,13 +71,20 @@ class Dispatch:
         self._loop = asyncio.get_running_loop()
         client.routes.add_listener(self._on_route)
 
+    async def finish(self) -> None:
+        """Wait for the answers to what is under way, at most the send timeout.
+
+        An error that comes from now on nobody may ask for: the log counts them in the end.
+        """
+        self._closing = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.send_timeout_s):
+                await self.buffer.emptied()
+
     def close(self) -> None:
-        """Take no more messages. Those under way go on."""
+        """Take no more, and answer everything that still has no answer."""
         self.is_open = False
         self._targets.clear()
-
-    def abandon(self) -> None:
-        """Answer everything that still has no answer: the producer waits no more."""
         error = ClosedError("the producer was closed before the answer came")
         self._avoidance.close()
         self.buffer.close()
@@ -84,6 +92,22 @@ class Dispatch:
         self._links.clear()
         for link in links:
             link.fail_all(error)
+        if self._closing:
+            maybe_stored = sum(each.may_have_happened for each in self._closing)
+            logger.warning(
+                "producer closed without all answers group=%s messages=%s maybe_stored=%s",
+                *(self.group, len(self._closing), maybe_stored),
+            )
+
+    def fail(self, sink: Sink, error: TernError) -> None:
+        """Answer `error`, unless there is an answer."""
+        if sink.done():
+            return
+        sink.set_exception(error)
+        if self._closing is not None:
+            self._closing.append(error)
+            if isinstance(sink, asyncio.Future):
+                sink.exception()  # so asyncio does not report each when it is dropped
 
     def unique_keys(self, born_host: bytes) -> UniqueKeys:
         """Return the maker of this producer's keys.
@@ -150,8 +174,7 @@ class Dispatch:
                 self._give(one)
             else:
                 self.buffer.give_back(one.record_bytes)
-                if not one.sink.done():
-                    one.sink.set_exception(ClosedError("the producer was closed"))
+                self.fail(one.sink, ClosedError("the producer was closed"))
 
     def _give(self, one: Pending) -> None:
         link = self.link(one.queue.broker_name)
@@ -318,16 +341,9 @@ class Dispatch:
                 raise
             is_ordered = selector is None or keeps_order(selector)
         pending = Pending(
-            sink,
-            message,
-            target.topic,
-            properties,
-            queue,
-            is_ordered,
-            size,
-            started_ms,
-            deadline_ms,
-        )
+            sink, message, target.topic, properties, queue, is_ordered, size,
+            started_ms, deadline_ms,
+        )  # fmt: skip
         if packed is not None:
             pending.body, pending.sys_flag = packed
         link.add(pending)

@@ -1,8 +1,9 @@
 """The producer that applications use."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from ternmq_client.tracing.interceptors import SendTraces
     from ternmq_model.clock import Clock
 
+logger = logging.getLogger(__name__)
+
 _ENQUEUED_PER_TURN: Final = 256
 """After so many `enqueue` calls that had no need to wait, the loop gets a turn: else nothing would
 be sent until the buffer is full."""
@@ -52,7 +55,8 @@ class Producer(Lifecycle):
     their queue and in their order.
 
     Used on the event loop that entered it, by any number of tasks. Leaving the block waits for what
-    is under way, at most the send timeout; also when it is left because it was cancelled.
+    is under way, at most the send timeout; also when it is left because it was cancelled. Of what
+    has no answer then, the log tells the number. A broker that hangs takes 1 s more.
 
     Args:
         group: Name of the producer group.
@@ -123,10 +127,9 @@ class Producer(Lifecycle):
         dispatch, self._dispatch = self._dispatch, None
         assert dispatch is not None, "was opened"
         try:
-            await self._finish(dispatch)
+            await dispatch.finish()
         finally:
             dispatch.close()
-            dispatch.abandon()
             self.client.sessions.remove_producer(self.group)
 
     async def send(
@@ -350,7 +353,8 @@ class Producer(Lifecycle):
 
         Waits only for the topic's route and for room in the buffer, so that one task can have many
         messages under way. Await the future, or look at it later: an error that nobody asks for is
-        reported by asyncio when the future is dropped.
+        reported by asyncio when the future is dropped; those of messages that are under way when
+        the producer is left, are counted in one line of the log.
 
         Cancelling this call sends nothing. Cancelling the future drops the message if it still can.
 
@@ -405,7 +409,8 @@ class Producer(Lifecycle):
         The fastest way: one answer for many. They may go to several queues and brokers; messages
         with a sharding key keep their order. They are not one transaction: some may fail.
 
-        Cancelling stops the waiting: the messages may be sent all the same.
+        Cancelling stops the waiting: the messages may be sent all the same. The log says how many
+        had no answer.
 
         Args:
             messages: Of any topics, any number. Not to be changed until they are answered.
@@ -445,6 +450,12 @@ class Producer(Lifecycle):
                     await asyncio.sleep(0)  # let it leave before the next part is prepared
             if count:
                 await done
+        except asyncio.CancelledError:
+            logger.warning(
+                "send_many was cancelled group=%s messages=%s without_answer=%s: may be stored",
+                *(self.group, count, bulk.left),
+            )
+            raise
         finally:
             bulk.abandon()
         return bulk.results()
@@ -469,12 +480,6 @@ class Producer(Lifecycle):
             raise closed_error()
         self._check_process()
         return self._dispatch
-
-    async def _finish(self, dispatch: Dispatch) -> None:
-        """Wait for the answers to what is under way, at most the send timeout."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.config.send_timeout_s):
-                await dispatch.buffer.emptied()
 
 
 def _milliseconds(timeout_s: float) -> int:

@@ -57,8 +57,8 @@ class TransactionProducer(Lifecycle):
     of a message, also of one that another process has sent; while that may still run, it says
     UNKNOWN.
 
-    Used on the event loop that entered it, by any number of tasks. Leaving the block waits for what
-    is under way, at most the send timeout.
+    Used on the event loop that entered it, by any number of tasks. Leaving the block waits for
+    ends of transactions that are under way, at most the send timeout, and then as `Producer` does.
 
     Args:
         group: Name of the producer group: all of it must be able to check.

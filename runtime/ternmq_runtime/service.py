@@ -3,7 +3,7 @@
 `JobRunner` repeats bounded steps, `OwnedTasks` holds tasks that come and go, and
 `run_until_signalled` is the whole life of a server process. All three follow two rules:
 
-* No task outlives its `async with`.
+* No task outlives its `async with`, unless it runs an application's code by `run_or_abandon`.
 * A crash of a task cancels the body of the block and comes out of it in an `ExceptionGroup`; an
   exception of the body alone comes out as it is, so that callers can catch it by its class.
 
@@ -17,7 +17,7 @@ import logging
 import math
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -213,7 +213,17 @@ async def _leave(
 
     Its tasks are waited for before: up to Python 3.12 a group of which one fails while it is left
     leaves its owner marked as cancelled, who would then end with that instead of the error.
+
+    Args:
+        group: Entered before.
+        tasks: Of the group, those that run.
+        exc: By which the body was left.
+        cancels_before: What `_cancels` said when the group was entered.
     """
+    if not isinstance(exc, asyncio.CancelledError):
+        # The body went on after its cancellation, if there was one: that is not lost. Neither is
+        # the group's own, which it takes back while it is left (Python 3.11 and 3.12).
+        cancels_before = _cancels() - bool(getattr(group, "_parent_cancel_requested", False))
     left_by = exc
     try:
         if tasks:
@@ -239,6 +249,37 @@ async def _leave(
     # Not a swallowed exception: one that came in and is not raised again here goes on by itself.
 
 
+async def run_or_abandon(
+    works: Mapping[str, Callable[[], Coroutine[Any, Any, None]]],
+    *,
+    wait_s: float,
+    on_abandoned: Callable[[], None],
+) -> None:
+    """Run works side by side until they end, one fails, or this is cancelled: then all are.
+
+    Args:
+        works: By the names of their tasks; at least one.
+        wait_s: How long those that are cancelled may go on. Later they are nobody's: a task that
+            catches its cancellation cannot be ended, and its event loop waits for it.
+        on_abandoned: Called when some go on for longer.
+
+    Raises:
+        BaseException: What one of them raised.
+    """
+    tasks = [asyncio.create_task(work(), name=name) for name, work in works.items()]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        _, going_on = await asyncio.wait(tasks, timeout=wait_s)
+        if going_on:
+            on_abandoned()
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+
 def _cancels() -> int:
     """Return how many cancellations of the running task nobody has taken back."""
     task = asyncio.current_task()
@@ -253,7 +294,7 @@ def _raise_lost_cancel(cancels_before: int) -> None:
     it: whoever catches the group's error and tries again would never end.
 
     Args:
-        cancels_before: What `_cancels` said when the group was entered.
+        cancels_before: How many cancellations the body knew.
     """
     if _cancels() > cancels_before:
         raise asyncio.CancelledError

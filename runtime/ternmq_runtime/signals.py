@@ -1,6 +1,7 @@
 """SIGTERM and SIGINT: how services and applications hear them, and `run`, which ends on them."""
 
 import asyncio
+import inspect
 import os
 import signal
 import threading
@@ -8,6 +9,8 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
+from ternmq_model.arguments import check_function
+from ternmq_model.errors import UsageError
 from ternmq_runtime.forks import is_inherited
 
 T = TypeVar("T")
@@ -27,7 +30,9 @@ def run(
     The first SIGTERM or SIGINT (Ctrl-C) cancels `main`, so its `async with` blocks are left:
     consumers finish the messages in hand, at most `close_wait_s` (10 s) long, and commit; producers
     wait for answers, at most `send_timeout_s` (3 s). A second signal, or one that comes when `main`
-    has ended, ends the process at once, as `kill` does, and nothing more is committed.
+    has ended, ends the process at once, and nothing more is committed. A task that goes
+    on after it was cancelled, such as an `async def` listener that catches `CancelledError`, keeps
+    the process until the second signal.
 
     While it runs it takes the place of other handlers of both signals. In another thread than the
     main one it hears none of them, and is `asyncio.run`.
@@ -40,12 +45,14 @@ def run(
         What `main` returns, also when it caught the cancellation.
 
     Raises:
-        SystemExit: A signal has ended `main`. The exit code is 143 after SIGTERM and 130 after
-            SIGINT, as of a process that does not catch them; no traceback is shown.
+        SystemExit: A signal has ended `main`. The process exits with 143 after SIGTERM and 130
+            after SIGINT, the codes that shells show for a process which a signal has ended; no
+            traceback is shown.
         Exception: What `main` raised, also while its blocks were left.
-        RuntimeError: An event loop runs in this thread already.
+        UsageError: `main` is neither, or an event loop runs in this thread already, as in Jupyter:
+            `await main()` there. Nothing was run.
     """
-    running = _Running(main() if callable(main) else main)
+    running = _Running(_coroutine_of(main))
     with signals_heard(running.on_signal):
         try:
             return asyncio.run(running.until_done(), debug=debug)
@@ -53,6 +60,34 @@ def run(
             if running.ended_by is None:
                 raise
     raise SystemExit(_EXIT_CODE_BASE + running.ended_by)
+
+
+def _coroutine_of(
+    main: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
+) -> Coroutine[Any, Any, T]:
+    """Return what `run` is to run.
+
+    Raises:
+        UsageError: It cannot run. No coroutine is left behind.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # none runs, as it should be
+        pass
+    else:
+        if inspect.iscoroutine(main):
+            main.close()
+        raise UsageError(
+            "ternmq.run: an event loop runs in this thread already, as in Jupyter and in "
+            "coroutines: write `await main()` instead"
+        )
+    if not inspect.iscoroutine(main):
+        check_function("main", main, 0)
+        made = main() if callable(main) else None
+        if not inspect.iscoroutine(made):
+            raise UsageError(f"main={main!r} must be an `async def`, or what a call of it returned")
+        return made
+    return main
 
 
 @contextmanager
@@ -117,3 +152,5 @@ def _end_by(received: signal.Signals) -> None:
     """End this process as a signal does that nobody hears."""
     signal.signal(received, signal.SIG_DFL)
     signal.raise_signal(received)
+    # Process 1, which the main process of a container is, gets no signal that nobody hears.
+    os._exit(_EXIT_CODE_BASE + received)

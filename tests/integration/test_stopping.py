@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +52,12 @@ class Program:
     def lines(self, count: int) -> list[str]:
         assert self._process.stdout is not None
         return [self._process.stdout.readline().strip() for _ in range(count)]
+
+    def complaints(self, number: signal.Signals) -> Iterator[str]:
+        """Send a signal; return the lines that the program then writes to its standard error."""
+        self._process.send_signal(number)
+        assert self._process.stderr is not None
+        return iter(self._process.stderr.readline, "")
 
     def ended(self, *numbers: signal.Signals) -> tuple[int, str, str]:
         """Send signals; return the exit code and the rest of both outputs."""
@@ -173,6 +179,30 @@ def test_second_signal_ends_a_consumer_at_once(dev: ServiceProcess) -> None:
     program = Program(consumer(dev, "twice", HANGING, settings="close_wait_s=1000"))
     assert sorted(program.lines(2)) == ["0", "mine"]
     assert program.ended(signal.SIGTERM, signal.SIGINT)[0] in (-signal.SIGTERM, -signal.SIGINT)
+
+
+STUBBORN = """
+async def prepare(order):
+    print(order.body.decode() + "\\n", end="")
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+def test_listener_that_catches_its_cancellation_is_named_and_the_second_signal_ends_it(
+    dev: ServiceProcess,
+) -> None:
+    send(dev, "stubborn", 1)
+    program = Program(consumer(dev, "stubborn", STUBBORN, settings="close_wait_s=0.1"))
+    assert sorted(program.lines(2)) == ["0", "mine"]
+    complaints = program.complaints(signal.SIGTERM)
+    assert next(complaints).startswith("listener outlives its consumer listener=__main__.prepare")
+    named = "listener goes on after it was cancelled listener=__main__.prepare calls=1"
+    assert next(complaints).startswith(named)
+    assert program.ended(signal.SIGTERM)[0] == -signal.SIGTERM
 
 
 SENDING = """

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from ternmq_model.errors import ClosedError
-from ternmq_runtime.service import Job, JobRunner, OwnedTasks
+from ternmq_runtime.service import Job, JobRunner, OwnedTasks, run_or_abandon
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -393,5 +393,101 @@ def test_cancellation_in_a_block_is_raised_by_it() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+    run_in_virtual_time(main())
+
+
+def test_error_of_a_body_that_was_cancelled_before_comes_out() -> None:
+    async def body() -> None:
+        async with OwnedTasks() as tasks:
+            tasks.spawn(asyncio.Event().wait(), "other")
+            try:
+                await asyncio.sleep(10)
+            finally:
+                raise ValueError("of the body")
+
+    async def main() -> None:
+        task = asyncio.ensure_future(body())
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(ValueError, match="of the body"):
+            await task
+
+    run_in_virtual_time(main())
+
+
+def test_cancellation_while_a_failing_block_is_left_by_an_error_is_raised() -> None:
+    async def crash() -> None:
+        await asyncio.sleep(0.5)
+        raise KeyError
+
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with suppress(asyncio.CancelledError):  # leaving cancels it once more
+                await asyncio.sleep(10)
+            await asyncio.sleep(10)
+
+    async def body() -> None:
+        async with OwnedTasks() as tasks:
+            tasks.spawn(crash(), "crash")
+            tasks.spawn(slow(), "slow")
+            try:
+                await asyncio.sleep(10)
+            finally:
+                raise ValueError
+
+    async def main() -> None:
+        task = asyncio.ensure_future(body())
+        await asyncio.sleep(2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run_in_virtual_time(main())
+
+
+async def long() -> None:
+    await asyncio.sleep(100)
+
+
+def test_work_that_goes_on_after_its_cancellation_is_abandoned() -> None:
+    abandoned_s: list[float] = []
+    is_wanted = True
+
+    async def stubborn() -> None:
+        while is_wanted:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(5)
+
+    async def main() -> None:
+        nonlocal is_wanted
+        loop = asyncio.get_running_loop()
+        async with OwnedTasks() as tasks:
+            works = {"stubborn": stubborn, "other": long}
+            running = run_or_abandon(
+                works, wait_s=1, on_abandoned=lambda: abandoned_s.append(loop.time())
+            )
+            tasks.spawn(running, "works")
+            await asyncio.sleep(1)
+        assert abandoned_s == [2]
+        is_wanted = False
+        await asyncio.sleep(5)
+        assert not other_tasks()
+
+    run_in_virtual_time(main())
+
+
+def test_work_that_fails_cancels_the_others_and_comes_out() -> None:
+    async def crash() -> None:
+        await asyncio.sleep(1)
+        raise ValueError("of a work")
+
+    async def main() -> None:
+        works = {"crash": crash, "other": long}
+        with pytest.raises(ValueError, match="of a work"):
+            await run_or_abandon(works, wait_s=1, on_abandoned=list[None]().clear)
+        assert not other_tasks()
 
     run_in_virtual_time(main())

@@ -1,6 +1,7 @@
 """Programs that are told to end: in this process where a signal only cancels, else in their own."""
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from ternmq_model.errors import UsageError
+from ternmq_runtime.service import JobRunner, OwnedTasks
 from ternmq_runtime.signals import run, signals_heard
 
 BOTH = [signal.SIGTERM, signal.SIGINT]
@@ -75,6 +78,63 @@ def test_error_while_leaving_comes_out_instead_of_the_exit() -> None:
         run(main())
 
 
+def test_error_while_leaving_comes_out_of_the_blocks_of_a_client() -> None:
+    async def main() -> None:
+        async with OwnedTasks() as tasks, JobRunner():
+            tasks.spawn(asyncio.Event().wait(), "of a client")
+            signal.raise_signal(signal.SIGTERM)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise ValueError("while leaving")
+
+    with pytest.raises(ValueError, match="while leaving"):
+        run(main())
+
+
+def test_main_that_catches_the_cancellation_in_the_block_of_a_client_returns_its_value() -> None:
+    async def main() -> str:
+        async with OwnedTasks() as tasks:
+            tasks.spawn(asyncio.Event().wait(), "of a client")
+            signal.raise_signal(signal.SIGTERM)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return "caught"
+        raise AssertionError
+
+    assert run(main()) == "caught"
+
+
+async def of_one_argument(_argument: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param(42, "main=42 must be a function", id="number"),
+        pytest.param(lambda: 5, "must be an `async def`", id="plain-function"),
+        pytest.param(of_one_argument, "must take 0 arguments", id="with-an-argument"),
+    ],
+)
+def test_run_refuses_what_is_no_coroutine(given: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(given)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("is_called", [False, True])
+def test_run_inside_an_event_loop_says_what_to_write(is_called: bool) -> None:
+    async def main() -> None: ...
+
+    async def cell() -> None:
+        with pytest.raises(UsageError, match="write `await main"):
+            run(main() if is_called else main)
+
+    asyncio.run(cell())
+    gc.collect()  # a coroutine that nobody awaited would warn now
+
+
 def test_cancellation_of_main_itself_is_no_signal() -> None:
     async def main() -> None:
         raise asyncio.CancelledError
@@ -133,6 +193,23 @@ def test_second_signal_ends_at_once_also_when_the_loop_is_blocked(number: signal
         run(main())
     """)
     assert (done.stdout, done.stderr, done.returncode) == ("leaving\n", "", -number)
+
+
+def test_second_signal_ends_process_1_too() -> None:
+    done = program("""
+        signal.raise_signal = lambda number: None  # process 1 gets none that nobody hears
+
+        async def main():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                await asyncio.Event().wait()
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(1000)
+
+        run(main())
+    """)
+    assert (done.stderr, done.returncode) == ("", 143)
 
 
 def test_signal_after_main_ended_does_not_wait_for_threads_of_asyncio() -> None:
