@@ -91,7 +91,9 @@ class Dispatcher:
         stored_at_ms: Store time of the newest record dispatched.
         index: What is told of the records' keys; None = nobody.
         dropped: Of each deleted topic, the offset before which its records count no more.
-        gaps: How often a message was met whose predecessor is not in its queue.
+        pads: Whether a queue is filled up to a message whose predecessor is not in it; else the
+            message is left out.
+        gaps: How many runs had messages that were left out for that.
         scanned: Records that were read from the log because there was no hint.
         stopped_by: What was wrong with the bytes at `offset`, when a scan could not go on.
         check_at: How the log is to be checked that is not known to be whole.
@@ -111,6 +113,7 @@ class Dispatcher:
         self._hints: deque[Hint] = deque()
         self._hinted = 0
         self.dropped: dict[str, PhysicalOffset] = {}
+        self.pads = True
         self.gaps = 0
         self.offset = PhysicalOffset(0)
         self.stored_at_ms = 0
@@ -194,7 +197,7 @@ class Dispatcher:
                     run.queue.append(run.units, run.ext)
                     moved.setdefault(run.queue, []).append(run.units)
                 else:
-                    self.gaps += not self._put(run, moved)
+                    self._put(run, moved)
         end = hints[-1].end
         self._put_keys([hint.keys for hint in hints if hint.keys is not None], end)
         for _ in hints:
@@ -202,10 +205,10 @@ class Dispatcher:
         self.offset, self.stored_at_ms = end, hints[-1].stored_at_ms
         return sum(hint.records for hint in hints)
 
-    def _put(self, run: UnitRun, moved: Moved) -> bool:
-        is_next = run.queue.put(run.offsets, run.units, run.ext)
+    def _put(self, run: UnitRun, moved: Moved) -> None:
+        is_next = run.queue.put(run.offsets, run.units, run.ext, pads=self.pads)
+        self.gaps += not (is_next or self.pads)
         moved.setdefault(run.queue, []).append(run.units)
-        return is_next
 
     def _put_keys(self, runs: Sequence[KeyRun], end: PhysicalOffset) -> None:
         if self.index is not None and runs:
@@ -306,12 +309,10 @@ class Dispatcher:
             stored_at_ms=stored_at_ms,
             bit_maps=self.bit_maps,
         )
-        gaps = 0
         for run in runs:
-            gaps += not self._put(run, moved)
+            self._put(run, moved)
         if self.index is not None:
             self._put_keys([KeyRun(find_keys(batch), offsets, stored_at_ms)], end)
-        self.gaps += gaps
 
 
 def _arrivals(moved: Moved) -> Sequence[Arrival]:

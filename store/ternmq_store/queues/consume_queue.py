@@ -188,7 +188,9 @@ class ConsumeQueue:
             file.bytes[position : position + count] = data[done : done + count]
             done += count
 
-    def put(self, offsets: Ints, units: Units, ext: ExtRows | None = None) -> bool:
+    def put(
+        self, offsets: Ints, units: Units, ext: ExtRows | None = None, *, pads: bool = True
+    ) -> bool:
         """Add units of records in the order of the log, some of which may be there already.
 
         What is there and right is kept; what is wrong is built anew.
@@ -197,6 +199,7 @@ class ConsumeQueue:
             offsets: The messages' queue offsets.
             units: Theirs.
             ext: As in `append`.
+            pads: Whether to fill up where units are missing; else what follows is left out.
 
         Returns:
             Whether each followed the one before; else units that should be there are not.
@@ -216,9 +219,10 @@ class ConsumeQueue:
                 self.append(units[known:], rows_from(ext, known, count))
                 return True
         has_gap = False
-        for row, offset in enumerate(offsets.tolist()):
+        for row, offset in enumerate(map(QueueOffset, offsets.tolist())):
             has_gap |= offset > self.end
-            self._put_one(QueueOffset(offset), units[row : row + 1], rows_from(ext, row, row + 1))
+            if pads or offset <= self.end:
+                self._put_one(offset, units[row : row + 1], rows_from(ext, row, row + 1))
         return not has_gap
 
     def _count_same(self, first: QueueOffset, units: Units) -> int:

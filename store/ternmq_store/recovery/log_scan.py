@@ -66,7 +66,6 @@ class LogScan:
         self._rules = rules
         self._ranges = ranges
         self._tell = tell
-        self.damaged = 0
         self.reason = ""
         self.dispatched = (PhysicalOffset(0), 0)
         self._cut_to = PhysicalOffset(0)
@@ -93,6 +92,8 @@ class LogScan:
         """
         dispatcher = self._dispatcher
         dispatcher.offset = start
+        # What is missing before `start` is in the log: padding would be taken for what is lost.
+        dispatcher.pads = start <= self._log.start
         limit = PhysicalOffset(self._log.files.last.end if self._log.files.files else 0)
         self._is_replica = serve_to is not None
         if cut_to is not None:
@@ -105,7 +106,7 @@ class LogScan:
             dispatcher.tells = False
             self._read(limit, ())
             dispatcher.tells = True
-        dispatcher.stopped_by = None
+        dispatcher.stopped_by, dispatcher.pads = None, True
 
     def _read(self, limit: PhysicalOffset, old_units: OldUnits) -> bool:
         """Go on to `limit`, or to the record that crosses it; tell whether the log goes so far."""
@@ -165,7 +166,7 @@ class LogScan:
 
     def _pass_over(self, end: PhysicalOffset, old_units: OldUnits) -> None:
         """Go on behind a damaged stretch, of now or of before."""
-        self.damaged += 1
+        self._dispatcher.pads = True
         if self._dispatcher.tells:
             self._keep_units(self._dispatcher.offset, end, old_units)
         self._dispatcher.offset = end

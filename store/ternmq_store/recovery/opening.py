@@ -215,7 +215,7 @@ class _Opening:
             old_units = () if is_clean else self._cut_queues(start, keep=True)
             if is_clean or self._agreement.holds(self._queues):
                 scan = self._scan(start, old_units)
-                if not (self._lacks_units(scan) if start > log.start else self._lacks_files()):
+                if not (self._lacks_units() if start > log.start else self._lacks_files()):
                     self._tell_repairs()
                     return start, scan, False
         # Until all queues are built anew, no checkpoint may say that they are on the disk.
@@ -343,12 +343,13 @@ class _Opening:
             return self._within_limit(min(self._last_dispatched(), self._noted(log.start)))
         if not len(self._queues):
             return None
-        if not self._session.has_notes:
-            return log.start
-        start = self._checkpointed() or scan_start(
+        vouched = self._checkpointed() or scan_start(
             first_records(log), self._session.checkpoint.safe_at_ms
         )
-        return self._within_limit(min(start, self._noted(log.start)))
+        start = self._within_limit(min(vouched, self._noted(log.start)))
+        if start < vouched:
+            self._session.lower_queues(start)
+        return start
 
     def _within_limit(self, start: PhysicalOffset) -> PhysicalOffset:
         """Return `start`, or an earlier place that is not behind the limit."""
@@ -433,9 +434,9 @@ class _Opening:
             for finding in find_repairs(self._queues, self._evidence.ends):
                 self._tell(finding)
 
-    def _lacks_units(self, scan: LogScan) -> bool:
+    def _lacks_units(self) -> bool:
         """Tell whether queues end before they should: units are missing that the log has."""
-        has_gap = self._dispatcher.gaps > 0 and not scan.damaged
+        has_gap = self._dispatcher.gaps > 0
         return has_gap or bool(self._short_queues()) or self._has_lost_beginnings()
 
     def _has_lost_beginnings(self) -> bool:

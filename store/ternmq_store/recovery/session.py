@@ -167,6 +167,18 @@ class Session:
         self._save(notes)
         self._save(notes)
 
+    def lower_queues(self, start: PhysicalOffset) -> None:
+        """Make durable that units of records from `start` on may not be on the disk.
+
+        They are wiped and written anew, and nothing syncs them before the next checkpoint.
+
+        Raises:
+            OSError: None may be wiped.
+        """
+        self.save_checkpoint(
+            replace(self.checkpoint, queues_stored_at_ms=0, dispatched_offset=start)
+        )
+
     def settle(
         self,
         *,

@@ -1,4 +1,5 @@
 import errno
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from ternmq_store.disk.layout import (
     abort_path,
     checkpoint_path,
     commit_log_folder,
+    consume_queue_folder,
     deletions_path,
     file_name,
     notes_path,
@@ -23,7 +25,7 @@ from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import PADDING_SIZE
 from tests.support.damage import CONFIG, blank_record, check_index, copied, readable
-from tests.support.files import MemoryFileSystem
+from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of
 from tests.support.stores import (
@@ -274,3 +276,56 @@ def test_number_of_a_record_lost_before_a_good_one_stays_though_its_queue_is_cut
     append(store, batch_of(record("B", 0, b"later")))
     settle(store)
     assert readable(store).keys() == before.keys() - {("B", 0, 13)}
+
+
+def killed_ahead_of_its_notes() -> PowerLossFileSystem:
+    """Return a killed store with a queue that begins behind its notes, before its checkpoint."""
+    files = PowerLossFileSystem()
+    store = opened(files)
+    for number in range(17):
+        append(store, batch_of(record("A" if number < 4 else "AB"[number % 2], 0, bytes(200))))
+        settle(store)
+        if number in {3, 11}:  # too soon for the second one to note the queues again
+            assert checkpoint(store, (1 << 50) + 1_000 * number)
+    saved = decode_checkpoint(files.nodes[checkpoint_path(ROOT)].data.tobytes())
+    assert 0 < store.session.notes.queues_at < saved.dispatched_offset < store.dispatched_offset
+    return files.restart()
+
+
+EVERYTHING = {("A", 0, number) for number in range(11)} | {("B", 0, number) for number in range(6)}
+
+
+def test_checkpoint_vouches_for_no_unit_that_an_opening_wrote_anew() -> None:
+    files = killed_ahead_of_its_notes()
+    start = opened(files).report.scanned_from
+    for seed in range(20):
+        again = opened(files.lose_power(random.Random(seed)))
+        assert again.report.scanned_from <= start
+        assert not again.report.queues_rebuilt
+        assert readable(again).keys() == EVERYTHING
+
+
+def test_checkpoint_is_not_lowered_where_nothing_before_it_is_wiped() -> None:
+    files = killed_ahead_of_its_notes()
+    opened(files)
+    saved = files.nodes[checkpoint_path(ROOT)].data.tobytes()
+    opened(again := files.restart())
+    assert again.nodes[checkpoint_path(ROOT)].data.tobytes() == saved
+
+
+@pytest.mark.parametrize("topic", ["A", "B"])
+def test_opening_that_is_killed_leaves_no_padding_for_units_that_are_missing(topic: str) -> None:
+    lost = consume_queue_folder(ROOT) / topic / "0" / file_name(0)
+    is_done, step = False, 0
+    while not is_done:
+        files = killed_ahead_of_its_notes()
+        del files.nodes[lost]
+        files = files.restart()
+        files.happenings_left = step
+        try:
+            opened(files)
+            is_done = True
+        except PowerLost:
+            step += 1
+        assert readable(opened(files.restart())).keys() == EVERYTHING, f"killed at step {step}"
+    assert step > 20
