@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
@@ -83,7 +84,8 @@ class Life(Lifecycle):
         is_forced: bool = False,
         is_promoted: bool = False,
     ) -> None:
-        self._config = config
+        # A member is promoted to take messages, whatever its settings said of a master's start.
+        self._config = replace(config, draining=False) if is_promoted else config
         self._store_config = store_config
         self._env = env
         self._clock = clock

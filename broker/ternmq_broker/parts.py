@@ -135,7 +135,7 @@ class Parts:
         self._services: Sequence[Service] = (
             self._send_service(store_config),
             *self._reading.services(self._live, tables, self._groups, self._moved, self._place),
-            *self._groups.services(self._inner, self.is_closing),
+            *self._groups.services(self._inner, self.is_closing, self._intake.storing),
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(store, tables.topics, env.blocking),
@@ -228,6 +228,7 @@ class Parts:
                 clock=self._env.clock,
                 is_clock_doubted=lambda: self._clock.is_doubted,
                 is_closing=self.is_closing,
+                storing=self._intake.storing,
                 rules=self._waiting.rules,
                 open_max=lambda: self._live.broker.transactions_open_max,
             )
@@ -340,11 +341,8 @@ class Parts:
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
-        store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
+        store_jobs = (*self._store_loop.jobs(), *self._retention.jobs(), self._verification.job())
         others = (*self._groups.jobs(), *self._reading.jobs(), self._counted.job())
-        others += (self._verification.job(),)
-        if not self._member.is_slave:
-            others += tuple(self._transactions.jobs())
         if self._claims is not None:
             others += (self._claims.job(),)
         return (self._clock.job(), *store_jobs, *self._tables.jobs(), *others)
@@ -356,7 +354,7 @@ class Parts:
         """
         if self._following is not None:
             return self._following.jobs()
-        return (*self._waiting.jobs(), self._moved.job())
+        return (*self._waiting.jobs(), *self._transactions.jobs(), self._moved.job())
 
     async def leave(self) -> None:
         """End what `writing_jobs` wait for: they are about to end."""
@@ -400,10 +398,10 @@ class Parts:
         await self._tables.versions_file.save()
 
     async def end(self) -> None:
-        """Do what comes after the jobs: leave no process, and nothing half done in the log."""
+        """Do what comes after the jobs: leave no process, and store nothing: slaves are gone."""
         await self._reading.close()
         if self._following is None:
-            await self._transactions.close()
+            self._transactions.close()
 
     def listening(self, store_host: bytes) -> None:
         """Take note of what messages are to carry as STOREHOST: sends are accepted from now on."""
@@ -424,10 +422,10 @@ class Parts:
         return self._is_closing
 
     async def drain(self) -> None:
-        """Accept nothing new, let readers go, and wait until every send is answered.
+        """Accept nothing new, let readers go, and wait until every call that stores is answered.
 
-        Slaves that keep up have all of it then, too. Sends that wait longer than the drain does
-        stay unanswered; they are in the log.
+        Slaves that keep up have all of it then, too, and what transactions leave in the log. Sends
+        that wait longer than the drain does stay unanswered; they are in the log.
         """
         self._is_closing = True
         self._reading.drain()
@@ -435,13 +433,15 @@ class Parts:
         self._intake.watch(self, look.set)
         try:
             async with asyncio.timeout(_DRAIN_TIMEOUT_S):
-                while self._intake.bytes:
+                while not self._intake.is_idle:
                     look.clear()
                     await look.wait()
         except TimeoutError:
             logger.warning("sends left unanswered bytes=%s", self._intake.bytes)
         finally:
             self._intake.unwatch(self)
+        if self._following is None:
+            await self._transactions.settle()
         if self.replicas is not None:
             await self.replicas.settle(_SETTLE_TIMEOUT_S)
 
