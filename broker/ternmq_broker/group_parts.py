@@ -1,6 +1,7 @@
 """The parts of a broker that serve consumer groups, wired to each other."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from ternmq_broker.clients import ClientTable
@@ -112,17 +113,23 @@ class GroupParts:
             )
         )
 
-    def services(self, writer: InnerWriter, is_closing: Callable[[], bool]) -> Sequence[Service]:
+    def services(
+        self,
+        writer: InnerWriter,
+        is_closing: Callable[[], bool],
+        storing: Callable[[], AbstractContextManager[None]],
+    ) -> Sequence[Service]:
         """Return what serves groups.
 
         Args:
             writer: Stores what is sent back.
             is_closing: Tells whether nothing new is stored any more.
+            storing: Counts a call that stores: a stop waits for it.
         """
         return (
             self._group_service(),
             self._lock_service,
-            self._send_back_service(writer, is_closing),
+            self._send_back_service(writer, is_closing, storing),
             ObservingService(self.sessions, self._questions),
         )
 
@@ -185,7 +192,10 @@ class GroupParts:
         )
 
     def _send_back_service(
-        self, writer: InnerWriter, is_closing: Callable[[], bool]
+        self,
+        writer: InnerWriter,
+        is_closing: Callable[[], bool],
+        storing: Callable[[], AbstractContextManager[None]],
     ) -> SendBackService:
         return SendBackService(
             SendBackServices(
@@ -200,5 +210,6 @@ class GroupParts:
                 random=self._env.random,
                 clock=self._env.clock,
                 is_closing=is_closing,
+                storing=storing,
             )
         )

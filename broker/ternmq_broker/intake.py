@@ -4,24 +4,44 @@ Source: RocketMQ `BrokerFastFailure`, by bytes instead of requests.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from ternmq_broker.config import BrokerConfig
 
 
 class Intake:
-    """Counts the received and unanswered bytes of all streams. Owned by the broker's loop."""
+    """Counts the received and unanswered bytes of all streams, and other calls that store.
+
+    Owned by the broker's loop.
+    """
 
     def __init__(self, *, bytes_max: int, bytes_per_stream_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes_per_stream_max = bytes_per_stream_max
         self._bytes = 0
+        self._calls = 0
         self._on_room: dict[object, Callable[[], None]] = {}
 
     @property
     def bytes(self) -> int:
         """Received and unanswered, of all streams."""
         return self._bytes
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing that came in is unanswered."""
+        return not (self._bytes or self._calls)
+
+    @contextmanager
+    def storing(self) -> Generator[None]:
+        """Count a call other than a send that stores, while the block runs."""
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            self.answered(0)
 
     def limit(self, *, bytes_max: int, bytes_per_stream_max: int) -> None:
         """Take other limits from now on, and let whoever waits for room look again."""
@@ -53,12 +73,12 @@ class Intake:
         self._on_room.pop(key, None)
 
     async def emptied(self, timeout_s: float) -> bool:
-        """Wait until every byte is answered; return whether it is, in time. Cancelling is safe."""
+        """Wait until all that came in is answered; return whether it is. Cancelling is safe."""
         look = asyncio.Event()
         self.watch(look, look.set)
         try:
             async with asyncio.timeout(timeout_s):
-                while self._bytes:
+                while not self.is_idle:
                     look.clear()
                     await look.wait()
         except TimeoutError:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
@@ -69,8 +70,7 @@ class Life(Lifecycle):
         registered: What the life before left registered; withdrawn once this one has registered.
 
     Attributes:
-        registered: What is registered and not withdrawn when it has ended: its own, or what it was
-            given. Whoever entered it withdraws that, or hands it to the next life.
+        registered: What is not withdrawn when it has ended. Who entered it does, or hands it on.
 
     Raises:
         As `Broker`.
@@ -90,7 +90,8 @@ class Life(Lifecycle):
         registered: Registrar | None = None,
     ) -> None:
         self.registered = registered
-        self._config = config
+        # A member is promoted to take messages, whatever its settings said of a master's start.
+        self._config = replace(config, draining=False) if is_promoted else config
         self._store_config = store_config
         self._env = env
         self._clock = clock

@@ -136,7 +136,7 @@ class Parts:
         self._services: Sequence[Service] = (
             self._send_service(store_config),
             *self._reading.services(self._live, tables, self._groups, self._moved, self._place),
-            *self._groups.services(self._inner, self.is_closing),
+            *self._groups.services(self._inner, self.is_closing, self._intake.storing),
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(store, tables.topics, env.blocking),
@@ -230,6 +230,7 @@ class Parts:
                 clock=self._env.clock,
                 is_clock_doubted=lambda: self._clock.is_doubted,
                 is_closing=self.is_closing,
+                storing=self._intake.storing,
                 rules=self._waiting.rules,
                 open_max=lambda: self._live.broker.transactions_open_max,
             )
@@ -342,11 +343,8 @@ class Parts:
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
-        store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
+        store_jobs = (*self._store_loop.jobs(), *self._retention.jobs(), self._verification.job())
         others = (*self._groups.jobs(), *self._reading.jobs(), self._counted.job())
-        others += (self._verification.job(),)
-        if not self._member.is_slave:
-            others += tuple(self._transactions.jobs())
         if self._claims is not None:
             others += (self._claims.job(),)
         return (self._clock.job(), *store_jobs, *self._tables.jobs(), *others)
@@ -358,7 +356,7 @@ class Parts:
         """
         if self._following is not None:
             return self._following.jobs()
-        return (*self._waiting.jobs(), self._moved.job())
+        return (*self._waiting.jobs(), *self._transactions.jobs(), self._moved.job())
 
     async def leave(self) -> None:
         """End what `writing_jobs` wait for: they are about to end."""
@@ -406,10 +404,10 @@ class Parts:
         await self._tables.versions_file.save()
 
     async def end(self) -> None:
-        """Do what comes after the jobs: leave no process, and nothing half done in the log."""
+        """Do what comes after the jobs: leave no process, and store nothing: slaves are gone."""
         await self._reading.close()
         if self._following is None:
-            await self._transactions.close()
+            self._transactions.close()
 
     def listening(self, store_host: bytes) -> None:
         """Take note of what messages are to carry as STOREHOST: sends are accepted from now on."""
@@ -430,16 +428,18 @@ class Parts:
         return self._is_closing
 
     async def drain(self) -> None:
-        """Accept nothing new, let readers go, and wait until every send is answered.
+        """Accept nothing new, let readers go, and wait until every call that stores is answered.
 
-        Slaves that keep up have all of it then, too, and the tables as they are: groups go on at
-        the offsets that they committed here last. Sends that wait longer than the drain does
-        stay unanswered; they are in the log.
+        Slaves that keep up have all of it then, too, with what transactions leave in the log, and
+        the tables as they are: groups go on at the offsets that they committed here last. Sends
+        that wait longer than the drain does stay unanswered; they are in the log.
         """
         self._is_closing = True
         self._reading.drain()
         if not await self._intake.emptied(_DRAIN_TIMEOUT_S):
             logger.warning("sends left unanswered bytes=%s", self._intake.bytes)
+        if self._following is None:
+            await self._transactions.settle()
         if self.replicas is not None:
             await self.replicas.settle(_SETTLE_TIMEOUT_S)
             await self._metadata.settle(_SETTLE_TIMEOUT_S)

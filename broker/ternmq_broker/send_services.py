@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.duplicates.retried import join_places, queue_ids_of, rest_of
+from ternmq_broker.duplicates.retried import join_places, queue_ids_of, refused_all, rest_of
 from ternmq_broker.duplicates.stored_before import Lookup
 from ternmq_broker.inner.room import REMARKS, Safety, Unsafe, append_with_room, in_doubt
 from ternmq_broker.intake import Intake
@@ -114,10 +114,11 @@ class SendServices:
     ) -> Stored:
         """Do what `store` does, but for records that are stored already: they are told, no more.
 
-        Without an index nothing can be looked up, and everything is stored.
+        When the others are refused they are so singly, unless they are a whole batch's. Without an
+        index nothing can be looked up, and everything is stored.
 
         Raises:
-            TernError: Nothing was stored by this call.
+            TernError: Nothing was stored by this call, nor found.
         """
         if len(record_sizes) % 4:  # for `store` to refuse
             return await self.store(records, record_sizes, sender, whole=whole)
@@ -128,7 +129,13 @@ class SendServices:
         rest, rest_sizes, rows = rest_of(records, sizes, found)
         stored = None
         if rest:
-            stored = await self.store(rest, rest_sizes.tobytes(), sender, whole=whole)
+            try:
+                stored = await self.store(rest, rest_sizes.tobytes(), sender, whole=whole)
+            except TernError as error:
+                refused = refusal_of(error)
+                if refused is None or whole:
+                    raise
+                stored = refused_all(len(rows), refused.code, refused.remark)
         return join_places(len(sizes), queue_ids_of(records, sizes), found, rows, stored)
 
 

@@ -8,7 +8,8 @@ from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask
 from ternmq_console.losses import settings_losses
 from ternmq_console.options import nameserver_option, output_option, yes_option
-from ternmq_console.output import confirm_losses, print_record, print_rows
+from ternmq_console.output import confirm_losses, print_line, print_record, print_rows
+from ternmq_console.replicas import lonely_note
 
 _COLUMNS = ("name", "value", "least", "most", "description")
 
@@ -104,12 +105,15 @@ def undrain(broker: str, nameserver: str, output: str) -> None:
 
 
 def _set_draining(broker: str, is_draining: bool, nameserver: str, output: str) -> None:
-    async def question(admin: AdminClient) -> str:
+    async def question(admin: AdminClient) -> tuple[str, str]:
         name = (await admin.master_of(broker)).broker_name
         await admin.update_settings(name, {"broker.draining": str(is_draining).lower()})
-        return name
+        return name, lonely_note(await admin.member_views(broker=name)) if is_draining else ""
 
-    print_record({"broker": ask(nameserver, question), "draining": is_draining}, output)
+    name, note = ask(nameserver, question)
+    print_record({"broker": name, "draining": is_draining}, output)
+    if note:
+        print_line(f"ternmq: {note}", to_stderr=True)
 
 
 def _pair(text: str) -> tuple[str, str]:

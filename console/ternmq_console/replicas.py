@@ -10,6 +10,7 @@ from ternmq_client.administration.replication import MemberView
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import INT64, nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm, print_line, print_record, print_rows
+from ternmq_model.errors import TernError
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 from ternmq_protos.v1 import replication_pb2 as replication
 
@@ -75,13 +76,34 @@ def promote(
         confirm(f"{text} What its log lacks will be lost.")
 
     async def question(admin: AdminClient) -> admin_messages.PromoteReply:
-        (view, *_) = await admin.member_views(broker=broker)
-        name = view.data.broker_name
-        reply = await admin.promote(name, broker_id, is_forced=force)
+        views = await admin.member_views(broker=broker)
+        name = views[0].data.broker_name
+        try:
+            reply = await admin.promote(name, broker_id, is_forced=force)
+        except TernError:
+            if note := draining_note(views):
+                print_line(f"ternmq: {note}", to_stderr=True)
+            raise
         await admin.until_master(name, reply.epoch)
         return reply
 
     _print_promotion(broker, broker_id, ask(nameserver, question), output)
+
+
+def draining_note(views: Sequence[MemberView]) -> str:
+    """Return what to say when a promotion fails while the master drains; empty when none does."""
+    draining = (view for view in views if view.status is not None and view.status.is_draining)
+    for view in draining:
+        name = view.data.broker_name
+        return f"{name} drains still: `ternmq broker undrain {name}` lets its master take messages"
+    return ""
+
+
+def lonely_note(views: Sequence[MemberView]) -> str:
+    """Return what to say of a master that drains while no slave follows it; empty when one does."""
+    if any(view.status is not None and view.status.following.is_connected for view in views):
+        return ""
+    return "no slave follows it: none can be promoted without loss, and senders wait for `undrain`"
 
 
 def member_rows(views: Sequence[MemberView]) -> list[dict[str, object]]:

@@ -163,9 +163,10 @@ class BrokerBusy(RefusedError):
 
 
 class BrokerDraining(RefusedError):
-    """The broker takes no messages before it stops or hands over; nothing was stored.
+    """The broker takes no messages before it stops or hands over; it stored nothing this time.
 
-    Producers send elsewhere, or wait for the length of a send, before they raise it.
+    Producers send elsewhere, or wait for the length of a send, before they raise it. Only where an
+    earlier attempt was left in doubt `may_have_happened` is True.
     """
 
 

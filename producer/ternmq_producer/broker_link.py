@@ -14,7 +14,6 @@ from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
     RefusedError,
-    RequestTimedOut,
     TernError,
     TransportError,
     Unreachable,
@@ -28,7 +27,7 @@ from ternmq_producer.buffer import Buffer
 from ternmq_producer.bulk import BulkSlice
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.encoding import StreamFormat
-from ternmq_producer.pending import Pending, Sink, renewed
+from ternmq_producer.pending import Pending, Sink, renewed, too_late
 from ternmq_producer.replies import Failure, deliver, fits, is_brokers_fault
 from ternmq_producer.second_try import hold_back, let_go
 from ternmq_producer.statistics import LinkCounts
@@ -150,6 +149,7 @@ class BrokerLink:
         self._broken_openings = 0
         """How often in a row the stream broke while it was opened; the most if it was not begun."""
 
+        self._is_draining = False  # it was logged that it takes no messages
         self._away: TernError | None = None
         """Why the broker cannot be reached or is leaving; None when it takes messages, as far as
         known."""
@@ -194,8 +194,9 @@ class BrokerLink:
             error = await self._serve()
             self._failures += 1
             self._client.look_for(self.broker_name)
-            if self._failures == 1 or not isinstance(error, TransportError):
-                level = logging.INFO if isinstance(error, TransportError) else logging.WARNING
+            is_away = isinstance(error, TransportError)
+            if self._failures == 1 or not is_away:
+                level = logging.INFO if is_away else logging.WARNING
                 logger.log(level, "send stream lost broker=%s error=%s", self.broker_name, error)
             self.is_down = True
             self._owner.failed(self)
@@ -337,7 +338,8 @@ class BrokerLink:
             self.counts.latency_ms = self._clock.monotonic_ms() - batch.written_at_ms
             if code == ResponseCode.GO_AWAY:
                 self._leave_out(error_of(reply.stored.status, self.broker_name))
-            elif self._away is not None:
+            elif self._is_draining or self._away is not None:
+                self._is_draining = False
                 self._take_in()
             if failures:
                 if is_brokers_fault(reply.stored.status):
@@ -356,20 +358,25 @@ class BrokerLink:
 
     def _leave_out(self, error: TernError) -> None:
         """Let messages that may go elsewhere do so for a moment: the broker takes none."""
-        if self._away is None:
+        if not self._is_draining:
             logger.warning("broker takes no messages at present error=%s", error)
-        self._away = error
+        self._away, self._is_draining = error, True
         if self._leaving is not None:
             self._leaving.cancel()
         self.is_leaving = True
-        self._leaving = self._loop.call_later(_LEAVING_S, self._take_in)
+        self._leaving = self._loop.call_later(_LEAVING_S, self._look_again)
+        self._owner.rested(self)
+
+    def _look_again(self) -> None:
+        """Let the next messages find out whether the broker takes some again."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+        self.is_leaving, self._leaving = False, None
         self._owner.rested(self)
 
     def _take_in(self) -> None:
-        if self._leaving is not None:
-            self._leaving.cancel()
-        self._away, self.is_leaving, self._leaving = None, False, None
-        self._owner.rested(self)
+        self._away = None
+        self._look_again()
 
     def _settle_refused(self, batch: Batch, failures: list[Failure]) -> None:
         """Try again, or give up, what the broker refused of `batch`; the rest is answered."""
@@ -384,7 +391,7 @@ class BrokerLink:
         resting = self._settle(failures, delay_s=delay_s)
         self._batcher.release(batch.ordered_queues - resting)
         if resting:
-            self._loop.call_later(delay_s, self._release, resting)
+            self._loop.call_later(delay_s, self._release, resting, self._stream)
 
     def _settle_break(self, error: TernError) -> None:
         """Try again, or give up, what the broken stream left behind.
@@ -444,19 +451,19 @@ class BrokerLink:
 
     def _fails_at_once(self, pending: Pending) -> bool:
         """Give up what only this broker may take, while it is away and waiting is not wanted."""
-        if self._away is None or not (self.is_away and self._config.fail_fast):
-            return False
-        if pending.is_ordered:
+        fails = pending.is_ordered and self.is_away and self._config.fail_fast
+        if fails and self._away is not None:
             self._give_up(pending, self._away)
-        return pending.is_ordered
+        return fails
 
     def _give_up(self, pending: Pending, error: TernError) -> None:
         self._owner.buffer.give_back(pending.record_bytes)
         self._owner.fail(pending.sink, renewed(error, may_have_happened=pending.maybe_stored))
 
-    def _release(self, queues: set[MessageQueue]) -> None:
-        self._batcher.release(queues)
-        self._wake.set()
+    def _release(self, queues: set[MessageQueue], stream: SendStream | None) -> None:
+        if stream is self._stream:  # else they were released when it broke, and may travel again
+            self._batcher.release(queues)
+            self._wake.set()
 
     def _arm(self, deadline_ms: int) -> None:
         """Look for expired messages at `deadline_ms`. One timer serves the whole link."""
@@ -475,11 +482,11 @@ class BrokerLink:
         for pending in expired.unsent:
             self._owner.fail(pending.sink, self._timeout(pending.maybe_stored))
         for pending in expired.unanswered:
-            self._owner.fail(pending.sink, self._timeout(True))
+            self._owner.fail(pending.sink, self._timeout(True, is_sent=True))
         for part in expired.unsent_slices:
             part.expire(lambda: self._timeout(False))
         for part in expired.unanswered_slices:
-            part.expire(lambda: self._timeout(True))
+            part.expire(lambda: self._timeout(True, is_sent=True))
         if next_ms is not None:
             self._arm(next_ms)
         is_silent = (
@@ -488,13 +495,8 @@ class BrokerLink:
         if is_silent and self._stream is not None:
             self._stream.cancel()
 
-    def _timeout(self, may_have_happened: bool) -> TernError:
-        if self._away is not None:
-            return renewed(self._away, may_have_happened=may_have_happened)
-        what = "no answer in time" if may_have_happened else "not sent in time"
-        error = RequestTimedOut(f"broker {self.broker_name}: {what}")
-        error.may_have_happened = may_have_happened
-        return error
+    def _timeout(self, may_have_happened: bool, *, is_sent: bool = False) -> TernError:
+        return too_late(self.broker_name, self._away, may_have_happened, is_sent=is_sent)
 
     def _delay_s(self, failures: int) -> float:
         return self._config.retry.delay_s(failures, self._client.env.random)

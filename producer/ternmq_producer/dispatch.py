@@ -4,11 +4,11 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
-from ternmq_model.errors import ClosedError, IllegalName, RequestTimedOut, TernError
+from ternmq_model.errors import ClosedError, IllegalName, TernError
 from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.names import check_topic, is_send_forbidden
@@ -18,12 +18,13 @@ from ternmq_producer.broker_link import BrokerLink
 from ternmq_producer.buffer import Buffer
 from ternmq_producer.bulk import Bulk, BulkSlot
 from ternmq_producer.config import ProducerConfig
+from ternmq_producer.lines import Lines, Place
 from ternmq_producer.packing import Packer, is_packed_elsewhere
-from ternmq_producer.pending import Pending, Sink, renewed
-from ternmq_producer.selectors import QueueSelector, chosen_queue, keeps_order
+from ternmq_producer.pending import Pending, Sink, renewed, timed_out
+from ternmq_producer.selectors import QueueSelector, chosen_queue, is_ordered
 from ternmq_producer.spread import spread
 from ternmq_producer.statistics import BrokerSends, SendStatistics
-from ternmq_producer.target import Target, queues_to_write
+from ternmq_producer.target import QueueFinder, Target
 from ternmq_producer.whole import BatchSink, WholePending
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class Dispatch:
         self._packer = Packer(config, client.env.blocking)
         self._pack_from = self._packer.from_bytes
         self._targets: dict[str, Target] = {}
+        self._finder = QueueFinder(client, config)
+        self._lines = Lines()
         self._links: dict[str, BrokerLink] = {}
         self._avoidance = Avoidance(config, client.env.clock, self._links)
         self.answered = self._avoidance.answered
@@ -191,11 +194,15 @@ class Dispatch:
         selector: QueueSelector | None,
         started_ms: int,
         deadline_ms: int,
+        place: Place | None = None,
     ) -> bool:
-        """Hand `message` to its link; False when that must wait: for a route, for room, or until
-        its body is compressed."""
+        """Hand `message` to its link; False when that must wait: for a route, for its turn, for
+        room, or until its body is compressed. `place` is its own in the line of its topic, if it
+        has one already."""
         target = self._targets.get(message.topic)
         if target is None:
+            return False
+        if not self._lines.lets_in(message.topic, place) and is_ordered(message, queue, selector):
             return False
         if self.config.fail_fast:
             target.check_reachable()
@@ -223,36 +230,27 @@ class Dispatch:
         selector: QueueSelector | None,
         started_ms: int,
         deadline_ms: int,
+        place: Place | None = None,
     ) -> None:
-        """Hand `message` to its link as soon as there is a route and room."""
-        with self.buffer.entering():
-            await self._place(sink, message, queue, selector, started_ms, deadline_ms)
-
-    async def _place(
-        self,
-        sink: Sink,
-        message: Message,
-        queue: MessageQueue | None,
-        selector: QueueSelector | None,
-        started_ms: int,
-        deadline_ms: int,
-    ) -> None:
+        """Hand `message` to its link as soon as there is a route and room, and it is its turn."""
         message.encoded_properties()  # an illegal message fails without asking anybody
-        async with self._until(deadline_ms, "its topic's route"):
-            target = await self._target(message.topic)
-        properties = target.properties_of(message)
-        body, sys_flag = message.body, 0
-        if len(body) >= self._pack_from:
-            if is_packed_elsewhere(message, queue, selector):
-                body, sys_flag = await self._packer.pack_elsewhere(body)
-            else:
-                body, sys_flag = self._packer.pack(body)
-        size = target.overhead_bytes + len(body) + len(properties)
-        await self._take_room(size, deadline_ms)
-        self._hand_over(
-            sink, message, target, properties, size, queue, selector, started_ms, deadline_ms,
-            (body, sys_flag) if sys_flag else None,
-        )  # fmt: skip
+        with self.buffer.entering(), ExitStack() as line:
+            if place is None and is_ordered(message, queue, selector):
+                place = line.enter_context(self._lines.join(message.topic))
+            target = await self._target(message.topic, deadline_ms)
+            properties = target.properties_of(message)
+            body, sys_flag = message.body, 0
+            if len(body) >= self._pack_from:
+                if is_packed_elsewhere(message, queue, selector):
+                    body, sys_flag = await self._packer.pack_elsewhere(body)
+                else:
+                    body, sys_flag = self._packer.pack(body)
+            size = target.overhead_bytes + len(body) + len(properties)
+            await self._take_room(size, deadline_ms, place)
+            self._hand_over(
+                sink, message, target, properties, size, queue, selector, started_ms, deadline_ms,
+                (body, sys_flag) if sys_flag else None,
+            )  # fmt: skip
 
     async def place_whole(
         self,
@@ -262,52 +260,36 @@ class Dispatch:
         selector: QueueSelector | None,
         deadline_ms: int,
     ) -> None:
-        """Hand a checked batch to its link as soon as there is a route and room."""
-        with self.buffer.entering():
-            await self._place_whole(sink, messages, queue, selector, deadline_ms)
-
-    async def _place_whole(
-        self,
-        sink: BatchSink,
-        messages: Sequence[Message],
-        queue: MessageQueue | None,
-        selector: QueueSelector | None,
-        deadline_ms: int,
-    ) -> None:
+        """Hand a checked batch to its link as `place` does."""
         first = messages[0]
         for message in messages:
             message.encoded_properties()
-        async with self._until(deadline_ms, "its topic's route"):
-            target = await self._target(first.topic)
-        properties = [target.properties_of(message) for message in messages]
-        size = sum(map(len, properties)) + sum(
-            target.overhead_bytes + len(message.body) for message in messages
-        )
-        await self._take_room(size, deadline_ms)
-        is_ordered = True
-        try:
-            if queue is None and selector is None:
-                is_ordered = bool(first.sharding_key)
-                index = (
-                    target.index_of_key(first.sharding_key)
-                    if is_ordered
-                    else self._avoidance.next_index(target)
-                )
-                queue = target.queues[index]
-            else:
-                queue = chosen_queue(first, target.queues, queue, selector)
-                is_ordered = selector is None or keeps_order(selector)
-            link = self.link(queue.broker_name)
-        except BaseException:
-            self.buffer.give_back(size)
-            raise
-        started_ms = self._clock.monotonic_ms()
-        link.add_whole(
-            WholePending(
-                *(sink, messages, target.topic, properties, queue, is_ordered),
-                *(size, started_ms, deadline_ms),
+        with self.buffer.entering(), ExitStack() as line:
+            is_placed = is_ordered(first, queue, selector)
+            place = line.enter_context(self._lines.join(first.topic)) if is_placed else None
+            target = await self._target(first.topic, deadline_ms)
+            properties = [target.properties_of(message) for message in messages]
+            size = sum(map(len, properties)) + sum(
+                target.overhead_bytes + len(message.body) for message in messages
             )
-        )
+            await self._take_room(size, deadline_ms, place)
+            try:
+                if queue is not None or selector is not None:
+                    queue = chosen_queue(first, target.queues, queue, selector)
+                elif is_placed:
+                    queue = target.queues[target.index_of_key(first.sharding_key)]
+                else:
+                    queue = target.queues[self._avoidance.next_index(target)]
+                link = self.link(queue.broker_name)
+            except BaseException:
+                self.buffer.give_back(size)
+                raise
+            link.add_whole(
+                WholePending(
+                    *(sink, messages, target.topic, properties, queue, is_placed),
+                    *(size, self._clock.monotonic_ms(), deadline_ms),
+                )
+            )
 
     def _hand_over(
         self,
@@ -323,12 +305,11 @@ class Dispatch:
         packed: tuple[bytes, int] | None,
     ) -> None:
         """Choose the queue and give the message to its link; give `size` back on an error."""
-        is_ordered = True
+        is_placed = is_ordered(message, queue, selector)
         if queue is None and selector is None:
-            if message.sharding_key:
+            if is_placed:
                 index = target.index_of_key(message.sharding_key)
             else:
-                is_ordered = False
                 index = self._avoidance.next_index(target)
             queue = target.queues[index]
             link = target.links[index]
@@ -339,9 +320,8 @@ class Dispatch:
             except BaseException:
                 self.buffer.give_back(size)
                 raise
-            is_ordered = selector is None or keeps_order(selector)
         pending = Pending(
-            sink, message, target.topic, properties, queue, is_ordered, size,
+            sink, message, target.topic, properties, queue, is_placed, size,
             started_ms, deadline_ms,
         )  # fmt: skip
         if packed is not None:
@@ -358,15 +338,7 @@ class Dispatch:
         now_ms = self._clock.monotonic_ms()
         plain = await self._plain(part, now_ms + timeout_ms)
         if plain is None:
-            end_ms = now_ms + timeout_ms
-            for index, message in enumerate(part, start):
-                slot = BulkSlot(bulk, index)
-                try:
-                    if not self.place_now(slot, message, None, None, now_ms, end_ms):
-                        now_ms = self._clock.monotonic_ms()
-                        await self.place(slot, message, None, None, now_ms, end_ms)
-                except TernError as error:
-                    slot.set_exception(error)
+            await self._place_singly(bulk, part, start, now_ms + timeout_ms)
             return
         target, properties, sizes = plain
         bodies, sys_flags = [message.body for message in part], None
@@ -394,6 +366,25 @@ class Dispatch:
         for name, one in slices:
             self.link(name).add_slice(one)
 
+    async def _place_singly(
+        self, bulk: Bulk, part: Sequence[Message], start: int, deadline_ms: int
+    ) -> None:
+        """Do what `place_part` does. Nobody overtakes what has a key, nor comes in between."""
+        with ExitStack() as lines:
+            topics = {message.topic for message in part if message.sharding_key}
+            places = {topic: lines.enter_context(self._lines.join(topic)) for topic in topics}
+            now_ms = self._clock.monotonic_ms()
+            for index, message in enumerate(part, start):
+                slot = BulkSlot(bulk, index)
+                place = places[message.topic] if message.sharding_key else None
+                order = (None, None, now_ms, deadline_ms, place)
+                try:
+                    if not self.place_now(slot, message, *order):
+                        await self.place(slot, message, *order)
+                        now_ms = self._clock.monotonic_ms()
+                except TernError as error:
+                    slot.set_exception(error)
+
     async def _plain(
         self, part: Sequence[Message], deadline_ms: int
     ) -> tuple[Target, list[bytes], list[int]] | None:
@@ -408,8 +399,7 @@ class Dispatch:
         try:
             target = self._targets.get(topic)
             if target is None or self.config.fail_fast:
-                async with self._until(deadline_ms, "its topic's route"):
-                    target = await self._target(topic)
+                target = await self._target(topic, deadline_ms)
             properties_of = target.properties_of
             properties = [properties_of(message) for message in part]
         except TernError:
@@ -421,20 +411,23 @@ class Dispatch:
         ]
         return None if sum(sizes) > _PART_BYTES_MAX else (target, properties, sizes)
 
-    async def _take_room(self, size: int, deadline_ms: int) -> None:
-        """Take `size` bytes of the buffer once they are free.
+    async def _take_room(self, size: int, deadline_ms: int, place: Place | None = None) -> None:
+        """Take `size` bytes of the buffer once it is the turn of `place` and they are free.
 
         Raises:
             RequestTimedOut: They were not in time.
             ClosedError: The producer is closed.
         """
+        if place is not None and not place.is_set():
+            async with self._until(deadline_ms, "earlier messages that wait"):
+                await place.wait()
         async with self._until(deadline_ms, "room in the buffer"):
             await self.buffer.take(size)
         if not self.is_open:  # closed in the moment in which there was room
             self.buffer.give_back(size)
             raise closed_error()
 
-    async def _target(self, topic: str) -> Target:
+    async def _target(self, topic: str, deadline_ms: int) -> Target:
         """Return the queues of `topic` with their links, asking for its route at need."""
         target = self._targets.get(topic)
         if target is not None:
@@ -444,7 +437,7 @@ class Dispatch:
         check_topic(topic)
         if is_send_forbidden(topic):
             raise IllegalName("topic", topic, "brokers alone write to it")
-        queues = await queues_to_write(self.client, self.config, topic)
+        queues = await self._finder.find(topic, deadline_ms)
         if not self.is_open:
             raise closed_error()
         return self._make_target(topic, queues)
@@ -486,9 +479,7 @@ class Dispatch:
             async with asyncio.timeout(max(0, left_ms) / 1000):
                 yield
         except TimeoutError:
-            error = RequestTimedOut(f"not sent: timed out while waiting for {what}")
-            error.may_have_happened = False
-            raise error from None
+            raise timed_out(what) from None
 
 
 def closed_error() -> ClosedError:

@@ -8,7 +8,7 @@ from ternmq_model.compression import LEVEL_DEFAULTS, Format, compress
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.selectors import QueueSelector, keeps_order
+from ternmq_producer.selectors import QueueSelector, is_ordered
 from ternmq_remoting.environment import Blocking
 
 HERE_BYTES_MAX: Final = 64 << 10
@@ -22,12 +22,7 @@ def is_packed_elsewhere(
 
     One whose message has a place in an order is not: the next one would overtake it.
     """
-    return (
-        len(message.body) > HERE_BYTES_MAX
-        and not message.sharding_key
-        and queue is None
-        and (selector is None or not keeps_order(selector))
-    )
+    return len(message.body) > HERE_BYTES_MAX and not is_ordered(message, queue, selector)
 
 
 class Packer:

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Final, Protocol
 
-from ternmq_model.errors import TernError
+from ternmq_model.errors import RequestTimedOut, TernError
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 
@@ -90,6 +90,33 @@ class Pending:
         self.attempts = 0
         self.maybe_stored = False
         """It was written to a stream whose answer never came, or the answer left it in doubt."""
+
+
+def timed_out(what: str) -> RequestTimedOut:
+    """Return what a send raises whose time ended while it waited for `what`, before it was sent."""
+    error = RequestTimedOut(f"not sent: timed out while waiting for {what}")
+    error.may_have_happened = False
+    return error
+
+
+def too_late(
+    broker_name: str, reason: TernError | None, may_have_happened: bool, *, is_sent: bool
+) -> TernError:
+    """Return what a send raises whose time ended at a broker.
+
+    Args:
+        broker_name: The broker.
+        reason: Why it cannot be reached, or takes no messages; None when it does, as far as known.
+        may_have_happened: It may have stored the message.
+        is_sent: It was asked, and has not answered: the reason is an earlier attempt's.
+    """
+    if reason is not None and not is_sent:
+        return renewed(reason, may_have_happened=may_have_happened)
+    what = "no answer in time" if may_have_happened else "not sent in time"
+    before = "" if reason is None else f"; before: {reason}"
+    error = RequestTimedOut(f"broker {broker_name}: {what}{before}")
+    error.may_have_happened = may_have_happened
+    return error
 
 
 def renewed(error: TernError, *, may_have_happened: bool) -> TernError:

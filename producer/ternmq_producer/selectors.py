@@ -27,6 +27,21 @@ def keeps_order(selector: QueueSelector) -> bool:
     return getattr(selector, "keeps_order", True) is not False
 
 
+def is_ordered(
+    message: Message, queue: MessageQueue | None, selector: QueueSelector | None
+) -> bool:
+    """Tell whether `message` has a place in an order: it stays in one queue, and is not overtaken.
+
+    Args:
+        message: What is sent.
+        queue: What the sender chose; None when he did not.
+        selector: Likewise.
+    """
+    if queue is None and selector is None:
+        return bool(message.sharding_key)
+    return selector is None or keeps_order(selector)
+
+
 class RoundRobin:
     """In turn: what a producer does without a selector, with a round of this object's own."""
 

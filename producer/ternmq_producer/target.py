@@ -1,10 +1,12 @@
 """One topic as a producer sees it: its queues, their links, and what its messages look like."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ternmq_client.instance import ClientInstance
+from ternmq_client.single_flight import SingleFlight
 from ternmq_model.errors import TernError, Unreachable, refusal
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
@@ -12,17 +14,13 @@ from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicRoute
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.pending import RECORD_EXTRA_BYTES
+from ternmq_producer.pending import RECORD_EXTRA_BYTES, renewed, timed_out
 from ternmq_producer.queue_picker import QueuePicker
 
 if TYPE_CHECKING:
     from ternmq_producer.broker_link import BrokerLink
 
 _TAGS_REMEMBERED_MAX: Final = 1024
-_MASTER_WAIT: Final = 0.8
-"""How much of the send timeout a send waits for any broker of its topic to have a master: what is
-left is for the answer, which says more than that there was no time left."""
-
 _MASTER_PAUSE_S: Final = 0.25
 
 
@@ -82,35 +80,69 @@ class Target(QueuePicker):
         return properties
 
 
-async def queues_to_write(
-    client: ClientInstance, config: ProducerConfig, topic: str
-) -> Sequence[MessageQueue]:
-    """Return the queues of `topic` to send to, asking for its route at need.
+class QueueFinder:
+    """Finds the queues of topics, once for all sends that wait for the same one.
 
-    While none of its brokers has a master the route is asked again and again, for most of the send
-    timeout: a master may be about to return, or a slave about to be promoted.
-
-    Raises:
-        TernError: There is no route, nobody to ask, or nothing that can be written.
+    While none of a topic's brokers has a master its route is asked again and again, as long as a
+    send waits: a master may be about to return, or a slave about to be promoted. Owned by one
+    producer.
     """
-    end_ms = client.env.clock.monotonic_ms() + int(config.send_timeout_s * 1000 * _MASTER_WAIT)
-    while True:
-        route = await client.routes.route_to_write(
-            topic,
-            template=config.template_topic if config.creates_topics else None,
-            queues_max=config.topic_queues,
-        )
-        if queues := route.write_queues():
+
+    def __init__(self, client: ClientInstance, config: ProducerConfig) -> None:
+        self._client = client
+        self._config = config
+        self._asking = SingleFlight[str, Sequence[MessageQueue]](client.tasks)
+        self._waiting = Counter[str]()
+        self._reasons: dict[str, TernError] = {}
+        """Why nothing can be sent at present, by topic."""
+
+    async def find(self, topic: str, deadline_ms: int) -> Sequence[MessageQueue]:
+        """Return the queues of `topic` to send to, asking for its route at need.
+
+        Cancelling is safe: the question goes on for others.
+
+        Raises:
+            TernError: There is no route, nobody to ask, nothing that can be written, or no master
+                before `deadline_ms`.
+            RequestTimedOut: No answer came before that.
+        """
+        left_ms = deadline_ms - self._client.env.clock.monotonic_ms()
+        self._waiting[topic] += 1
+        try:
+            async with asyncio.timeout(max(0, left_ms) / 1000):
+                while not (queues := await self._asking.run(topic, lambda: self._ask(topic))):
+                    pass  # the question ended because nobody waited
             return queues
-        error = no_queues(route)
-        if (
-            config.fail_fast
-            or not isinstance(error, Unreachable)
-            or client.env.clock.monotonic_ms() >= end_ms
-        ):
-            raise error
-        client.ask_route_again(topic)
-        await asyncio.sleep(_MASTER_PAUSE_S)
+        except TimeoutError:
+            if (reason := self._reasons.get(topic)) is None:
+                raise timed_out("its topic's route") from None
+            raise renewed(reason, may_have_happened=False) from None
+        finally:
+            self._waiting[topic] -= 1
+
+    async def _ask(self, topic: str) -> Sequence[MessageQueue]:
+        """Return the queues of `topic` once there are some; none when nobody waits any more."""
+        client, config = self._client, self._config
+        try:
+            while self._waiting[topic]:
+                route = await client.routes.route_to_write(
+                    topic,
+                    template=config.template_topic if config.creates_topics else None,
+                    queues_max=config.topic_queues,
+                )
+                if queues := route.write_queues():
+                    return queues
+                error = no_queues(route)
+                if config.fail_fast or not isinstance(error, Unreachable):
+                    raise error
+                self._reasons[topic] = error
+                client.ask_route_again(topic)
+                await asyncio.sleep(_MASTER_PAUSE_S)
+            return ()
+        finally:
+            self._reasons.pop(topic, None)
+            if not self._waiting[topic]:
+                del self._waiting[topic]
 
 
 def no_queues(route: TopicRoute) -> TernError:

@@ -35,6 +35,7 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 CRASH_LOG_INTERVAL_S: Final = 10.0
 END_SETTLES_S: Final = 0.01
+ENDING_S: Final = 5.0
 
 
 class GrpcServerStream(Generic[ReadT, WriteT]):
@@ -119,13 +120,20 @@ class Serving:
             self.methods[handler.rpc.path] = self._method(handler)
 
     async def drain(self, grace_s: float) -> None:
-        """End every call over a port that stays open: streams now, others in `grace_s` seconds."""
+        """End every call: streams now, others in `grace_s` seconds. Returns once all have ended.
+
+        A handler that does not end `ENDING_S` after it was cancelled is left alone.
+        """
         for task in self.streams:
             task.cancel()
         if running := self.streams | self.calls:
             await asyncio.wait(running, timeout=grace_s)
-        for task in self.calls:
-            task.cancel()
+        if running := self.streams | self.calls:
+            for task in running:
+                task.cancel()
+            _, running = await asyncio.wait(running, timeout=ENDING_S)
+        if running:
+            logger.warning("calls do not end though they were cancelled count=%s", len(running))
 
     def _method(self, handler: Handler) -> Any:
         # Bytes in, bytes out: parsing here keeps gRPC from logging a traceback per bad request.
@@ -141,6 +149,7 @@ class Serving:
         async def serve(raw: bytes, context: Context) -> bytes:
             task = asyncio.current_task()
             assert task is not None
+            await self._let_in(context)
             self.calls.add(task)
             try:
                 call = call_of(context)
@@ -202,6 +211,11 @@ class Serving:
             await abort(context, status)
 
         return serve
+
+    async def _let_in(self, context: Context) -> None:
+        """Refuse a call that came before the drain and begins in it."""
+        if self.is_draining:
+            await abort(context, NOT_SERVING)
 
     def _check_open(self) -> None:
         if self.is_draining:
@@ -346,6 +360,7 @@ class GrpcListener(grpc.GenericRpcHandler):
                     for task in serving.streams:
                         task.cancel()
                     await self._close(self._grace_s)
+                    await serving.drain(0)
 
     async def close(self) -> None:
         """Close the port, if it is open. Safe to repeat."""

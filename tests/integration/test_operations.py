@@ -177,6 +177,9 @@ def test_promotion_asks_for_confirmation_and_is_refused_while_master_lives(site:
     done = site.run(*promote, "--yes")
     assert done.exit_code == 1, done.stdout
     assert "; others may have 0 acknowledged bytes that this log lacks; --force" in done.stderr
+    assert "drains" not in done.stderr
+    assert "follows" not in site.run("broker", "drain", "a").stderr
+    assert "a drains still: `ternmq broker undrain a`" in site.run(*promote, "--yes").stderr
     assert site.ids() == {0: "sync_master", 1: "slave"}
 
 

@@ -22,7 +22,9 @@ NO_DOTS = r"% \| _ -; this broker takes no dots \(broker\.dots_in_names_allowed\
 
 
 def admin_of(cluster: SimulatedCluster) -> AdminClient:
-    return AdminClient(client=ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment("tool"))
+    return AdminClient(
+        client=ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment("tool")
+    )
 
 
 async def consumed(

@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
-from ternmq_model.errors import BrokerDraining
+from ternmq_model.errors import BrokerDraining, RequestTimedOut
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
@@ -158,6 +158,102 @@ def test_sends_that_wait_ask_a_draining_broker_now_and_then() -> None:
             sends = [producer.send(Message(TOPIC, b"x", sharding_key=k)) for k in ("", "k")]
             await asyncio.gather(*sends, return_exceptions=True)
             assert producer.statistics().brokers["a"].retries - before < 200
+
+    run_in_virtual_time(main())
+
+
+def test_drain_is_logged_once_while_another_broker_takes_the_messages(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with drained("a", "b") as (cluster, producer):
+            for _ in range(2):
+                for number in range(100):
+                    await producer.send(Message(TOPIC, b"%d" % number))
+                    await asyncio.sleep(0.1)
+                await drain(cluster, is_draining=False)
+                await asyncio.sleep(1.5)  # it is avoided for 1 s
+                for _ in range(8):
+                    await producer.send(Message(TOPIC, b"between"))
+                await drain(cluster)
+
+    run_in_virtual_time(main())
+    said = [each for each in caplog.messages if each.startswith("broker takes no messages")]
+    assert len(said) == 2
+
+
+def test_broker_that_stops_after_draining_stays_away_until_it_is_reached() -> None:
+    async def main() -> None:
+        async with drained("a", config=PATIENT) as (cluster, producer):
+            sending = asyncio.create_task(producer.send(Message(TOPIC, b"x", sharding_key="k")))
+            await asyncio.sleep(0.5)
+            cluster.kill("a")
+            while producer.is_connected:
+                await asyncio.sleep(0.01)
+            for _ in range(300):
+                assert not producer.is_connected
+                await asyncio.sleep(0.01)
+            await cluster.start("a")
+            await sending
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_send_whose_time_ends_while_a_draining_broker_is_asked_is_in_doubt(key: str) -> None:
+    async def main() -> None:
+        async with drained() as (cluster, producer):
+            sending = asyncio.create_task(producer.send(Message(TOPIC, b"x", sharding_key=key)))
+            await asyncio.sleep(2.7)
+            cluster.network.partition("a", "producer", one_way=True)
+            with pytest.raises(RequestTimedOut, match=r"no answer in time.*draining") as told:
+                await sending
+            assert told.value.may_have_happened
+
+    run_in_virtual_time(main())
+
+
+def test_ends_of_transactions_leave_nothing_to_be_cut_after_a_switch_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(brokers=("a", "a-1")) as cluster,
+            TransactionProducer(
+                "payers",
+                execute=execute,
+                check=check,
+                nameserver=NAMESERVER,
+                env=cluster.environment("payers"),
+            ) as payers,
+        ):
+            await cluster.put_topic(TOPIC)
+            await replicated(cluster)
+            await payers.send(Message(TOPIC, b"paid"))
+            await drain(cluster)
+            await cluster.stop("a")
+            await promote(cluster, "a-1")
+            await cluster.start("a")
+            await replicated(cluster)
+
+    run_in_virtual_time(main())
+    assert not [each for each in caplog.messages if "log was cut" in each]
+
+
+def test_slave_that_is_promoted_takes_messages_whatever_its_settings_say() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(brokers=("a",)) as cluster,
+            cluster.producer(config=PATIENT) as producer,
+        ):
+            await cluster.put_topic(TOPIC)
+            await producer.send(Message(TOPIC, b"before"))
+            await cluster.start("a-1", draining=True)
+            await replicated(cluster)
+            await cluster.stop("a")
+            await promote(cluster, "a-1")
+            await producer.send(Message(TOPIC, b"x"))
+            assert not (await status_of(cluster, "a-1")).is_draining
 
     run_in_virtual_time(main())
 

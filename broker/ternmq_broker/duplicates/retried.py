@@ -5,12 +5,13 @@ first: delayed, timed and half messages wait in topics of the broker's, and come
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_broker.sending import Stored
+from ternmq_broker.whole_batch import RefusedRow
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
@@ -24,9 +25,6 @@ from ternmq_model.properties import (
     decode_properties,
 )
 from ternmq_model.record import RecordHeader, decode_record
-
-if TYPE_CHECKING:
-    from ternmq_broker.whole_batch import RefusedRow
 
 _TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 
@@ -156,6 +154,13 @@ def join_places(
         list(refused),
         queue_ids if moved else None,
     )
+
+
+def refused_all(count: int, code: int, remark: str) -> Stored:
+    """Return what becomes of that many records when none of them is taken."""
+    nowhere = np.full(count, -1, dtype=np.int64)
+    rows = [RefusedRow(row, code, remark) for row in range(count)]
+    return Stored(nowhere, nowhere, 0, PhysicalOffset(0), rows)
 
 
 def queue_ids_of(records: bytes, sizes: NDArray[np.int32]) -> list[int]:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -62,6 +63,8 @@ class SendBackServices:
     random: Random
     clock: Clock
     is_closing: Callable[[], bool]
+    storing: Callable[[], AbstractContextManager[None]]
+    """Counts a call that stores: a stop waits for it."""
 
 
 @dataclass(slots=True)
@@ -100,6 +103,11 @@ class SendBackService:
         if len(request.messages) > MESSAGES_MAX:
             remark = f"{len(request.messages)} messages; at most {MESSAGES_MAX} go back at once"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        with services.storing():
+            return groups.SendBackReply(outcomes=await self._send_back(request))
+
+    async def _send_back(self, request: groups.SendBackRequest) -> Sequence[common.Status]:
+        services = self._services
         check_client_id(request.client_id)
         group = services.groups.use(request.group, now_ms=services.clock.wall_ms())
         outcomes = [common.Status() for _ in request.messages]
@@ -125,7 +133,7 @@ class SendBackService:
             logger.warning(
                 "messages dropped group=%s messages=%s reason=%s", group.group, dropped, why
             )
-        return groups.SendBackReply(outcomes=outcomes)
+        return outcomes
 
     async def _decide(self, group: GroupSettings, told: groups.FailedMessage) -> SentBack:
         """Return what becomes of one message.

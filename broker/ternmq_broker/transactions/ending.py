@@ -6,6 +6,7 @@ Source: RocketMQ `EndTransactionProcessor`.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -64,6 +65,9 @@ class EndServices:
     safety: Safety
     staged: StagedEnds
     gate: Gate
+    storing: Callable[[], AbstractContextManager[None]]
+    """Counts a call that stores: a stop waits for it."""
+
     past: PastEnds
     rules: Callable[[], Rules]
     """Tells by what delays are followed at this moment."""
@@ -81,10 +85,14 @@ class Ender:
 
         Cancelling is safe: what was stored by then counts, the rest is as it was.
         """
-        try:
-            await self._services.gate.check()
-        except RefusedError as unable:
-            return [Outcome(unable) for _ in requests]
+        with self._services.storing():
+            try:
+                await self._services.gate.check()
+            except RefusedError as unable:
+                return [Outcome(unable) for _ in requests]
+            return await self._end(requests)
+
+    async def _end(self, requests: Sequence[EndRequest]) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
         left = list(range(len(requests)))
         while left:

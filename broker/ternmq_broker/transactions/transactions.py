@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,6 +74,9 @@ class TransactionServices:
     clock: Clock
     is_clock_doubted: Callable[[], bool]
     is_closing: Callable[[], bool]
+    storing: Callable[[], AbstractContextManager[None]]
+    """Counts a call that stores: a stop waits for it."""
+
     rules: Callable[[], Rules]
     """Tells by what delays are followed at this moment."""
 
@@ -139,6 +143,7 @@ class Transactions:
                     services.reader, self._steps, services.real_topics, services.safety
                 ),
                 gate=gate,
+                storing=services.storing,
                 past=past,
                 rules=services.rules,
             )
@@ -222,10 +227,14 @@ class Transactions:
         if len(table) or table.unwritten_bytes:
             services.scan_offset.put(table.scan_offset(flushed))
 
-    async def close(self) -> None:
+    async def settle(self) -> None:
         """Leave nothing for the next start to look for: nobody ends transactions any more."""
         if self._ready.is_set():
             await self.write_ops()
+
+    def close(self) -> None:
+        """Keep how far all is, after `settle`."""
+        if self._ready.is_set():
             self._keep()
 
     def begun(self, physical_offsets: Ints, queue_offsets: Ints, staged_ms: Ints) -> None:

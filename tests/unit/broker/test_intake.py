@@ -22,3 +22,13 @@ def test_watchers_of_admission_are_notified_until_they_stop() -> None:
     intake.unwatch("me")
     intake.answered(30)
     assert told == [30]
+
+
+def test_intake_is_idle_once_streams_and_calls_that_store_are_answered() -> None:
+    intake = Intake(bytes_max=10, bytes_per_stream_max=10)
+    looks: list[bool] = []
+    intake.watch("drain", lambda: looks.append(intake.is_idle))
+    intake.took(1)
+    with intake.storing():
+        intake.answered(1)
+    assert looks == [False, True]

@@ -1,11 +1,13 @@
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.duplicates.retried import Place
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.send_services import SendServices
@@ -96,3 +98,26 @@ def test_batch_waiting_for_space_is_refused_once_broker_drains() -> None:
     assert writer.attempts == 1
     asyncio.run(sending.store(b"", b"", SENDER, is_reply=True))
     assert writer.attempts == 2
+
+
+class FoundFirst:
+    """A look-up that finds the first record of every batch."""
+
+    async def find(self, _records: bytes, _sizes: object) -> dict[int, Place]:
+        return {0: Place(0, 5, 50, 9, 100)}
+
+
+def test_retry_refused_by_draining_broker_tells_what_it_found_stored() -> None:
+    live = live_settings()
+    live.update({"broker.draining": "true"})
+    sending = services(FullOnce(), Confirmations(), live, lambda: None)
+    sending = replace(sending, stored_before=FoundFirst())
+    sizes = (20).to_bytes(4, "little") * 3
+    stored = asyncio.run(sending.store_again(bytes(60), sizes, SENDER, whole=False))
+    assert stored.queue_offsets.tolist() == [5, -1, -1]
+    assert stored.physical_offsets.tolist() == [50, -1, -1]
+    assert [each.row for each in stored.refused] == [1, 2]
+    assert {each.code for each in stored.refused} == {ResponseCode.GO_AWAY}
+    assert stored.end == 100
+    with pytest.raises(BrokerDraining):
+        asyncio.run(sending.store_again(bytes(60), sizes, SENDER, whole=True))

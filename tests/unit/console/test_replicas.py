@@ -1,7 +1,14 @@
 """What the console shows of the members of a broker name."""
 
 from ternmq_client.administration.replication import MemberView
-from ternmq_console.replicas import epoch_lines, last_epoch, member_rows, table_rows
+from ternmq_console.replicas import (
+    draining_note,
+    epoch_lines,
+    last_epoch,
+    lonely_note,
+    member_rows,
+    table_rows,
+)
 from ternmq_model.address import Address
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_protos.v1 import replication_pb2 as pb
@@ -70,6 +77,24 @@ def test_fenced_member_reports_it_and_a_log_without_epochs_is_in_epoch_0() -> No
     [row] = member_rows([MemberView(DATA, MASTER, fenced)])
     assert row["problem"] == "fenced by epoch 1000"
     assert last_epoch(fenced) == 0
+
+
+def test_promotion_that_fails_says_that_the_master_drains_still() -> None:
+    draining = pb.ReplicationStatusReply(role="async_master", is_draining=True)
+    views = [MemberView(DATA, MASTER, draining), MemberView(DATA, SLAVES[0])]
+    assert "`ternmq broker undrain a`" in draining_note(views)
+    draining.is_draining = False
+    assert draining_note(views) == ""
+
+
+def test_drain_says_when_no_slave_follows() -> None:
+    master = MemberView(DATA, MASTER, pb.ReplicationStatusReply(is_draining=True))
+    status = pb.ReplicationStatusReply(role="slave")
+    assert lonely_note([master]).startswith("no slave follows it")
+    assert lonely_note([master, MemberView(DATA, SLAVES[0])])
+    assert lonely_note([master, MemberView(DATA, SLAVES[0], status)])
+    status.following.is_connected = True
+    assert lonely_note([master, MemberView(DATA, SLAVES[0], status)]) == ""
 
 
 def test_draining_master_is_a_problem() -> None:

@@ -5,9 +5,10 @@ from typing import Any
 import grpc
 import pytest
 
-from ternmq_remoting.contracts import SEND_STREAM
-from ternmq_remoting.rpc import Call, ServerStream, stream
-from ternmq_remoting.server import CRASH_LOG_INTERVAL_S, CrashLog, Serving
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import SEND, SEND_STREAM
+from ternmq_remoting.rpc import Call, ServerStream, stream, unary
+from ternmq_remoting.server import CRASH_LOG_INTERVAL_S, NOT_SERVING, CrashLog, Serving
 
 
 def test_always_crashing_handler_is_logged_once_in_a_while(
@@ -34,6 +35,71 @@ class Context:
 
     async def abort(self, code: grpc.StatusCode, details: str, _trailing: object) -> None:
         raise Aborted(code, details)
+
+
+class UnaryContext(Context):
+    """And what a unary call that is served sees."""
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        return None
+
+
+def unary_method(serving: Serving) -> Any:
+    return serving.methods[SEND.path].unary_unary
+
+
+def test_call_let_in_before_the_drain_is_refused_before_its_handler_runs() -> None:
+    begun: list[Call] = []
+
+    async def serve(_request: messages.SendRequest, call: Call) -> messages.SendReply:
+        begun.append(call)
+        return messages.SendReply()
+
+    async def main() -> None:
+        serving = Serving([unary(SEND, serve)], None)
+        call = asyncio.create_task(unary_method(serving)(b"", UnaryContext()))
+        serving.is_draining = True
+        await serving.drain(1)
+        with pytest.raises(Aborted) as caught:
+            await call
+        assert caught.value.args == (grpc.StatusCode.UNAVAILABLE, NOT_SERVING.details)
+        assert not serving.calls
+
+    asyncio.run(main())
+    assert not begun
+
+
+def test_drain_returns_when_calls_that_it_cancelled_have_ended() -> None:
+    seen: list[str] = []
+    has_begun = asyncio.Event()
+
+    async def serve(_request: messages.SendRequest, _call: Call) -> messages.SendReply:
+        has_begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            seen.append("ended")
+        raise AssertionError
+
+    async def main() -> None:
+        serving = Serving([unary(SEND, serve)], None)
+        call = asyncio.create_task(unary_method(serving)(b"", UnaryContext()))
+        await has_begun.wait()
+        serving.is_draining = True
+        await serving.drain(0)
+        assert seen == ["ended"]
+        with pytest.raises(Aborted, match="the server is closing"):
+            await call
+
+    asyncio.run(main())
 
 
 class Details:
