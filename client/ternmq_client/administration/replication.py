@@ -71,6 +71,8 @@ class NameServerView:
     """What one NameServer knows."""
 
     address: Address
+    """Address of the NameServer."""
+
     brokers: tuple[BrokerData, ...] = ()
     """Sorted by cluster and name."""
 
@@ -83,6 +85,8 @@ class NameServerEpoch:
     """The highest epoch of one broker name that one NameServer keeps."""
 
     address: Address
+    """Address of the NameServer."""
+
     highest: int = 0
     """0 = it knows none, or did not tell."""
 
