@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from ternmq_model.arguments import fault_of_time_ms
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
@@ -60,11 +62,13 @@ def time_ms(text: str) -> int:
     """Return a time in Unix milliseconds: ISO 8601, in UTC unless it has an offset, or just them.
 
     Raises:
-        BadParameter: It is no such time, or one before 1970.
+        BadParameter: It is no such time, one before 1970, or in seconds or nanoseconds.
     """
     with contextlib.suppress(ValueError, OverflowError, OSError):
         if text.isascii() and text.isdigit():
             at_ms = int(text)
+            if fault := fault_of_time_ms(at_ms):
+                raise click.BadParameter(f"{text} {fault}")
         else:
             at = datetime.fromisoformat(text)
             at_ms = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

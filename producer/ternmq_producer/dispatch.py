@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
+from ternmq_model.arguments import is_kind
 from ternmq_model.errors import (
     ClosedError,
     IllegalName,
@@ -171,7 +172,10 @@ class Dispatch:
     ) -> bool:
         """Hand `message` to its link; False when that must wait: for a route, for room, or until
         its body is compressed."""
-        target = self._targets.get(message.topic)
+        try:
+            target = self._targets.get(message.topic)
+        except TypeError:  # such as a list: `place` says what a topic is
+            return False
         if target is None:
             return False
         if self.config.fail_fast:
@@ -389,6 +393,8 @@ class Dispatch:
         for message in part:
             if message.sharding_key or message.topic != topic:
                 return None
+        if not is_kind(topic, str):
+            return None
         try:
             target = self._targets.get(topic)
             if target is None or self.config.fail_fast:

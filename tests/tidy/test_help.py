@@ -7,7 +7,7 @@ import inspect
 import pydoc
 import re
 from collections.abc import Iterator
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 
@@ -18,7 +18,7 @@ def classes_in(hint: Any) -> Iterator[type]:
     """The product's classes that an annotation names."""
     if inspect.isclass(hint) and hint.__module__.startswith("ternmq"):
         yield hint
-    parts: Any = hint if isinstance(hint, list | tuple) else get_args(hint)
+    parts = cast("list[Any]", hint if isinstance(hint, list) else get_args(hint))
     for each in parts:
         yield from classes_in(each)
 

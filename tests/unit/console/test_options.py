@@ -88,3 +88,14 @@ def test_environment_names_the_nameserver_of_a_command(
     monkeypatch.delenv(config.NAMESERVER_VARIABLE)
     CliRunner().invoke(verb)
     assert asked == ["ns-1:9876,ns-2:9876", "other:1", config.NAMESERVER_DEFAULT]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("1800000000", "1970-01-21"), ("1800000000000000000", "nanoseconds")]
+)
+def test_time_in_another_unit_is_refused_by_the_name_of_its_option(text: str, told: str) -> None:
+    line = f"group reset G --topic T --to-time {text} --nameserver 127.0.0.1:1"
+    refused = CliRunner().invoke(ternmq, line.split())
+    assert refused.exit_code == 2
+    assert "--to-time" in refused.stderr
+    assert told in refused.stderr
