@@ -4,6 +4,7 @@ Everything an application needs is here; other packages may change without notic
 """
 
 from dataclasses import is_dataclass as _is_dataclass
+from sys import modules as _modules
 from types import FunctionType as _FunctionType
 from typing import cast as _cast
 
@@ -171,14 +172,40 @@ __all__ = [
 ]
 
 
+_RETURNED_FROM = (
+    "ternmq_client.administration.dead_letters",
+    "ternmq_client.administration.replication",
+    "ternmq_client.descriptions",
+    "ternmq_client.redriving",
+    "ternmq_client.retry",
+    "ternmq_client.tracing.records",
+    "ternmq_consumer.statistics",
+    "ternmq_model.address",
+    "ternmq_model.group_settings",
+    "ternmq_model.record",
+    "ternmq_model.route",
+    "ternmq_model.sql92.condition",
+)
+"""Have classes that the methods of public ones return."""
+
+
+def _describe(value: object) -> None:
+    kind = _cast("type[object]", value)
+    if isinstance(value, type) and (_is_dataclass(kind) or hasattr(kind, "_fields")):
+        _describe_fields(kind)
+
+
 def _claim_names() -> None:
     """Let names say where users find them, and what their fields mean."""
     for name in __all__:
         value: object = globals()[name]
-        if _is_dataclass(value) or hasattr(value, "_fields"):
-            _describe_fields(_cast("type[object]", value))
+        _describe(value)
         if isinstance(value, type | _FunctionType):
             value.__module__ = "ternmq"
+    for module in _RETURNED_FROM:
+        for value in vars(_modules[module]).values():
+            if getattr(value, "__module__", None) == module:
+                _describe(value)
 
 
 _claim_names()

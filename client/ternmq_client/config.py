@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from ternmq_model.address import Address, parse_address
 from ternmq_model.arguments import check_kinds, is_kind
@@ -20,9 +20,16 @@ NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
 """Names the NameServers where the program does not: one image runs in every place."""
 
 
-def default_nameservers() -> tuple[str, ...]:
+class DefaultNameServers(tuple[str, ...]):
+    """Those of a program that names none: an argument `nameserver` may name others."""
+
+    __slots__ = ()
+
+
+def default_nameservers() -> DefaultNameServers:
     """Return the NameServers of a program that names none: the variable's, or this machine's."""
-    return nameserver_texts(os.environ.get(NAMESERVER_VARIABLE) or NAMESERVER_DEFAULT)
+    named = os.environ.get(NAMESERVER_VARIABLE) or NAMESERVER_DEFAULT
+    return DefaultNameServers(nameserver_texts(named))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +38,7 @@ class ClientConfig:
 
     nameservers: tuple[str, ...] = field(default_factory=default_nameservers)
     """`HOST:PORT` of each NameServer. One that answers is enough. Not given = those of the
-    variable TERNMQ_NAMESERVER, or else 127.0.0.1:9876."""
+    variable TERNMQ_NAMESERVER, or else 127.0.0.1:9876; then alone may `nameserver=` name others."""
 
     host_name: str = ""
     """First half of the client id. Empty = this machine's name."""
@@ -68,6 +75,8 @@ class ClientConfig:
         if isinstance(given, str):  # else its characters would be the addresses
             rule = f"must be a tuple: ({given!r},). A single text is given as nameserver={given!r}"
             raise ConfigError("client.nameservers", given, rule)
+        if not isinstance(given, DefaultNameServers):
+            object.__setattr__(self, "nameservers", _texts_in("client.nameservers", given))
         if not self.nameservers:
             raise ConfigError("client.nameservers", (), 'must name one, such as "127.0.0.1:9876"')
         self.addresses()
@@ -78,7 +87,7 @@ class ClientConfig:
             raise ConfigError("client.trace_topic", self.trace_topic, error.rule) from None
         for name in ("host_name", "instance_name"):
             value: str = getattr(self, name)
-            if value.__class__ is not str or "@" in value or not value.isprintable():
+            if not is_kind(value, str) or "@" in value or not value.isprintable():
                 raise ConfigError(
                     f"client.{name}", value, "must be a text without @ and control characters"
                 )
@@ -107,7 +116,7 @@ class ClientConfig:
         """
         host = self.host_name or socket.gethostname()
         instance = self.instance_name or f"{os.getpid()}#{now_ms}-{random.getrandbits(32):08x}"
-        return f"{host}@{instance}"
+        return host + "@" + instance  # a format takes a member of an enum for its name
 
 
 def resolve_client(
@@ -145,11 +154,12 @@ def resolve_client(
     config = checked_config("client", client, ClientConfig)
     if nameserver is None:
         return config
-    texts = nameserver_texts(nameserver)
-    if config.nameservers not in (texts, default_nameservers()):
+    chosen = replace(config, nameservers=nameserver_texts(nameserver))
+    is_named = not isinstance(config.nameservers, DefaultNameServers)
+    if is_named and {*chosen.addresses()} != {*config.addresses()}:
         rule = f"client.nameservers={config.nameservers!r} names others: give one of the two"
         raise ConfigError("nameserver", nameserver, rule)
-    return replace(config, nameservers=texts)
+    return chosen
 
 
 def checked_config(name: str, config: T | None, kind: type[T]) -> T:
@@ -180,9 +190,14 @@ def nameserver_texts(nameserver: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: It is neither.
     """
-    given: object = nameserver
-    texts = (nameserver,) if isinstance(nameserver, str) else nameserver
-    if not is_kind(given, Sequence) or not all(is_kind(each, str) for each in texts):
-        raise ConfigError("nameserver", given, 'must be a text such as "127.0.0.1:9876"')
+    texts = (nameserver,) if isinstance(nameserver, str) else _texts_in("nameserver", nameserver)
     parts = (part.strip() for text in texts for part in text.replace(";", ",").split(","))
     return tuple(part for part in parts if part)
+
+
+def _texts_in(setting: str, given: object) -> tuple[str, ...]:
+    if is_kind(given, Sequence):
+        texts = tuple(cast("Sequence[str]", given))
+        if all(is_kind(each, str) for each in texts):
+            return texts
+    raise ConfigError(setting, given, 'must be a text such as "127.0.0.1:9876"')

@@ -22,10 +22,13 @@ class UnreachableBroker:
     """A registered broker that gave no answer, so that a result lacks what the broker has."""
 
     broker_name: str
+    """Name of the broker."""
+
     addresses: tuple[str, ...]
     """Registered addresses of its members, the master's first."""
 
     reason: str
+    """Text of the last error."""
 
     def __str__(self) -> str:
         return f"broker {self.broker_name} ({', '.join(self.addresses)}): {self.reason}"
@@ -75,8 +78,14 @@ class QueueStatus:
     """What one queue holds: messages from `min_offset` up to, without, `max_offset`."""
 
     queue: MessageQueue
+    """Which queue."""
+
     min_offset: int
+    """Offset of the oldest message."""
+
     max_offset: int
+    """Offset that the next message will have."""
+
     last_stored_at_ms: int
     """Store time of the newest message; 0 = none."""
 
@@ -117,11 +126,16 @@ class Member:
     """One live member of a group."""
 
     client_id: str
+    """`host@instance` of the client."""
+
     address: str
+    """`HOST:PORT` of the client as its broker sees it."""
+
     subscriptions: tuple[tuple[str, str], ...]
     """Topic and expression."""
 
     connected_at_ms: int
+    """When its session began, Unix milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +143,16 @@ class ProducerMember:
     """One live member of a producer group."""
 
     group: str
+    """Name of the producer group."""
+
     client_id: str
+    """`host@instance` of the client."""
+
     address: str
+    """`HOST:PORT` of the client as its broker sees it."""
+
     connected_at_ms: int
+    """When its session began, Unix milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +160,17 @@ class Progress:
     """How far a group is in one queue."""
 
     queue: MessageQueue
+    """Which queue."""
+
     committed_offset: int
     """The next offset to consume; `NEVER_CONSUMED` = none was committed."""
 
     min_offset: int
+    """Offset of the oldest message."""
+
     max_offset: int
+    """Offset that the next message will have."""
+
     version: int = 0
     """How often the offset was reset, or sought."""
 
@@ -164,10 +191,13 @@ class OffsetChange:
     """What became of a group's offset in one queue."""
 
     queue: MessageQueue
+    """Which queue."""
+
     before: int
     """`NEVER_CONSUMED` = there was none."""
 
     after: int
+    """The offset now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +216,8 @@ class GroupDescription:
     """One group over all brokers."""
 
     group: str
+    """Name of the group."""
+
     members: tuple[Member, ...]
     """Sorted by client id, each once."""
 

@@ -234,7 +234,7 @@ class ClientInstance(Lifecycle):
     def _parts(self) -> "_Opened":
         if self._opened is None:
             raise ClosedError("the client is not open: use it inside `async with`")
-        self._check_process()
+        self._check_place()
         return self._opened
 
 

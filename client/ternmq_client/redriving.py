@@ -40,6 +40,8 @@ class DeadLetter:
     """One message that its group gave up."""
 
     message: StoredMessage
+    """The message, as it lies in the topic of dead letters."""
+
     is_handled: bool
     """It was redriven or dropped with those before it."""
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import click
 
-from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.config import resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.message import message_row
@@ -82,16 +82,15 @@ def consume(
             if not (wait or refused.done()):
                 refused.set_result(error)
 
-        client_config = ClientConfig(nameservers=nameserver_texts(nameserver))
         consumer = PushConsumer(
             group,
             {topic: expression if condition is None else sql(condition)},
             on_refused=refuse,
             config=PushConsumerConfig(consume_from=_STARTS[start]),
-            client=client_config,
+            nameserver=nameserver,
         )
         if not wait:
-            async with ClientInstance(client_config) as client:
+            async with ClientInstance(resolve_client(nameserver, None)) as client:
                 await client.routes.route(topic)
         async with consumer, OwnedTasks() as tasks:
             tasks.spawn(_raise(refused), "refusal")

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ternmq_model.arguments import check_seconds
+from ternmq_model.arguments import check_seconds, is_whole
 from ternmq_model.errors import UsageError
 
 DEAD_LETTER: Final = -1
@@ -55,7 +55,7 @@ class ReconsumeLater:
     def __post_init__(self) -> None:
         for name in ("delay_level", "finished"):
             number: object = getattr(self, name)
-            if not isinstance(number, int):  # else it would fail where no listener can be blamed
+            if not is_whole(number):  # else it would fail where no listener can be blamed
                 raise UsageError(f"{name} is {number!r}: must be a whole number")
         if not DEAD_LETTER <= self.delay_level <= DELAY_LEVEL_MAX:
             raise UsageError(f"delay_level is {self.delay_level}: must be -1 to {DELAY_LEVEL_MAX}")

@@ -240,7 +240,7 @@ def _check_start(consume_from: object, consume_at_ms: int | None) -> None:
         raise ConfigError("consumer.consume_at_ms", consume_at_ms, rule)
     if fault := fault_of_time_ms(consume_at_ms):
         raise ConfigError("consumer.consume_at_ms", consume_at_ms, fault)
-    _check_count("consume_at_ms", consume_at_ms, 0)
+    _check_count("consume_at_ms", int(consume_at_ms), 0)
 
 
 def _check_folder(value: object) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
 from ternmq_consumer.answers import LATER, Answer, wish_of
 from ternmq_consumer.work import Work
+from ternmq_model.arguments import is_async
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_model.stored_message import StoredMessage
@@ -65,7 +66,7 @@ def one_by_one(
         interception: Told of every call; None = nobody is.
     """
     caller = _caller(listener, blocking)
-    if interception is None and not _is_async(listener):
+    if interception is None and not is_async(listener):
         return lambda work: blocking.run(_call_plain, listener, work, in_order=in_order)
 
     async def call(work: Work) -> None:
@@ -163,7 +164,7 @@ def _caller(
     listener: Callable[[T], Any], blocking: Blocking
 ) -> Callable[[T, Work], Awaitable[Said]]:
     """Return what calls `listener` unless that may not be any more: `_NOT_CALLED` then."""
-    if not _is_async(listener):
+    if not is_async(listener):
         return lambda argument, work: blocking.run(_guarded, listener, argument, work)
 
     async def call(argument: T, work: Work) -> Said:
@@ -210,12 +211,6 @@ async def _intercepted(
     return said
 
 
-def _is_async(listener: Callable[..., object]) -> bool:
-    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
-        getattr(listener, "__call__", None)  # noqa: B004 - an object whose call is `async def`
-    )
-
-
 async def _await_answer(listener: Callable[[T], Any], argument: T) -> Said:
     try:
         return _said(await listener(argument))
@@ -248,7 +243,9 @@ def _said(answer: object) -> Said:
     """
     if inspect.iscoroutine(answer):
         answer.close()
-        raise UsageError("the listener returned a coroutine: declare it with `async def`")
+    if inspect.isawaitable(answer):
+        kind = type(answer).__name__
+        raise UsageError(f"the listener returned a {kind}: declare it with `async def`, and await")
     if answer is not None:
         wish_of(answer)
     return Said(answer)

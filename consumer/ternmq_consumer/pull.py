@@ -31,7 +31,7 @@ from ternmq_consumer.subscriptions import (
     subscription_to,
     subscriptions_by_topic,
 )
-from ternmq_model.arguments import check_function, check_seconds, is_kind
+from ternmq_model.arguments import check_function, check_seconds, is_kind, is_whole
 from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, Unreachable, UsageError
 from ternmq_model.names import check_group, check_topic
 from ternmq_model.offsets import QueueOffset
@@ -248,8 +248,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             raise UsageError("the consumer is subscribed already: unsubscribe first")
         if len(self._queues):
             raise UsageError("queues are assigned: assign(()) before you subscribe")
-        check_function("on_assigned", on_assigned, 1)
-        check_function("on_revoked", on_revoked, 1)
+        check_function("on_assigned", on_assigned, 1, optional=True)
+        check_function("on_revoked", on_revoked, 1, optional=True)
         callbacks = RebalanceCallbacks(on_assigned, on_revoked)
         await self._member.subscribe(by_topic, callbacks)
 
@@ -328,10 +328,12 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         """
         if not len(self._queues) and not self._is_subscribed:
             raise UsageError("assign queues, or subscribe, before you poll")
-        check_seconds("timeout_s", timeout_s)
-        if not is_kind(messages_max, int) or messages_max < 1:
+        timeout_s = (
+            timeout_s if timeout_s == float("inf") else check_seconds("timeout_s", timeout_s)
+        )
+        if not is_whole(messages_max) or messages_max < 1:
             raise UsageError(f"messages_max={messages_max!r}: must be 1 or more, a whole number")
-        self._check_process()
+        self._check_place()
         if self._config.auto_commit:
             self._settle()
         await self._seeks.settled()
@@ -480,12 +482,12 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     def _member(self) -> PullMembership:
         if self._membership is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
-        self._check_process()
+        self._check_place()
         return self._membership
 
     @property
     def _parts(self) -> PullParts:
         if self._opened is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
-        self._check_process()
+        self._check_place()
         return self._opened

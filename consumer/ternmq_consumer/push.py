@@ -43,7 +43,7 @@ from ternmq_consumer.subscriptions import (
     subscription_message,
     subscriptions_by_topic,
 )
-from ternmq_model.arguments import check_function, check_interceptors
+from ternmq_model.arguments import check_function, check_interceptors, is_async
 from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, UsageError
 from ternmq_model.names import RETRY_PREFIX, check_group
 from ternmq_model.offsets import QueueOffset
@@ -111,8 +111,8 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
 
     Raises:
         IllegalName: The group's name, or a topic's.
-        UsageError: Both kinds of listener, one that is no function of one argument, no topic, an
-            expression that names no tag, or a condition that is none.
+        UsageError: Both kinds of listener, a function that does not take one argument, an `async`
+            `on_refused`, no topic, an expression that names no tag, or a condition that is none.
         ConfigError: A NameServer's address is illegal, an argument has another type, or
             `nameserver` and `client` name different NameServers.
 
@@ -137,13 +137,17 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
     ) -> None:
         if listener is not None and batch_listener is not None:
             raise UsageError("a consumer has a listener or a batch listener, not both")
-        check_function("listener", listener, 1)
-        check_function("batch_listener", batch_listener, 1)
+        check_function("listener", listener, 1, optional=True)
+        check_function("batch_listener", batch_listener, 1, optional=True)
         check_function("on_refused", on_refused, 1)
-        check_interceptors(interceptors, "before_consume", "after_consume")
+        if is_async(on_refused):
+            raise UsageError(
+                f"on_refused={on_refused!r} must be a plain function: nobody awaits it"
+            )
+        told = check_interceptors(interceptors, "before_consume", "after_consume")
         self._group = check_group(group)
         self._subscriptions = subscriptions_by_topic(topics)
-        self._listeners = Listeners(listener, batch_listener, ConsumeInterceptors(interceptors))
+        self._listeners = Listeners(listener, batch_listener, ConsumeInterceptors(told))
         self._on_refused = on_refused
         self._config = checked_config("config", config, PushConsumerConfig)
         self._retry_topics: frozenset[str] = frozenset()
@@ -235,7 +239,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         """
         if not self._listeners.is_iterated:
             raise UsageError("a consumer with a listener cannot be iterated")
-        self._check_process()
+        self._check_place()
         if self._iterator is None:
             _ = self._client.env  # raises where messages cannot come: not entered, or left
             self._iterator = MessageIterator(self._dispatcher)
@@ -249,7 +253,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         Raises:
             ClosedError: The consumer is not open.
         """
-        self._check_process()
+        self._check_place()
         if not self._assigned.is_set():
             _ = self._client.env  # raises where no share can come: not entered, or left
         await self._assigned.wait()
@@ -283,7 +287,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         """
         if self._assignment is None:
             raise ClosedError("the consumer is not open")
-        self._check_process()
+        self._check_place()
         if self._iterator is not None:
             self._iterator.finish_present()
         await self._commit_step()
@@ -292,7 +296,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
     def _owning(self) -> Assignment:
         if self._assignment is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
-        self._check_process()
+        self._check_place()
         return self._assignment
 
     def _make_assignment(

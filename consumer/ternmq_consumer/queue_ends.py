@@ -90,7 +90,7 @@ class QueueEnds:
         Source:
             RocketMQ `MQAdminImpl.searchOffset`.
         """
-        check_time_ms("at_ms", at_ms)
+        at_ms = check_time_ms("at_ms", at_ms)
         connection = await self._brokers.reader(queue.broker_name)
         request = admin.QueryOffsetByTimeRequest(
             topic=queue.topic, queue_id=queue.queue_id, boundary=admin.LOWER

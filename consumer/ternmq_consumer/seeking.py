@@ -10,6 +10,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.queue_ends import QueueEnds
+from ternmq_model.arguments import is_whole
 from ternmq_model.errors import ClosedError, TernError, UsageError
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -109,11 +110,11 @@ def checked_offset(queue: MessageQueue, offset: int) -> QueueOffset:
     """Return an offset to seek; one that no queue can have is the highest that one can.
 
     Raises:
-        UsageError: It is negative.
+        UsageError: It is negative, or no whole number.
     """
-    if offset < 0:
-        raise UsageError(f"{queue}: offset {offset} is negative")
-    return QueueOffset(min(offset, OFFSET_MAX))
+    if not is_whole(offset) or offset < 0:
+        raise UsageError(f"{queue}: offset {offset!r} is negative or no whole number")
+    return QueueOffset(min(int(offset), OFFSET_MAX))
 
 
 class SeekingConsumer(ABC):

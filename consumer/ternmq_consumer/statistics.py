@@ -31,8 +31,13 @@ class ConsumerStatistics:
     """Read and not finished."""
 
     in_hand_bytes: int
+    """Length of the records that are read and not finished."""
+
     messages_per_s: float
+    """Finished messages per second."""
+
     bytes_per_s: float
+    """Length of the records finished per second."""
 
 
 class Counters:

@@ -27,7 +27,10 @@ class Address:
     """Where a service listens. Host "*" in a route stands for the NameServer's host."""
 
     host: str
+    """Name or IP address; IPv6 without brackets."""
+
     port: int
+    """TCP port."""
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -5,12 +5,18 @@ of these mistakes before the program runs; the others see them here, at the call
 """
 
 import inspect
-from collections.abc import Iterable
-from dataclasses import MISSING, fields
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, cast
+from decimal import Decimal
+from numbers import Integral, Real
+from types import CodeType
+from typing import Any, Final, TypeVar, cast
 
 from ternmq_model.errors import ConfigError, UsageError
+
+T = TypeVar("T")
 
 _SECONDS_MIN: Final = 100_000_000
 _SECONDS_MAX: Final = 100_000_000_000
@@ -25,16 +31,30 @@ def is_kind(value: object, *kinds: type) -> bool:
     return isinstance(value, kinds)
 
 
+def is_whole(value: object) -> bool:
+    """Tell whether `value` is a whole number, such as an `int` or numpy's, and no bool."""
+    return value.__class__ is int or (not isinstance(value, bool) and isinstance(value, Integral))
+
+
+def is_async(function: object) -> bool:
+    """Tell whether a call of `function` is to be awaited: an `async def`, or an object with one."""
+    called = getattr(function, "__call__", None)  # noqa: B004 - an object whose call is `async def`
+    return any(_is_so(inspect.iscoroutinefunction, each) for each in (function, called))
+
+
 def fault_of_time_ms(value: object) -> str | None:
     """Return why `value` is no time in Unix milliseconds."""
+    if isinstance(value, int) and _SECONDS_MAX <= value < _MICROSECONDS_MIN:
+        return None
     if isinstance(value, datetime):
         return "must be Unix milliseconds: write int(when.timestamp() * 1000)"
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not is_whole(value):
         return "must be Unix milliseconds, a whole number: int(time.time() * 1000) is now"
-    if _SECONDS_MIN <= value < _SECONDS_MAX:
-        day = datetime.fromtimestamp(value / 1000, UTC).date()
+    number = int(cast("int", value))
+    if _SECONDS_MIN <= number < _SECONDS_MAX:
+        day = datetime.fromtimestamp(number / 1000, UTC).date()
         return f"is {day} in Unix milliseconds; seconds are to be multiplied by 1000"
-    if value >= _MICROSECONDS_MIN:
+    if number >= _MICROSECONDS_MIN:
         return "is too far ahead for Unix milliseconds; are these micro- or nanoseconds?"
     return None
 
@@ -43,18 +63,16 @@ def fault_of_span_ms(value: object) -> str | None:
     """Return why `value` is no number of milliseconds."""
     if isinstance(value, timedelta):
         return "must be milliseconds: write int(span.total_seconds() * 1000)"
-    if not isinstance(value, int) or isinstance(value, bool):
-        return "must be milliseconds, a whole number"
-    return None
+    return None if is_whole(value) else "must be milliseconds, a whole number"
 
 
 def fault_of_seconds(value: object) -> str | None:
     """Return why `value` is no number of seconds."""
     if isinstance(value, timedelta):
         return "must be seconds: write span.total_seconds()"
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
         return "must be seconds, a number"
-    return None
+    return None if math.isfinite(value) else "must be seconds, a finite number"
 
 
 def fault_of_function(value: object, parameters: int) -> str | None:
@@ -65,11 +83,12 @@ def fault_of_function(value: object, parameters: int) -> str | None:
         return "is what a call returned: give the function itself, without parentheses"
     if not callable(value):
         return "must be a function"
-    if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+    if any(_is_so(has, value) for has in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
         return "has a yield, so a call of it runs nothing: return an answer instead"
     try:
-        signature = inspect.signature(value)
-    except (ValueError, TypeError):  # some functions written in C
+        # What a decorator such as `mock.patch` wraps may take more: the decorator supplies it.
+        signature = inspect.signature(value, follow_wrapped=False)
+    except (ValueError, TypeError):  # some functions written in C, and mocks made after one
         return None
     try:
         signature.bind(*range(parameters))
@@ -79,72 +98,82 @@ def fault_of_function(value: object, parameters: int) -> str | None:
     return None
 
 
-def check_time_ms(name: str, value: object) -> None:
-    """Refuse what is no time in Unix milliseconds.
+def check_time_ms(name: str, value: object) -> int:
+    """Return `value` as Unix milliseconds.
 
     Raises:
         UsageError: It is of another type, or in another unit.
     """
     _refuse(name, value, fault_of_time_ms(value))
+    return int(cast("int", value))
 
 
-def check_seconds(name: str, value: object) -> None:
-    """Refuse what is no number of seconds.
+def check_seconds(name: str, value: object) -> float:
+    """Return `value` as seconds.
 
     Raises:
-        UsageError: It is something else.
+        UsageError: It is no finite number.
     """
     _refuse(name, value, fault_of_seconds(value))
+    return float(cast("float", value))
 
 
-def check_function(name: str, value: object, parameters: int) -> None:
-    """Refuse what is neither None nor a function of so many positional arguments.
+def check_function(name: str, value: object, parameters: int, *, optional: bool = False) -> None:
+    """Refuse what is no function of so many positional arguments; nor None, where `optional`.
 
     Raises:
         UsageError: It is something else.
     """
-    if value is not None:
+    if value is not None or not optional:
         _refuse(name, value, fault_of_function(value, parameters))
 
 
-def check_interceptors(given: object, *methods: str) -> None:
-    """Refuse what is no collection of objects with `methods`.
+def check_interceptors(given: Iterable[T], *methods: str) -> tuple[T, ...]:
+    """Return the interceptors in `given`, which may be an iterator: objects with `methods`.
 
     Raises:
-        UsageError: It is something else.
+        UsageError: It is no collection, or one of them is a class or lacks a method.
     """
-    if not isinstance(given, Iterable):
-        _refuse("interceptors", given, "must be a list of interceptors")
-    else:
-        for each in cast("Iterable[object]", given):
-            missing = [name for name in methods if not callable(getattr(each, name, None))]
-            if missing:
-                _refuse("interceptors", each, f"has no method {' and '.join(missing)}")
+    if not is_kind(given, Iterable):
+        raise UsageError(f"interceptors={given!r} must be a list of interceptors")
+    interceptors = tuple(given)
+    for each in interceptors:
+        if inspect.isclass(each):
+            _refuse("interceptors", each, f"is a class: give an instance, {each.__name__}()")
+        if missing := [name for name in methods if not callable(getattr(each, name, None))]:
+            _refuse("interceptors", each, f"has no method {' and '.join(missing)}")
+    return interceptors
 
 
 def check_kinds(section: str, settings: Any) -> None:
     """Refuse a dataclass of settings in which a number or a bool is of another type.
 
-    Its type is that of the field's default. Other settings are left to their class.
+    Its type is that of the field's default. Numbers of other libraries become Python's. Other
+    settings are left to their class.
 
     Raises:
         ConfigError: The first such setting.
     """
     for field in fields(settings):
-        if field.default is MISSING:
-            continue
         value: object = getattr(settings, field.name)
-        kind = cast("type[object]", type(field.default))
-        rule: str | None = None
-        if kind is bool:
+        if field.default.__class__ is bool:
             rule = None if isinstance(value, bool) else "must be True or False"
-        elif kind is int:
-            is_whole = isinstance(value, int) and not isinstance(value, bool)
-            rule = None if is_whole else "must be a whole number"
-        elif kind is float:
+        elif field.default.__class__ is int:
+            rule = None if is_whole(value) else "must be a whole number"
+        elif field.default.__class__ is float:
             rule = fault_of_seconds(value)
+        else:
+            continue
         if rule is not None:
             raise ConfigError(f"{section}.{field.name}", value, rule)
+        if not isinstance(value, int | float):
+            object.__setattr__(settings, field.name, type(field.default)(cast("Any", value)))
+
+
+def _is_so(tells: Callable[[object], bool], function: object) -> bool:
+    """Ask a function of `inspect`. A mock made after a function says so without having its code."""
+    code = getattr(function, "__code__", None)
+    return (code is None or isinstance(code, CodeType)) and tells(function)
 
 
 def _refuse(name: str, value: object, fault: str | None) -> None:

@@ -11,8 +11,14 @@ class GroupSettings:
     """What a consumer group may do on one broker. Whether that can be, the broker decides."""
 
     group: str
+    """Name of the group."""
+
     consume_enabled: bool = True
+    """Whether the group may consume."""
+
     broadcast_enabled: bool = True
+    """Whether its members may broadcast."""
+
     consume_from_min_enabled: bool = False
     """Where the group never consumed a queue it begins with the first message that is kept."""
 

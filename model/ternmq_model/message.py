@@ -1,12 +1,12 @@
 """What applications send, and what they learn of it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ternmq_model import properties as names
-from ternmq_model.arguments import fault_of_span_ms, fault_of_time_ms, is_kind
+from ternmq_model.arguments import fault_of_span_ms, fault_of_time_ms, is_kind, is_whole
 from ternmq_model.errors import IllegalMessage, TernError
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.names import check_topic
@@ -15,6 +15,21 @@ from ternmq_model.properties import KEY_SEPARATOR, check_property, check_tag
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
+
+
+class Texts(Protocol):
+    """Several texts: a list, a tuple, a set, a numpy array, but no `str`.
+
+    A `str` holds `str` alone, so type checkers see `keys="a"`, whose characters would be the keys.
+    """
+
+    def __contains__(self, value: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+
+
+NO_KEYS: Final[Texts] = ()
+"""What messages without keys have, by which they are told: an array cannot be asked `if keys`."""
 
 
 def _no_properties() -> dict[str, str]:
@@ -38,8 +53,8 @@ class Message:
     tags: str = ""
     """One tag, by which consumers may filter."""
 
-    keys: list[str] | tuple[str, ...] = ()
-    """Business keys, by which a message can be found. No blanks in them."""
+    keys: Texts = NO_KEYS
+    """Business keys, by which a message can be found: a list, a tuple, a set. No blanks in them."""
 
     properties: Mapping[str, str] = field(default_factory=_no_properties)
     """Anything else. Names that have a meaning of their own are refused, as are empty values."""
@@ -72,58 +87,65 @@ class Message:
             IllegalMessage: It breaks a limit; the error names which.
             IllegalName: So does the topic.
         """
-        check_topic(self.topic)
-        self._check_kinds()
+        self.check_kinds()
         if len(self.body) > BODY_BYTES_MAX:
             raise IllegalMessage(
                 f"message for {self.topic!r}: body has {len(self.body)} bytes, "
                 f"at most {BODY_BYTES_MAX} fit"
             )
-        pairs: list[str] = []
+        # By `+`, not by a format: of an enum's member, which is a `str` too, that is its name.
+        text = ""
         if self.tags:
             check_tag(self.tags)
-            pairs.append(f"{names.TAGS}\x01{self.tags}\x02")
-        if self.keys:
+            text = names.TAGS + "\x01" + self.tags + "\x02"
+        if len(self.keys):
             for key in self.keys:
-                check_property(names.KEYS, key)
+                check_property("keys", key)
                 if KEY_SEPARATOR in key:
                     raise IllegalMessage(f"key {key!r}: a blank separates keys on disk")
-            pairs.append(f"{names.KEYS}\x01{KEY_SEPARATOR.join(self.keys)}\x02")
+            text += names.KEYS + "\x01" + KEY_SEPARATOR.join(self.keys) + "\x02"
         if self.sharding_key:
-            check_property(names.SHARDING_KEY, self.sharding_key)
-            pairs.append(f"{names.SHARDING_KEY}\x01{self.sharding_key}\x02")
+            check_property("sharding_key", self.sharding_key)
+            text += names.SHARDING_KEY + "\x01" + self.sharding_key + "\x02"
         if self.delay_level or self.deliver_at_ms or self.deliver_after_ms or self.cancels:
-            pairs.append(self._delivery())
-        for name, value in (self.properties or {}).items():
+            text += self._delivery()
+        for name, value in self.properties.items():
             if name in names.RESERVED:
                 raise IllegalMessage(
                     f"property {name!r} has a meaning of its own; pick another name"
                 )
             check_property(name, value)
-            pairs.append(f"{name}\x01{value}\x02")
+            text += name + "\x01" + value + "\x02"
         try:
-            return "".join(pairs).encode()
+            return text.encode()
         except UnicodeEncodeError as error:
             raise IllegalMessage(f"a property cannot be written as UTF-8: {error}") from None
 
-    def _check_kinds(self) -> None:
+    def check_kinds(self) -> None:
         """Refuse values of other types than a record holds: callers may not check theirs.
 
         Raises:
-            IllegalMessage: There is one, or the flag does not fit into 32 bits.
+            IllegalName: The topic is illegal.
+            IllegalMessage: There is such a value, or the flag does not fit into 32 bits.
         """
+        check_topic(self.topic)
         body, keys, properties, flag = self.body, self.keys, self.properties, self.flag
         rule = ""
-        if not is_kind(body, bytes):
+        # The usual classes first: to ask for an abstract one takes as long as all the rest.
+        if body.__class__ is not bytes and not is_kind(body, bytes):
             rule = f"body is {type(body).__name__}, must be bytes"
             rule += ": write body.encode()" if is_kind(body, str) else ""
-        elif self.tags.__class__ is not str:
+        elif self.tags.__class__ is not str and not is_kind(self.tags, str):
             rule = f"tags is one tag, as a string, not {self.tags!r}"
-        elif keys and (is_kind(keys, str) or not is_kind(keys, Collection)):
+        elif not is_kind(keys, tuple, list, set) and (
+            is_kind(keys, str) or not is_kind(keys, Collection)
+        ):
             rule = f"keys={keys!r}: must be a list, such as [{keys!r}]"
-        elif properties and not is_kind(properties, Mapping):
-            rule = f"properties={properties!r}: must be a dict of strings"
-        elif not is_kind(flag, int) or not -(1 << 31) <= flag < 1 << 31:
+        elif properties.__class__ is not dict and not is_kind(properties, Mapping):
+            rule = (
+                f"properties={properties!r}: must be a dict of strings, {{}} where there are none"
+            )
+        elif (flag.__class__ is not int and not is_whole(flag)) or not -(1 << 31) <= flag < 1 << 31:
             rule = f"flag {flag!r} is not a whole number of 32 bits"
         if rule:
             raise IllegalMessage(f"message for {self.topic!r}: {rule}")
@@ -139,32 +161,32 @@ class Message:
                 f"message for {self.topic!r}: cancels without the deliver_at_ms of what it cancels"
             )
         told = [
-            (name, value)
-            for name, value in (
-                (names.DELAY, self.delay_level),
-                (names.TIMER_DELIVER_MS, self.deliver_at_ms),
-                (names.TIMER_DELAY_MS, self.deliver_after_ms),
+            each
+            for each in (
+                ("delay_level", names.DELAY, self.delay_level),
+                ("deliver_at_ms", names.TIMER_DELIVER_MS, self.deliver_at_ms),
+                ("deliver_after_ms", names.TIMER_DELAY_MS, self.deliver_after_ms),
             )
-            if value
+            if each[2]
         ]
         if len(told) > 1:
             raise IllegalMessage(
                 f"message for {self.topic!r}: delay_level, deliver_at_ms and deliver_after_ms "
                 "exclude each other"
             )
-        name, value = told[0]
+        argument, name, value = told[0]
         if name == names.TIMER_DELIVER_MS:
             fault = fault_of_time_ms(value)
         elif name == names.TIMER_DELAY_MS:
             fault = fault_of_span_ms(value)
         else:
-            fault = None if is_kind(value, int) else "must be a delay level, a whole number"
+            fault = None if is_whole(value) else "must be a delay level, a whole number"
         if fault is None and value < 0:
             fault = "must be above 0"
         if fault is not None:
-            raise IllegalMessage(f"message for {self.topic!r}: {name} is {value!r}, {fault}")
+            raise IllegalMessage(f"message for {self.topic!r}: {argument} is {value!r}, {fault}")
         if self.cancels:
-            check_property(names.TIMER_CANCEL, self.cancels)
+            check_property("cancels", self.cancels)
             return f"{name}\x01{value}\x02{names.TIMER_CANCEL}\x01{self.cancels}\x02"
         return f"{name}\x01{value}\x02"
 

@@ -90,7 +90,7 @@ def check_topic(topic: str) -> str:
         IllegalName: It is empty, too long, has other characters than `% | a-z A-Z 0-9 . _ -`, or
             begins with a dot.
     """
-    is_of_group = f"{topic}".startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+    is_of_group = is_kind(topic, str) and topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
     return _check("topic", topic, LONG_TOPIC_BYTES_MAX if is_of_group else TOPIC_BYTES_MAX)
 
 
@@ -124,7 +124,9 @@ def is_legal(check: Callable[[str], str], name: str) -> bool:
 
 
 def _check(kind: str, name: str, bytes_max: int) -> str:
-    if not is_kind(name, str):  # whoever does not check types learns it here
+    if name.__class__ is not str and not is_kind(
+        name, str
+    ):  # whoever does not check types learns it here
         raise IllegalName(kind, name, "must be a string")
     if not name:
         raise IllegalName(kind, name, "must not be empty")

@@ -142,7 +142,7 @@ def check_tag(tag: str) -> None:
             which separates tags in a subscription, or has blanks around it, which `trimmed`
             removes there.
     """
-    check_property(TAGS, tag)
+    check_property("tags", tag)
     if len(tag) > EXPRESSION_CHARACTERS_MAX:
         raise IllegalMessage(
             f"tag {tag[:20]!r}…: {len(tag)} characters, at most {EXPRESSION_CHARACTERS_MAX} can be"
@@ -154,7 +154,8 @@ def check_tag(tag: str) -> None:
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Return the bytes of checked `properties`, in their order."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+    # By `+`: a format takes an enum's member, which is a `str` too, for its name.
+    return "".join([name + "\x01" + value + "\x02" for name, value in properties.items()]).encode()
 
 
 def decode_properties(data: bytes) -> dict[str, str]:

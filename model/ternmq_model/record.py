@@ -70,20 +70,49 @@ class RecordHeader(NamedTuple):
     """The fixed part of a record."""
 
     total_bytes: int
+    """Length of the whole record."""
+
     magic: int
+    """Kind of the record."""
+
     body_crc: int
+    """CRC-32 of the body as stored."""
+
     queue_id: int
+    """Number of the queue on its broker."""
+
     flag: int
+    """Number of the application's own."""
+
     queue_offset: QueueOffset
+    """Place in the queue, counted in messages."""
+
     physical_offset: PhysicalOffset
+    """Place in the commit log, counted in bytes."""
+
     sys_flag: int
+    """Bits: compression, transaction state, lengths of the hosts."""
+
     born_at_ms: int
+    """When the producer sent it, Unix milliseconds."""
+
     born_host: bytes
+    """The producer's address: 4 or 16 bytes of IP address and 4 of the port, big-endian."""
+
     stored_at_ms: int
+    """When the broker stored it, Unix milliseconds."""
+
     store_host: bytes
+    """The broker's address, in the same form."""
+
     reconsume_times: int
+    """How often it was sent back by consumers."""
+
     prepared_offset: int
+    """Of the half message of a transaction, its place in the commit log; else 0."""
+
     body_bytes: int
+    """Length of the body as stored."""
 
 
 class Record(NamedTuple):

@@ -14,7 +14,7 @@ from enum import IntFlag
 from typing import Final, Self
 
 from ternmq_model.address import Address
-from ternmq_model.arguments import is_kind
+from ternmq_model.arguments import fault_of_span_ms, is_kind, is_whole
 from ternmq_model.errors import IllegalName, RefusedError, UsageError, refusal
 from ternmq_model.names import RETRY_PREFIX, check_topic
 from ternmq_model.queue import MessageQueue
@@ -104,10 +104,19 @@ class QueueData:
     """The queues of one topic on one broker."""
 
     broker_name: str
+    """Name of the broker."""
+
     read_queues: int
+    """Queues that consumers read."""
+
     write_queues: int
+    """Queues that producers send to."""
+
     permissions: Permission
+    """What clients may do with the topic there."""
+
     sys_flag: int = 0
+    """Bits: 1 unit, 2 unit subscription."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +124,8 @@ class BrokerMember:
     """One process that serves a broker name."""
 
     broker_id: int
+    """0 for the master, above 0 for a slave."""
+
     endpoints: tuple[Address, ...]
     """In the order to prefer; a host "*" is resolved by `resolve_addresses`."""
 
@@ -127,7 +138,11 @@ class BrokerData:
     """A broker name with its master and slaves."""
 
     cluster: str
+    """Name of the cluster."""
+
     broker_name: str
+    """Name that the master and its slaves share."""
+
     members: tuple[BrokerMember, ...]
     """Sorted by broker id."""
 
@@ -146,6 +161,8 @@ class TopicRoute:
     """Everything a client needs to reach a topic."""
 
     topic: str
+    """Name of the topic."""
+
     queues: tuple[QueueData, ...] = ()
     """Sorted by broker name."""
 
@@ -263,18 +280,24 @@ def check_topic_config(config: TopicConfig) -> TopicConfig:
     """Return `config` when a topic may be so.
 
     Raises:
-        IllegalName: Its name is illegal, a count of queues lies outside 0 to 16,384, or its
-            retention is negative or longer than a hundred years.
+        IllegalName: Its name is illegal, a count of queues lies outside 0 to 16,384, its
+            retention is negative or longer than a hundred years, or one is no number.
         UsageError: It is no `TopicConfig`.
     """
     if not is_kind(config, TopicConfig):
         raise UsageError(f"{config!r} is no TopicConfig: write TopicConfig(topic)")
     check_topic(config.topic)
-    if not 0 <= config.retention_ms <= RETENTION_MS_MAX:
-        rule = f"retention of {config.retention_ms} ms; may be 0 to {RETENTION_MS_MAX}"
+    fault = fault_of_span_ms(config.retention_ms)
+    if fault is None and not 0 <= config.retention_ms <= RETENTION_MS_MAX:
+        fault = f"may be 0 to {RETENTION_MS_MAX}"
+    if fault is not None:
+        rule = f"retention_ms={config.retention_ms!r} {fault}"
+        raise IllegalName("topic", config.topic, rule)
+    if not is_whole(config.permissions):  # bits that no `Permission` has are a peer's, and kept
+        rule = f"permissions={config.permissions!r} must be such as Permission.READ"
         raise IllegalName("topic", config.topic, rule)
     for kind, count in (("read", config.read_queues), ("write", config.write_queues)):
-        if not is_kind(count, int) or not 0 <= count <= QUEUES_MAX:
+        if not is_whole(count) or not 0 <= count <= QUEUES_MAX:
             rule = f"{count!r} {kind} queues; may have 0 to {QUEUES_MAX}"
             raise IllegalName("topic", config.topic, rule)
     return config

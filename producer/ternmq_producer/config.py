@@ -6,8 +6,8 @@ from typing import Final, Literal
 from ternmq_client.retry import RetryPolicy
 from ternmq_model.arguments import check_kinds
 from ternmq_model.compression import Format, check_format
-from ternmq_model.errors import ConfigError
-from ternmq_model.names import AUTO_CREATE_TOPIC
+from ternmq_model.errors import ConfigError, IllegalName
+from ternmq_model.names import AUTO_CREATE_TOPIC, check_topic
 from ternmq_producer.fault_table import FAULT_RULES
 
 BATCH_BYTES_MAX: Final = 1 << 20
@@ -86,6 +86,10 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         check_kinds("producer", self)
+        try:
+            check_topic(self.template_topic)
+        except IllegalName as error:
+            raise ConfigError("producer.template_topic", self.template_topic, error.rule) from None
         for name in ("send_timeout_s", "buffer_bytes", "topic_queues"):
             value: float = getattr(self, name)
             if not value > 0:

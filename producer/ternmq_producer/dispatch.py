@@ -8,6 +8,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
+from ternmq_model.arguments import is_kind
 from ternmq_model.errors import ClosedError, IllegalName, TernError
 from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
@@ -199,7 +200,10 @@ class Dispatch:
         """Hand `message` to its link; False when that must wait: for a route, for its turn, for
         room, or until its body is compressed. `place` is its own in the line of its topic, if it
         has one already."""
-        target = self._targets.get(message.topic)
+        try:
+            target = self._targets.get(message.topic)
+        except TypeError:  # such as a list: `place` says what a topic is
+            return False
         if target is None:
             return False
         if not self._lines.lets_in(message.topic, place) and is_ordered(message, queue, selector):
@@ -396,6 +400,8 @@ class Dispatch:
         for message in part:
             if message.sharding_key or message.topic != topic:
                 return None
+        if not is_kind(topic, str):
+            return None
         try:
             target = self._targets.get(topic)
             if target is None or self.config.fail_fast:

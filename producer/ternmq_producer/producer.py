@@ -25,7 +25,7 @@ from ternmq_producer.pending import RECORD_EXTRA_BYTES, Sink
 from ternmq_producer.requests import Requests
 from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.statistics import SendStatistics
-from ternmq_producer.whole import BatchSink, check_batch, check_message, check_messages
+from ternmq_producer.whole import BatchSink, check_batch, check_messages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 _ENQUEUED_PER_TURN: Final = 256
 """After so many `enqueue` calls that had no need to wait, the loop gets a turn: else nothing would
 be sent until the buffer is full."""
+
+_NO_MESSAGE: Final = Message("", b"")
 
 _SLICE_BYTES: Final = 256 << 10
 _SLICE_MESSAGES_MAX: Final = 2048
@@ -84,14 +86,13 @@ class Producer(Lifecycle):
         env: Environment | None = None,
     ) -> None:
         self.group = check_group(group)
-        check_interceptors(interceptors, "before_send", "after_send")
         self.config = checked_config("config", config, ProducerConfig)
         self.client = ClientInstance(resolve_client(nameserver, client), env=env)
         self._clock: Clock
         self._loop: asyncio.AbstractEventLoop
         self._timeout_ms = round(self.config.send_timeout_s * 1000)
         self._dispatch: Dispatch | None = None
-        self._interceptors = tuple(interceptors)
+        self._interceptors = check_interceptors(interceptors, "before_send", "after_send")
         self._intercepted: Intercepted | None = None
         self._requests: Requests | None = None
         self._without_turn = 0
@@ -159,9 +160,7 @@ class Producer(Lifecycle):
             TopicNotFound: No broker has the topic or would create it.
             TernError: The last attempt's error. `may_have_happened` tells whether it may be stored.
         """
-        dispatch = self._open_dispatch()
-        if message.__class__ is not Message:
-            check_message(message)
+        dispatch = self._open_dispatch(message)
         if self._intercepted is not None:
             return await self._intercepted.send(
                 message, lambda sent: self._send(dispatch, sent, queue, selector, timeout_s)
@@ -223,9 +222,7 @@ class Producer(Lifecycle):
         Raises:
             TernError: It could not even be queued. That does not count as a failure.
         """
-        dispatch = self._open_dispatch()
-        if message.__class__ is not Message:
-            check_message(message)
+        dispatch = self._open_dispatch(message)
         after: Callable[[SendResult | TernError], None] | None = None
         if self._intercepted is not None:
             message, after = self._intercepted.before(message)
@@ -312,11 +309,11 @@ class Producer(Lifecycle):
         """
         if self._requests is None:
             raise closed_error()
-        self._open_dispatch()
-        check_message(message)
+        self._open_dispatch(message)
+        message.check_kinds()
+        seconds = self.config.send_timeout_s
         if timeout_s is not None:
-            check_seconds("timeout_s", timeout_s)
-        seconds = self.config.send_timeout_s if timeout_s is None else timeout_s
+            seconds = check_seconds("timeout_s", timeout_s)
 
         async def send(sent: Message, left_s: float) -> None:
             await self.send(sent, queue=queue, selector=selector, timeout_s=left_s)
@@ -367,9 +364,7 @@ class Producer(Lifecycle):
         Raises:
             TernError: As `send` does, when the message could not even be queued.
         """
-        dispatch = self._open_dispatch()
-        if message.__class__ is not Message:
-            check_message(message)
+        dispatch = self._open_dispatch(message)
         if self._intercepted is not None:
             return await self._intercepted.enqueue(
                 message, lambda sent: self._enqueue(dispatch, sent, queue, selector, timeout_s)
@@ -470,15 +465,19 @@ class Producer(Lifecycle):
         if self._dispatch is not None:
             await self._open_dispatch().buffer.emptied()
 
-    def _open_dispatch(self) -> Dispatch:
-        """Return what sends.
+    def _open_dispatch(self, message: Message = _NO_MESSAGE) -> Dispatch:
+        """Return what sends `message`.
 
         Raises:
             ClosedError: The producer is not open, or its process has forked this one since.
+            UsageError: It was opened on another event loop.
+            IllegalMessage: `message` is none.
         """
         if self._dispatch is None:
             raise closed_error()
-        self._check_process()
+        self._check_place()
+        if message.__class__ is not Message:
+            check_messages((message,))
         return self._dispatch
 
 
@@ -488,5 +487,4 @@ def _milliseconds(timeout_s: float) -> int:
     Raises:
         UsageError: It is no number of seconds.
     """
-    check_seconds("timeout_s", timeout_s)
-    return round(timeout_s * 1000)
+    return round(check_seconds("timeout_s", timeout_s) * 1000)

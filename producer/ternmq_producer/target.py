@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ternmq_client.instance import ClientInstance
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.errors import TernError, Unreachable, refusal
-from ternmq_model.message import Message
+from ternmq_model.message import NO_KEYS, Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
@@ -60,9 +60,11 @@ class Target(QueuePicker):
         if (
             body.__class__ is not bytes
             or tags.__class__ is not str
+            or message.flag.__class__ is not int
             or message.flag
+            or message.properties.__class__ is not dict
             or message.properties
-            or message.keys
+            or message.keys is not NO_KEYS
             or message.sharding_key
             or message.delay_level
             or message.deliver_at_ms

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import Any, Final
 
 from ternmq_client.instance import ClientInstance
+from ternmq_model.arguments import is_async
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.stored_message import StoredMessage, decode_single
 from ternmq_model.transaction import Resolution
@@ -29,8 +30,7 @@ async def decide(blocking: Blocking, function: Callable[..., Any], *args: object
     A plain function runs in a thread. Cancelling stops the waiting, not such a function.
     """
     try:
-        call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
-        if iscoroutinefunction(function) or iscoroutinefunction(call):
+        if is_async(function):
             value = await function(*args)
         else:
             value = await blocking.run(function, *args)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ternmq_client.config import ClientConfig, checked_config
 from ternmq_client.interceptors import SendInterceptor
-from ternmq_model.arguments import check_function, is_kind
+from ternmq_model.arguments import check_function, is_whole
 from ternmq_model.errors import ClosedError, IllegalMessage, TernError, UsageError
 from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
 from ternmq_model.names import check_topic
@@ -23,7 +23,7 @@ from ternmq_producer.producer import Producer
 from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.transaction_checks import Check, Checks, decide, end_request
 from ternmq_producer.transaction_ends import Ends
-from ternmq_producer.whole import check_message
+from ternmq_producer.whole import check_messages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 
@@ -248,7 +248,7 @@ class TransactionProducer(Lifecycle):
                 transaction=sent.physical_offset,
                 resolution=resolution,
             ),
-            timeout_s=self._config.send_timeout_s if timeout_s is None else timeout_s,
+            timeout_s=self._config.send_timeout_s if timeout_s is None else float(timeout_s),
         )
         if not is_awaited:
             return TransactionResult(sent, resolution, is_confirmed=False)
@@ -273,12 +273,13 @@ def half_message(message: Message, group: str, *, check_after_s: int | None) -> 
         IllegalMessage: It is no message or to be delayed, or `check_after_s` is no number or
             negative.
     """
-    check_message(message)
+    check_messages((message,))
+    message.check_kinds()
     if message.delay_level or message.deliver_at_ms or message.deliver_after_ms:
         raise IllegalMessage(f"message for {message.topic!r}: a transaction's cannot be delayed")
     properties = dict(message.properties)
     if check_after_s is not None:
-        if not is_kind(check_after_s, int) or check_after_s < 0:
+        if not is_whole(check_after_s) or check_after_s < 0:
             rule = "must be whole seconds, 0 or more"
             raise IllegalMessage(f"check_after_s is {check_after_s!r}, {rule}")
         properties[CHECK_IMMUNITY_S] = str(check_after_s)

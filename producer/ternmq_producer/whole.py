@@ -19,27 +19,18 @@ RECORD_BYTES_MIN: Final = 91
 """What a record has at least beside its topic, body and properties."""
 
 
-def check_message(message: Message) -> None:
-    """Refuse what is no message: whoever does not check types learns it here.
-
-    Raises:
-        IllegalMessage: It is something else.
-    """
-    if not is_kind(message, Message):
-        raise IllegalMessage(f"{message!r} is no message: write Message(topic, body)")
-
-
 def check_messages(messages: Sequence[Message]) -> None:
-    """Refuse what is no sequence of messages.
+    """Refuse what is no sequence of messages: whoever does not check types learns it here.
 
     Raises:
         IllegalMessage: It is something else.
     """
     if not is_kind(messages, Sequence) or is_kind(messages, str, bytes):
         raise IllegalMessage(f"{messages!r} is no list of messages")
-    for message in messages:
-        if message.__class__ is not Message:
-            check_message(message)
+    if {*map(type, messages)} != {Message}:
+        for message in messages:
+            if not is_kind(message, Message):
+                raise IllegalMessage(f"{message!r} is no message: write Message(topic, body)")
 
 
 def check_batch(messages: Sequence[Message]) -> None:

@@ -9,7 +9,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from ternmq_model.errors import ClosedError, ConnectionLost, TernError, UsageError, refusal
+from ternmq_model.errors import ClosedError, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_remoting.convert import error_of
@@ -17,6 +17,7 @@ from ternmq_remoting.options import CLIENT_OPTIONS
 from ternmq_remoting.peer import target_of, texts_of
 from ternmq_remoting.rpc import Address, ClientStream, Identity, Rep, Req, StreamRpc, UnaryRpc
 from ternmq_remoting.status import GrpcStatus, error_of_status
+from ternmq_runtime.forks import check_loop
 
 ReadT = TypeVar("ReadT", bound=ProtoMessage)
 WriteT = TypeVar("WriteT", bound=ProtoMessage)
@@ -213,8 +214,4 @@ class GrpcConnection:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError(f"{self._peer}: the connection is closed")
-        if asyncio.get_running_loop() is not self._loop:  # gRPC would never answer there
-            raise UsageError(
-                "the client belongs to another event loop: use it on the loop that entered it "
-                "(asyncio.run_coroutine_threadsafe), or a blocking client"
-            )
+        check_loop(self._loop)  # gRPC would never answer elsewhere

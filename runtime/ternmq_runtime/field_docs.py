@@ -53,10 +53,10 @@ def field_docs(kind: type) -> dict[str, str]:
     """
     docs: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
-        if not vars(owner).get("__annotations__"):
-            continue
         described = vars(owner).get("__doc__")
         module = described.module if isinstance(described, DescribedFields) else owner.__module__
+        if module.partition(".")[0] in sys.stdlib_module_names:
+            continue
         source = inspect.getsource(sys.modules[module])
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.ClassDef) and node.name == owner.__name__:

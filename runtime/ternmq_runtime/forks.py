@@ -1,13 +1,17 @@
-"""Processes made by `fork()`: a child has none of its parent's threads, but all of its objects.
+"""Where what is opened may be used: in its own process, on its own event loop.
+
+A child made by `fork()` has none of its parent's threads, but all of its objects.
 
 An event loop, its connections and gRPC's own state belong to the process that began them. A child
 that went on using them would wait for threads that it does not have, and take events and bytes from
-its parent. So what is opened remembers its process, and refuses to be used in another one.
+its parent. So what is opened remembers its process, and refuses to be used in another one; and its
+loop, since a task of another loop would wait for it for ever.
 """
 
+import asyncio
 import os
 
-from ternmq_model.errors import ClosedError
+from ternmq_model.errors import ClosedError, UsageError
 
 
 def is_inherited(process_id: int) -> bool:
@@ -25,4 +29,23 @@ def check_process(process_id: int) -> None:
         raise ClosedError(
             f"opened in process {process_id}, from which this one ({os.getpid()}) was forked: "
             "open clients in the child only, or start children by 'spawn' (docs/howto/fork.md)"
+        )
+
+
+def check_loop(loop: asyncio.AbstractEventLoop | None) -> None:
+    """Do nothing on `loop`, where none runs, or where that is None: nobody opened anything.
+
+    Raises:
+        UsageError: Another loop runs in this thread.
+    """
+    if loop is None:
+        return
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if running is not loop:
+        raise UsageError(
+            "the client belongs to another event loop: use it on the loop that entered it "
+            "(asyncio.run_coroutine_threadsafe), or a blocking client"
         )

@@ -9,13 +9,14 @@
 What was opened first is closed last, also when opening fails half-way.
 """
 
+import asyncio
 import os
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from ternmq_runtime.forks import check_process, is_inherited
+from ternmq_runtime.forks import check_loop, check_process, is_inherited
 
 
 class Lifecycle(ABC):
@@ -27,6 +28,7 @@ class Lifecycle(ABC):
 
     __stack: AsyncExitStack | None = None
     __process_id = 0
+    __loop: asyncio.AbstractEventLoop | None = None
 
     @abstractmethod
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -35,19 +37,23 @@ class Lifecycle(ABC):
         When this raises, what is on the stack is closed, and the error comes out of `async with`.
         """
 
-    def _check_process(self) -> None:
-        """Do nothing, unless the block was opened before a fork and this is the child.
+    def _check_place(self) -> None:
+        """Do nothing, unless the block was opened in another process or on another event loop.
 
         Raises:
-            ClosedError: It is.
+            ClosedError: This process was forked from that which opened it.
+            UsageError: The loop that runs here is not that which opened it. What is opened waits
+                for futures of its own loop, which would never wake a task of this one.
         """
         check_process(self.__process_id)
+        check_loop(self.__loop)
 
     async def __aenter__(self) -> Self:
-        self._check_process()
+        self._check_place()
         async with AsyncExitStack() as stack:
             await self._open(stack)
             self.__stack, self.__process_id = stack.pop_all(), os.getpid()
+            self.__loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(
@@ -59,5 +65,5 @@ class Lifecycle(ABC):
         if is_inherited(self.__process_id):
             return None
         stack, self.__stack = self.__stack, None
-        self.__process_id = 0
+        self.__process_id, self.__loop = 0, None
         return None if stack is None else await stack.__aexit__(exc_type, exc, traceback)

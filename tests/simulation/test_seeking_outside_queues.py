@@ -150,7 +150,7 @@ def test_seeks_need_no_await_and_the_later_one_counts() -> None:
                 consumer.seek(QUEUE, 40)
                 assert [each.queue_offset for each in await consumer.poll()] == [*range(40, 50)]
                 consumer.seek(QUEUE, 40)
-                consumer.seek_to_time(1 << 80)
+                consumer.seek_to_time(253_402_300_799_999)  # the last of the year 9999
                 assert await consumer.poll() == []
                 await consumer.seek(QUEUE, 49)
                 await consumer.seek_to_begin(QUEUE)

@@ -5,8 +5,9 @@ longer sees fails `make types`.
 """
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -26,7 +27,9 @@ from ternmq import (
     PullConsumer,
     PushConsumer,
     PushConsumerConfig,
+    RefusedError,
     Resolution,
+    SendInterceptor,
     StoredMessage,
     TransactionProducer,
     UsageError,
@@ -37,6 +40,9 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def nothing() -> None: ...
+
+
+async def refused_async(_error: RefusedError) -> None: ...
 
 
 async def two(_a: StoredMessage, _b: StoredMessage) -> None: ...
@@ -118,7 +124,7 @@ MESSAGES: list[tuple[Callable[[], Message], str]] = [
             b"",
             delay_level="3",  # type: ignore[arg-type]
         ),
-        "DELAY is '3', must be a delay level",
+        "delay_level is '3', must be a delay level",
     ),
     (
         lambda: Message(
@@ -136,12 +142,44 @@ MESSAGES: list[tuple[Callable[[], Message], str]] = [
         ),
         "write int(span.total_seconds() * 1000)",
     ),
+    (
+        lambda: Message(
+            ["orders"],  # type: ignore[arg-type]
+            b"",
+        ),
+        "topic ['orders']: must be a string",
+    ),
+    (
+        lambda: Message(
+            "orders",
+            b"",
+            properties=None,  # type: ignore[arg-type]
+        ),
+        "properties=None: must be a dict of strings, {} where there are none",
+    ),
     # No type tells seconds from milliseconds.
     (
         lambda: Message("orders", b"", deliver_at_ms=1_800_000_000),
         "is 1970-01-21 in Unix milliseconds; seconds are to be multiplied by 1000",
     ),
 ]
+
+
+class Kind(StrEnum):
+    A = "a"
+
+
+def keys_of_any_kind(
+    texts: Sequence[str], kinds: list[Kind], some: frozenset[str], by_key: dict[str, Kind]
+) -> list[Message]:
+    """Messages that type checkers accept."""
+    return [Message("t", b"", keys=keys) for keys in (texts, kinds, some, by_key.keys(), {"a"})]
+
+
+def test_keys_may_be_any_collection_but_a_string() -> None:
+    for message in keys_of_any_kind(["a"], [Kind.A], frozenset("a"), {"a": Kind.A}):
+        assert message.encoded_properties() == b"KEYS\x01a\x02"
+
 
 CONSTRUCTIONS: list[tuple[Callable[[], Any], str]] = [
     (
@@ -285,6 +323,59 @@ CONSTRUCTIONS: list[tuple[Callable[[], Any], str]] = [
             on_refused="log",  # type: ignore[arg-type]
         ),
         "on_refused='log' must be a function",
+    ),
+    (
+        lambda: PushConsumer(
+            "bills",
+            "orders",
+            on_refused=None,  # type: ignore[arg-type]
+        ),
+        "on_refused=None must be a function",
+    ),
+    (
+        lambda: PushConsumer(
+            "bills",
+            "orders",
+            on_refused=refused_async,  # type: ignore[arg-type]
+        ),
+        "must be a plain function: nobody awaits it",
+    ),
+    (
+        lambda: TransactionProducer(
+            "shop",
+            execute=lambda _message, _argument: Resolution.COMMIT,
+            check=None,  # type: ignore[arg-type]
+        ),
+        "check=None must be a function",
+    ),
+    (
+        lambda: Producer(
+            "shop",
+            interceptors=[SendInterceptor],  # type: ignore[list-item]
+        ),
+        "is a class: give an instance, SendInterceptor()",
+    ),
+    (
+        lambda: ClientConfig(
+            nameservers=5,  # type: ignore[arg-type]
+        ),
+        'client.nameservers=5: must be a text such as "127.0.0.1:9876"',
+    ),
+    (
+        lambda: ProducerConfig(
+            template_topic=5,  # type: ignore[arg-type]
+        ),
+        "producer.template_topic=5: must be a string",
+    ),
+    (
+        lambda: ProducerConfig(send_timeout_s=float("inf")),
+        "producer.send_timeout_s=inf: must be seconds, a finite number",
+    ),
+    (
+        lambda: PushConsumerConfig(
+            allocate=lambda queues: queues,  # type: ignore[arg-type, misc]
+        ),
+        "must take 3 arguments",
     ),
     (
         lambda: Producer(

@@ -45,6 +45,8 @@ class DeadLetters:
     """How many dead letters a group has."""
 
     group: str
+    """Name of the group."""
+
     waiting: int
     """Neither redriven nor dropped."""
 
@@ -66,6 +68,8 @@ class Redriven:
     """Where it was sent."""
 
     new_message_id: str
+    """Id of the message that was sent for it."""
+
     outcome: str
     """`sent`; `sent before`, by a run that was interrupted or for this letter alone; or `would be
     sent`."""

@@ -138,7 +138,7 @@ class GroupChanges(AdminCalls):
         if [at_ms is not None, offset is not None, first, last].count(True) != 1:
             raise UsageError("a reset goes to exactly one of: a time, an offset, first, last")
         if at_ms is not None:
-            check_time_ms("at_ms", at_ms)
+            at_ms = check_time_ms("at_ms", at_ms)
         if min(at_ms or 0, offset or 0) < 0:
             raise UsageError("a reset goes to no negative time or offset")
         offset = None if offset is None else min(offset, OFFSET_MAX)

@@ -76,8 +76,7 @@ class MessageAdmin(AdminCalls):
             Unreachable: No broker that answers has one, and not all answer; names each such.
             UsageError: A time is none in Unix milliseconds.
         """
-        check_time_ms("begin_ms", begin_ms)
-        check_time_ms("end_ms", end_ms)
+        begin_ms, end_ms = check_time_ms("begin_ms", begin_ms), check_time_ms("end_ms", end_ms)
         request = messages.QueryMessagesRequest(
             topic=topic,
             key=key,

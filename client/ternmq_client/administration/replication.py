@@ -68,6 +68,8 @@ class NameServerEpoch:
     """The highest epoch of one broker name that one NameServer keeps."""
 
     address: Address
+    """Address of the NameServer."""
+
     highest: int = 0
     """0 = it knows none, or did not tell."""
 

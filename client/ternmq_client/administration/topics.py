@@ -1,11 +1,11 @@
 """Administration of topics, over a whole cluster."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import BrokerList, QueueStatus, TopicCreation, TopicDescription
-from ternmq_model.arguments import check_time_ms
+from ternmq_model.arguments import check_time_ms, is_kind
 from ternmq_model.errors import RefusedError, TernError, TopicNotFound, UsageError, refusal
 from ternmq_model.names import check_topic, topic_order
 from ternmq_model.queue import MessageQueue
@@ -104,8 +104,11 @@ class TopicAdmin(AdminCalls):
             were created.
 
         Raises:
-            UsageError: No broker is left to create them on.
+            UsageError: No broker is left to create them on, or `configs` is no list.
         """
+        if not is_kind(configs, Iterable) or is_kind(configs, str):
+            raise UsageError(f"create_topics takes a list of TopicConfig, not {configs!r}")
+        configs = tuple(configs)
         told = [_told(config) for config in configs]
         good = [each for each in told if not isinstance(each, UsageError)]
         wanted = await self._readable(cluster, brokers)
@@ -249,7 +252,7 @@ class TopicAdmin(AdminCalls):
             Unreachable: No broker that answers has it, and not all answer; names each such.
             UsageError: `at_ms` is no time in Unix milliseconds.
         """
-        check_time_ms("at_ms", at_ms)
+        at_ms = check_time_ms("at_ms", at_ms)
         described = admin.DescribeTopicRequest(topic=check_topic(topic))
         boundary = admin.UPPER if upper else admin.LOWER
 

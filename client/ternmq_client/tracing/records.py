@@ -24,7 +24,15 @@ NOTHING: Final = "null"
 
 
 class MessageKind(enum.IntEnum):
-    """What kind of message was sent. RocketMQ's order."""
+    """What kind of message was sent. RocketMQ's order.
+
+    Attributes:
+        NORMAL: Delivered at once.
+        TRANSACTION_HALF: Half message of a transaction.
+        TRANSACTION_COMMIT: End of a transaction.
+        DELAY: Delayed message.
+        ORDER: Message with a sharding key, or for a queue that its sender chose.
+    """
 
     NORMAL = 0
     TRANSACTION_HALF = 1
@@ -38,18 +46,43 @@ class Sent:
     """A message was sent, or could not be."""
 
     at_ms: int
+    """When sending began, Unix milliseconds."""
+
     region: str
+    """Region of the client."""
+
     group: str
+    """Name of the producer group."""
+
     topic: str
+    """Name of the topic."""
+
     message_id: str
+    """Unique key of the message."""
+
     tags: str | None
+    """Its tag; None where it has none."""
+
     keys: str | None
+    """Its keys, separated by blanks; None where it has none."""
+
     store_host: str
+    """`IP:PORT` of the broker."""
+
     body_length: int
+    """Length of the body, bytes."""
+
     took_ms: int
+    """How long sending took, milliseconds."""
+
     kind: MessageKind
+    """Kind of the message."""
+
     offset_message_id: str
+    """Id that names broker and place."""
+
     is_success: bool
+    """Whether it was stored as safely as asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +90,25 @@ class ConsumeBegan:
     """A listener is handed a message."""
 
     at_ms: int
+    """When the call began, Unix milliseconds."""
+
     region: str | None
+    """Region of the message; None where it has none."""
+
     group: str
+    """Name of the consumer group."""
+
     request_id: str
     """Joins it with `ConsumeEnded`: the same for all messages of one call."""
 
     message_id: str
+    """Unique key of the message."""
+
     retries: int
+    """How often the message was tried before."""
+
     keys: str | None
+    """Its keys, separated by blanks; None where it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +116,28 @@ class ConsumeEnded:
     """A listener's call ended."""
 
     request_id: str
+    """Joins it with `ConsumeBegan`."""
+
     message_id: str
+    """Unique key of the message."""
+
     took_ms: int
     """The call's time, divided by its messages."""
 
     is_success: bool
+    """Whether the message is finished."""
+
     keys: str | None
+    """Its keys, separated by blanks; None where it has none."""
+
     code: int
     """0 success, 1 time out, 2 exception, 3 no answer, 4 to be tried again."""
 
     at_ms: int
+    """When the call ended, Unix milliseconds."""
+
     group: str
+    """Name of the consumer group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,19 +145,40 @@ class TransactionEnded:
     """A transaction was committed, rolled back or left open."""
 
     at_ms: int
+    """When the transaction ended, Unix milliseconds."""
+
     region: str
+    """Region of the client."""
+
     group: str
+    """Name of the producer group."""
+
     topic: str
+    """Name of the topic."""
+
     message_id: str
+    """Unique key of the message."""
+
     tags: str | None
+    """Its tag; None where it has none."""
+
     keys: str | None
+    """Its keys, separated by blanks; None where it has none."""
+
     store_host: str
+    """`IP:PORT` of the broker."""
+
     kind: MessageKind
+    """Kind of the message."""
+
     transaction_id: str
+    """Id of the transaction."""
+
     state: str
     """COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
 
     is_from_check: bool
+    """Whether a broker had asked for it."""
 
 
 TraceRecord = Sent | ConsumeBegan | ConsumeEnded | TransactionEnded

@@ -6,6 +6,7 @@ from ternmq_consumer.allocation.averaging import allocate_averagely, allocate_by
 from ternmq_consumer.allocation.hashing import AllocateByConsistentHash
 from ternmq_consumer.allocation.rooms import AllocateNearby
 from ternmq_consumer.allocation.strategy import AllocationStrategy
+from ternmq_model.arguments import fault_of_function
 from ternmq_model.errors import ConfigError
 
 SETTING: Final = "consumer.allocate"
@@ -35,8 +36,8 @@ def strategy_of(allocate: AllocationStrategy | str) -> AllocationStrategy:
         ConfigError: There is none of that name, it needs arguments, or it cannot be called.
     """
     if not isinstance(allocate, str):
-        if not callable(allocate):
-            raise ConfigError(SETTING, allocate, "must be the name of a strategy, or a function")
+        if fault := fault_of_function(allocate, 3):
+            raise ConfigError(SETTING, allocate, f"{fault}, or the name of a strategy")
         return allocate
     if allocate.startswith(NEARBY_PREFIX):
         inner = _SIMPLE.get(allocate.removeprefix(NEARBY_PREFIX))

@@ -16,6 +16,8 @@ class Condition:
     """An SQL92 condition on a message's properties. Made by `compile_condition`."""
 
     text: str
+    """The condition as it was written."""
+
     steps: int = field(compare=False)
     """How many parts it has: what evaluating it costs at most."""
 

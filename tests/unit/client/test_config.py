@@ -1,5 +1,6 @@
 """Settings of a client, and how it names itself."""
 
+import enum
 from dataclasses import fields, replace
 from random import Random
 
@@ -46,6 +47,31 @@ def test_nameserver_is_one_of_the_client_unless_given() -> None:
     assert resolve_client("a:1", named) == named
 
 
+def test_same_nameservers_in_another_form_are_no_contradiction() -> None:
+    listed = ClientConfig(nameservers=["b:2", "a:1"])  # type: ignore[arg-type]
+    assert listed.nameservers == ("b:2", "a:1")
+    assert resolve_client(["a:1", "b:2"], listed).nameservers == ("a:1", "b:2")
+
+
+def test_nameservers_that_nobody_named_contradict_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAMESERVER_VARIABLE, "a:1")
+    unnamed = replace(ClientConfig(), trace=True)
+    monkeypatch.setenv(NAMESERVER_VARIABLE, "b:2")
+    assert resolve_client("c:3", unnamed).nameservers == ("c:3",)
+    named = ClientConfig(nameservers=("b:2",))
+    with pytest.raises(ConfigError, match="names others"):
+        resolve_client("c:3", named)
+
+
+class Name(str, enum.Enum):  # noqa: UP042 - `StrEnum` is formatted otherwise
+    OWN = "own"
+
+
+def test_instance_is_named_by_any_kind_of_string() -> None:
+    config = ClientConfig(host_name="h", instance_name=Name.OWN)
+    assert config.client_id(now_ms=5, random=Random(1)) == "h@own"
+
+
 def test_two_answers_to_where_the_nameservers_are_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"nameserver='b:2': client.nameservers=\('a:1',\) names"):
         resolve_client("b:2", ClientConfig(nameservers=("a:1",)))
@@ -56,6 +82,9 @@ def test_two_answers_to_where_the_nameservers_are_are_refused() -> None:
     [
         {"nameservers": ()},
         {"nameservers": ("nowhere",)},
+        {"nameservers": 5},
+        {"nameservers": [5]},
+        {"heartbeat_s": float("inf")},
         {"host_name": "a@b"},
         {"instance_name": "a\x01"},
         {"heartbeat_s": 0},

@@ -5,9 +5,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial, wraps
+from typing import Any, cast
+from unittest.mock import AsyncMock, MagicMock, Mock, create_autospec, patch
 
+import numpy as np
 import pytest
 
 from ternmq_model.arguments import (
@@ -20,6 +24,8 @@ from ternmq_model.arguments import (
     fault_of_seconds,
     fault_of_span_ms,
     fault_of_time_ms,
+    is_async,
+    is_whole,
 )
 from ternmq_model.errors import ConfigError, UsageError
 
@@ -44,10 +50,72 @@ async def yields_async(message: object) -> Any:
     yield message
 
 
+def with_session(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Supply a second argument, as decorators do that open a session."""
+
+    @wraps(function)
+    def call(message: object) -> Any:
+        return function(message, "session")
+
+    return call
+
+
+@with_session
+def supplied(message: object, session: str) -> None: ...
+
+
+@patch("time.sleep")
+def patched(message: object, sleep: Mock) -> None: ...
+
+
+async def waits(message: object) -> None: ...
+
+
+class Waits:
+    async def __call__(self, message: object) -> None: ...
+
+
+@pytest.mark.parametrize("function", [waits, partial(waits, 1), Waits(), AsyncMock()])
+def test_function_to_be_awaited_is_told(function: object) -> None:
+    assert is_async(function)
+
+
+@pytest.mark.parametrize(
+    "function", [Mock(spec=no_parameter), MagicMock(spec=no_parameter), print, 5]
+)
+def test_other_values_are_not_awaited(function: object) -> None:
+    assert not is_async(function)
+
+
+@pytest.mark.parametrize("value", [np.int64(5), np.uint8(5), 5, 1 << 80])
+def test_whole_numbers_of_other_libraries_are_whole(value: object) -> None:
+    assert is_whole(value)
+    assert fault_of_span_ms(value) is None
+
+
+@pytest.mark.parametrize("value", [np.float64(5), 5.0, True, np.bool_(1), "5", None, Decimal(5)])
+def test_other_numbers_are_not_whole(value: object) -> None:
+    assert not is_whole(value)
+
+
+@pytest.mark.parametrize(
+    "value", [np.float32(1.5), np.float64(1.5), Decimal("1.5"), Fraction(3, 2)]
+)
+def test_seconds_of_any_real_type_become_floats(value: object) -> None:
+    seconds = check_seconds("timeout_s", value)
+    assert (seconds, type(seconds)) == (1.5, float)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), Decimal("inf"), np.float64("nan")])
+def test_seconds_without_an_end_are_refused(value: object) -> None:
+    with pytest.raises(UsageError, match="must be seconds, a finite number"):
+        check_seconds("timeout_s", value)
+
+
 @pytest.mark.parametrize("value", [0, -1, 5, NOON_S * 1000, 253_402_300_799_999])
 def test_time_in_milliseconds_may_be_meant(value: int) -> None:
     assert fault_of_time_ms(value) is None
-    check_time_ms("at_ms", value)
+    assert type(check_time_ms("at_ms", np.int64(value))) is int
 
 
 @pytest.mark.parametrize(
@@ -90,6 +158,13 @@ def test_spans_and_seconds_are_numbers_in_their_unit() -> None:
         partial(lambda first, second: (first, second), 1),
         [].append,
         print,
+        supplied,
+        patched,
+        Mock(),
+        Mock(spec=no_parameter),
+        MagicMock(spec=no_parameter),
+        AsyncMock(spec=no_parameter),
+        create_autospec(Callables(), instance=True),
     ],
 )
 def test_function_that_can_be_called_is_taken(function: Callable[..., Any]) -> None:
@@ -111,7 +186,12 @@ def test_value_that_cannot_be_called_so_is_refused(value: Any, told: str) -> Non
     with pytest.raises(UsageError, match="listener=") as refused:
         check_function("listener", value, 1)
     assert told in str(refused.value)
-    check_function("listener", None, 1)
+
+
+def test_missing_function_is_refused_unless_it_is_optional() -> None:
+    check_function("listener", None, 1, optional=True)
+    with pytest.raises(UsageError, match="check=None must be a function"):
+        check_function("check", None, 1)
 
 
 def test_coroutine_instead_of_its_function_is_refused() -> None:
@@ -125,9 +205,13 @@ def test_coroutine_instead_of_its_function_is_refused() -> None:
 
 
 def test_interceptors_are_several_with_their_methods() -> None:
-    check_interceptors([Callables()], "takes_one")
+    one = Callables()
+    for given in ([one], (one,), iter([one]), map(lambda each: each, {one})):
+        assert check_interceptors(given, "takes_one") == (one,)
+    with pytest.raises(UsageError, match=r"is a class: give an instance, Callables\(\)"):
+        check_interceptors([Callables], "takes_one")
     with pytest.raises(UsageError, match="must be a list"):
-        check_interceptors(Callables(), "takes_one")
+        check_interceptors(cast("Any", one), "takes_one")
     with pytest.raises(UsageError, match="has no method before and after"):
         check_interceptors([Callables()], "before", "takes_one", "after")
 
@@ -153,6 +237,9 @@ class Settings:
 def test_setting_of_another_type_than_its_default_is_refused(
     changes: dict[str, Any], told: str
 ) -> None:
+    settings = Settings(count=cast("int", np.int8(7)), wait_s=cast("float", Decimal(2)))
+    check_kinds("some", settings)
+    assert (type(settings.count), type(settings.wait_s)) == (int, float)
     check_kinds("some", Settings(wait_s=3, text=None, needed=[]))
     with pytest.raises(ConfigError) as refused:
         check_kinds("some", Settings(**changes))

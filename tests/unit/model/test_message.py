@@ -1,7 +1,9 @@
 """What an application may send."""
 
+import enum
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ternmq_model.errors import IllegalMessage, IllegalName, TernError
@@ -28,7 +30,7 @@ def test_properties_carry_tag_keys_and_sharding_key() -> None:
         (Message("../../etc", b""), IllegalName, "letters"),
         (Message("T" * 128, b""), IllegalName, "127"),
         (Message("T", bytes((4 << 20) + 1)), IllegalMessage, "4194304"),
-        (Message("T", b"", tags="a\x01b"), IllegalMessage, "TAGS"),
+        (Message("T", b"", tags="a\x01b"), IllegalMessage, "tags"),
         (Message("T", b"", tags="a||b"), IllegalMessage, "tag 'a..b'"),
         (Message("T", b"", tags=" a"), IllegalMessage, "tag ' a'"),
         (Message("T", b"", properties={"__RMQ.TRANSIENT.x": "1"}), IllegalMessage, "TRANSIENT"),
@@ -38,10 +40,10 @@ def test_properties_carry_tag_keys_and_sharding_key() -> None:
         (Message("T", b"", properties={"a": "\x02"}), IllegalMessage, "'a'"),
         (Message("T", b"", properties={"a": "\ud800"}), IllegalMessage, "UTF-8"),
         (Message("T", b"", delay_level=1, deliver_at_ms=5), IllegalMessage, "exclude"),
-        (Message("T", b"", delay_level=-1), IllegalMessage, "DELAY is -1"),
+        (Message("T", b"", delay_level=-1), IllegalMessage, "delay_level is -1"),
         (Message("T", b"", cancels="AB"), IllegalMessage, "deliver_at_ms"),
         (Message("T", b"", cancels="AB", deliver_after_ms=5), IllegalMessage, "deliver_at_ms"),
-        (Message("T", b"", cancels="\x01", deliver_at_ms=5), IllegalMessage, "TIMER_DEL_UNIQKEY"),
+        (Message("T", b"", cancels="\x01", deliver_at_ms=5), IllegalMessage, "cancels"),
         (SystemMessage("T", b"", system_properties={"PGROUP": ""}), IllegalMessage, "PGROUP"),
     ],
 )
@@ -85,3 +87,63 @@ def test_delivery_and_system_properties_are_written(
 def test_cancelling_message_names_the_other_and_its_time() -> None:
     encoded = Message("T", b"", deliver_at_ms=5, cancels="AB").encoded_properties()
     assert decode_properties(encoded) == {"TIMER_DELIVER_MS": "5", "TIMER_DEL_UNIQKEY": "AB"}
+
+
+class Kind(str, enum.Enum):  # noqa: UP042 - `StrEnum` is formatted otherwise
+    A = "a"
+
+
+class Own(enum.StrEnum):
+    B = "b"
+
+
+def test_members_of_enums_are_stored_by_their_values() -> None:
+    message = SystemMessage(
+        Kind.A,
+        b"",
+        tags=Kind.A,
+        keys=[Kind.A, Own.B],
+        sharding_key=Kind.A,
+        properties={Kind.A: Own.B, Own.B: Kind.A},
+        system_properties={"PGROUP": Kind.A},
+    )
+    assert decode_properties(message.encoded_properties()) == {
+        "TAGS": "a",
+        "KEYS": "a b",
+        "__SHARDINGKEY": "a",
+        "a": "b",
+        "b": "a",
+        "PGROUP": "a",
+    }
+
+
+@pytest.mark.parametrize(
+    "keys", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}.keys(), np.array(["a", "b"]), [Kind.A, Own.B]]
+)
+def test_keys_may_be_any_collection_of_strings(keys: Any) -> None:
+    assert decode_properties(Message("T", b"", keys=keys).encoded_properties()) == {"KEYS": "a b"}
+    assert Message("T", b"", keys=frozenset[str]()).encoded_properties() == b""
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    numbers: dict[str, Any] = {"flag": np.int32(5), "deliver_at_ms": np.int64(1_700_000_000_000)}
+    message = Message("T", b"", **numbers)
+    assert decode_properties(message.encoded_properties()) == {"TIMER_DELIVER_MS": "1700000000000"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"properties": None},
+        {"keys": None},
+        {"flag": None},
+        {"flag": True},
+        {"delay_level": True},
+        {"topic": ["T"]},
+    ],
+)
+def test_value_of_another_type_is_refused(fields: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"topic": "T", "body": b""}
+    with pytest.raises((IllegalMessage, IllegalName)) as refused:
+        Message(**(given | fields)).encoded_properties()
+    assert next(iter(fields)) in str(refused.value)

@@ -1,11 +1,13 @@
 """Opening is all or nothing, and closing is opening backwards."""
 
+import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
 import pytest
 
-from ternmq_model.errors import ClosedError
+from ternmq_model.errors import ClosedError, UsageError
 from ternmq_runtime.lifecycle import Lifecycle
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -16,6 +18,9 @@ class Service(Lifecycle):
     def __init__(self, *, fails: bool = False) -> None:
         self.events: list[str] = []
         self._fails = fails
+
+    def use(self) -> None:
+        self._check_place()
 
     async def _open(self, stack: AsyncExitStack) -> None:
         for part in ("first", "second"):
@@ -81,3 +86,25 @@ def test_child_process_neither_closes_nor_opens_what_its_parent_opened(
 
     run_in_virtual_time(main())
     assert service.events == OPENED + CLOSED
+
+
+def test_use_on_another_event_loop_is_refused_while_open() -> None:
+    service = Service()
+
+    async def use() -> None:
+        service.use()
+
+    def elsewhere() -> None:
+        with ThreadPoolExecutor() as pool:
+            pool.submit(lambda: asyncio.run(use())).result()
+
+    async def main() -> None:
+        async with service:
+            await use()
+            with pytest.raises(UsageError, match="belongs to another event loop"):
+                elsewhere()
+            with ThreadPoolExecutor() as pool:  # of a thread without a loop nobody knows more
+                pool.submit(service.use).result()
+        elsewhere()
+
+    asyncio.run(main())

@@ -48,7 +48,8 @@ def test_function_is_a_strategy() -> None:
         ("MACHINE_ROOM_NEARBY", r"needs arguments: give 'MACHINE_ROOM_NEARBY-<inner"),
         ("CONFIG", r"needs arguments: give AllocateByConfiguration\(queues\)"),
         ("MACHINE_ROOM", r"needs arguments: give AllocateByMachineRoom\(rooms\)"),
-        (7, "must be the name of a strategy, or a function"),
+        (7, "must be a function, or the name of a strategy"),
+        (len, ".*must take 3 arguments"),
     ],
 )
 def test_unknown_strategy_is_refused_when_a_consumer_is_configured(name: str, rule: str) -> None:
