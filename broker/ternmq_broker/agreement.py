@@ -4,72 +4,136 @@ Each queue is read by one member, which passes over what it does not want. So wh
 different messages, some reach nobody.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Final, NamedTuple, TypeAlias
 
 from ternmq_broker.clients import GroupMembership
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.subscription import Subscription
 
 NAMED_MAX: Final = 3
-"""Members that say one thing, and topics that they disagree about, which are named; the others are
-counted."""
+"""Topics that members disagree about, answers to each, and members of each answer, that are named.
+The others are not counted either: a text that changes with each member would be news to all."""
+
+TEXT_CHARACTERS_MAX: Final = 200
+"""Of one answer, such as a long list of tags."""
+
+_MODEL: Final = ""
+"""The message model stands where topics do, before all of them."""
+
+Wants: TypeAlias = frozenset[tuple[str, str]]
+"""What one member wants: topics, and what of each. Members are alike whose wants are equal."""
 
 
-def differences(group: str, members: Iterable[tuple[str, GroupMembership]]) -> Sequence[str]:
-    """Return in what the members of a group differ, a line each; empty = they are alike.
+def wants_of(membership: GroupMembership) -> Wants:
+    """Return what a member wants.
 
     Tags in another order are the same. The group's retry topic does not count: only push consumers
     subscribe to it. Nor does where members begin: it matters to queues that are new to a group.
+    """
+    retry_topic = RETRY_PREFIX + membership.group
+    wanted = {
+        (topic, _text(subscription))
+        for topic, subscription in membership.subscriptions.items()
+        if topic != retry_topic
+    }
+    wanted.add((_MODEL, "BROADCASTING" if membership.is_broadcasting else "CLUSTERING"))
+    return frozenset(wanted)
+
+
+class _Kind(NamedTuple):
+    """Members that want the same."""
+
+    wants: Wants
+    names: set[str]
+    """Their client ids; never empty."""
+
+
+class Agreement:
+    """What the members of each group want. Owned by `Sessions`.
+
+    Learning of one member costs what that member says, however many others there are.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[Wants, _Kind]] = {}
+        """By group."""
+        self._kind_of: dict[tuple[str, str], _Kind] = {}
+        """By group and client id."""
+
+    def put(self, client_id: str, membership: GroupMembership) -> None:
+        """Note what a member wants now."""
+        group, wants = membership.group, wants_of(membership)
+        self.remove(client_id, group)
+        kind = self._kinds.setdefault(group, {}).setdefault(wants, _Kind(wants, set()))
+        kind.names.add(client_id)
+        self._kind_of[group, client_id] = kind
+
+    def remove(self, client_id: str, group: str) -> None:
+        """Forget a member. Safe to repeat."""
+        kind = self._kind_of.pop((group, client_id), None)
+        if kind is None:
+            return
+        kind.names.remove(client_id)
+        if not kind.names:
+            del self._kinds[group][kind.wants]
+        if not self._kinds[group]:
+            del self._kinds[group]
+
+    def differences(self, group: str) -> Sequence[str]:
+        """Return in what the members of a group differ; see `differences`."""
+        return differences({each.wants: each.names for each in self._kinds_of(group)})
+
+    def differences_with(self, client_id: str, membership: GroupMembership) -> Sequence[str]:
+        """Return in what they would differ if a member said this."""
+        wants, alone = wants_of(membership), {client_id}
+        kinds = self._kinds_of(membership.group)
+        if all(each.wants == wants or each.names == alone for each in kinds):
+            return ()
+        names = {each.wants: each.names - alone for each in kinds if each.names != alone}
+        names[wants] = names.get(wants, set()) | alone
+        return differences(names)
+
+    def _kinds_of(self, group: str) -> Collection[_Kind]:
+        return self._kinds.get(group, {}).values()
+
+
+def differences(kinds: Mapping[Wants, Collection[str]]) -> Sequence[str]:
+    """Return in what the members of a group differ, a line each; empty = they are alike.
+
+    The same of the same members, in whatever order they came.
 
     Args:
-        group: Its name.
-        members: Client ids, and what each says.
+        kinds: Client ids of the members that want the same.
     """
-    told = sorted(members, key=lambda each: each[0])
-    models = _answers((name, *_model(each)) for name, each in told)
-    lines = [f"message model: {', '.join(models)}"] if len(models) > 1 else []
-    topics = {topic for _, each in told for topic in each.subscriptions} - {RETRY_PREFIX + group}
-    differing: list[str] = []
-    for topic in sorted(topics):
-        answers = _answers((name, *_filter(each.subscriptions.get(topic))) for name, each in told)
-        if len(answers) > 1:
-            differing.append(f"topic {topic}: {', '.join(answers)}")
-    lines += differing[:NAMED_MAX]
-    if len(differing) > NAMED_MAX:
-        lines.append(f"{len(differing) - NAMED_MAX} more topics")
-    return lines
+    if len(kinds) < 2:
+        return ()
+    told = sorted((nsmallest(NAMED_MAX + 1, names), dict(wants)) for wants, names in kinds.items())
+    in_all = frozenset[tuple[str, str]].intersection(*kinds)
+    lines: list[str] = []
+    for topic in sorted({topic for wants in kinds for topic, _ in wants - in_all}):
+        if len(lines) == NAMED_MAX:
+            return (*lines, "more topics")
+        answers: dict[str, list[str]] = {}
+        for names, wants in told:
+            answers.setdefault(wants.get(topic, "not subscribed"), []).extend(names)
+        texts = [f"{_cut(text)} ({_some(sorted(names))})" for text, names in answers.items()]
+        lines.append(f"{f'topic {topic}' if topic else 'message model'}: {_some(texts)}")
+    return tuple(lines)
 
 
-def _answers(given: Iterable[tuple[str, Hashable, str]]) -> list[str]:
-    """Return a text for each different answer, with the members that give it.
-
-    Args:
-        given: Member, what it answers, and how that is written.
-    """
-    names: dict[Hashable, list[str]] = {}
-    texts: dict[Hashable, str] = {}
-    for name, answer, text in given:
-        names.setdefault(answer, []).append(name)
-        texts.setdefault(answer, text)
-    return [f"{texts[answer]} ({_some(members)})" for answer, members in names.items()]
+def _some(texts: Iterable[str]) -> str:
+    named = list(texts)
+    return ", ".join(named[:NAMED_MAX]) + (" and others" if len(named) > NAMED_MAX else "")
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMED_MAX
-    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "…"
 
 
-def _model(membership: GroupMembership) -> tuple[Hashable, str]:
-    text = "BROADCASTING" if membership.is_broadcasting else "CLUSTERING"
-    return text, text
-
-
-def _filter(subscription: Subscription | None) -> tuple[Hashable, str]:
-    """Return what is wanted of a topic, and how it is written."""
-    if subscription is None:
-        return None, "not subscribed"
-    text = repr(subscription.expression)
+def _text(subscription: Subscription) -> str:
+    """Return what is wanted of a topic; the same text where the same is wanted."""
     if subscription.condition is not None:
-        return subscription.expression, f"{subscription.expression_type} {text}"
-    return subscription.tags, text
+        return f"{subscription.expression_type} {subscription.expression!r}"
+    return repr(" || ".join(sorted(subscription.tags)) or "*")

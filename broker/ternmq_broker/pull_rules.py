@@ -32,10 +32,9 @@ _CODES: Final = {
     ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
     ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
     ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
-    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-"""The other two say that the queue is empty."""
+"""Two of the others say that the queue is empty, one that it ends far before the offset."""
 
 
 def outcome_of(
@@ -47,6 +46,7 @@ def outcome_of(
     max_offset: QueueOffset,
     end_offset: QueueOffset,
     group_offset: QueueOffset | None = None,
+    is_chosen: bool = False,
     is_slave: bool = False,
 ) -> Outcome:
     """Return what to answer to a read at `offset`.
@@ -60,38 +60,30 @@ def outcome_of(
         end_offset: The end of what was appended: a sender may know offsets up to it before readers
             can have them, so they are not beyond the end.
         group_offset: The group's committed offset: a reader that read on while its queue lost
-            messages goes on there. None = the reader chose the offset, has no group, or the
-            group committed nothing: such a reader goes on at the queue's nearest end.
+            messages goes on there. None = it has no group, or the group committed nothing: it goes
+            on at the beginning.
+        is_chosen: The reader chose the offset, and has not got there by reading: it goes on at the
+            queue's nearest end.
         is_slave: The broker follows a master, which alone knows where the queue begins and ends:
             the reader is to ask it at once.
 
     Source: RocketMQ `PullMessageProcessor.composeResponseHeader`; the correction of an offset far
-    beyond the end is that of version 5. Version 4 goes to 0 in a queue that begins there.
+    beyond the end that was chosen is that of version 5, of one that was reached by reading that of
+    version 4, which goes to 0 in a queue that begins there.
     """
     if offset > max_offset and offset <= end_offset:
         return Outcome(ResponseCode.PULL_NOT_FOUND, offset)
-    if status is ReadStatus.OFFSET_OVERFLOW_BADLY and group_offset is not None:
-        next_offset = max(min(group_offset, max_offset), min_offset)
-        outcome = Outcome(ResponseCode.PULL_OFFSET_MOVED, next_offset)
+    if status is ReadStatus.OFFSET_OVERFLOW_BADLY:
+        goes_on_at = max_offset if is_chosen else min(group_offset or min_offset, max_offset)
+        outcome = Outcome(ResponseCode.PULL_OFFSET_MOVED, max(goes_on_at, min_offset))
+    elif status in (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
+        code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+        outcome = Outcome(code, QueueOffset(0))
     else:
-        outcome = _corrected(status, offset, next_offset, max_offset)
+        outcome = Outcome(_CODES[status], next_offset)
     if is_slave and outcome.code is ResponseCode.PULL_OFFSET_MOVED:
         return Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
     return outcome
-
-
-def _corrected(
-    status: ReadStatus,
-    offset: QueueOffset,
-    next_offset: QueueOffset,
-    max_offset: QueueOffset,
-) -> Outcome:
-    if status in (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
-        code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
-        return Outcome(code, QueueOffset(0))
-    if status is ReadStatus.OFFSET_OVERFLOW_BADLY:
-        return Outcome(ResponseCode.PULL_OFFSET_MOVED, max_offset)
-    return Outcome(_CODES[status], next_offset)
 
 
 class PullRules:

@@ -356,10 +356,8 @@ class PullingStream:
         reply: messages.PullStreamReply,
     ) -> ResponseCode:
         """Move a handle on by what was read, and tell the reader what there is to tell."""
-        offset = handle.next_offset
-        code, next_offset = outcome = self._answers.outcome(
-            request, result, is_chosen=handle.is_chosen
-        )
+        offset, is_chosen = handle.next_offset, handle.is_chosen
+        code, next_offset = outcome = self._answers.outcome(request, result, is_chosen=is_chosen)
         if self._answers.is_masters(request, outcome):
             remark = f"the master tells where {handle.topic} queue {handle.queue_id} goes on"
             reply.pulled.append(_end(handle.number, refusal(code, remark)))
@@ -379,7 +377,9 @@ class PullingStream:
         is_news = next_offset != handle.told_offset and (
             handle.held is not None or handle.scans >= _SCANS_PER_REPORT
         )
-        if count or is_news or code is ResponseCode.PULL_OFFSET_MOVED:
+        # Who chose an offset hears that it is taken, also where nothing is to be read: from then on
+        # it counts as reached by reading, and no message is skipped should the queue lose its end.
+        if count or is_news or is_chosen or code is ResponseCode.PULL_OFFSET_MOVED:
             handle.told_offset, handle.scans = next_offset, 0
             pulled = reply.pulled.add(
                 handle=handle.number,

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from ternmq_broker.agreement import differences
 from ternmq_broker.clients import Session
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_offsets import OffsetTable
@@ -251,10 +250,9 @@ class AdminService:
         if not members and not offsets and services.groups.get(group) is None:
             remark = f"group {group!r} does not exist"
             raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        told = ((each.client_id, each.memberships[group]) for each in members)
         reply = admin.DescribeGroupReply(
             members=[_member(each, group) for each in members],
-            differences=differences(group, told),
+            differences=services.sessions.differences(group),
         )
         subscribed = {topic for each in members for topic in each.memberships[group].subscriptions}
         for topic in sorted(subscribed | offsets.keys()):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ternmq_broker.agreement import differences
+from ternmq_broker.agreement import Agreement
 from ternmq_broker.clients import ClientTable, GroupMembership, Session
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 COMMANDS_MAX: Final = 4096
 """Commands that may wait for one client to read them."""
 
+DIFFERENCES_PAUSE_MS: Final = 5_000
+"""Members that differ are compared and told at most so often."""
+
 
 class Outbox:
     """What one session's stream has to tell. Owned by that stream's handler.
@@ -30,6 +33,10 @@ class Outbox:
     def __init__(self) -> None:
         self.is_over = False
         self._groups: dict[str, None] = {}
+        self._differences: dict[str, Sequence[str]] = {}
+        """By group: what the client knows its members to differ in."""
+        self._differing: set[str] = set()
+        """Groups of which that is to be told."""
         self._commands: deque[groups.SessionReply] = deque()
         self._changed = asyncio.Event()
 
@@ -37,6 +44,13 @@ class Outbox:
         """Let the client know that the members of `group` changed. Telling twice counts once."""
         self._groups[group] = None
         self._changed.set()
+
+    def differ(self, group: str, differences: Sequence[str]) -> None:
+        """Let the client know in what the members of `group` differ, unless it does; () = alike."""
+        if differences != self._differences.get(group, ()):
+            self._differences[group] = differences
+            self._differing.add(group)
+            self._changed.set()
 
     def command(self, reply: groups.SessionReply) -> bool:
         """Let the client be told something else. Tell False when too much waits already."""
@@ -54,11 +68,11 @@ class Outbox:
     async def next(self) -> list[groups.SessionReply]:
         """Return what to tell, at least one thing; nothing when the session is over.
 
-        Commands come in their order, after the changes of members.
+        Commands come in their order, after the changes of members and their differences.
 
         Cancelling is safe: nothing is taken.
         """
-        while not self._groups and not self._commands and not self.is_over:
+        while not (self._groups or self._differing or self._commands or self.is_over):
             self._changed.clear()
             await self._changed.wait()
         if self.is_over:
@@ -67,8 +81,13 @@ class Outbox:
             groups.SessionReply(members_changed=groups.MembersChanged(group=group))
             for group in self._groups
         ]
+        for group in sorted(self._differing):
+            told.append(_differ(group, self._differences[group]))
+            if not self._differences[group]:
+                del self._differences[group]
         told.extend(self._commands)
         self._groups.clear()
+        self._differing.clear()
         self._commands.clear()
         return told
 
@@ -102,13 +121,23 @@ class Sessions:
         self._on_group = on_group
         self._must_agree = must_agree
         self._outboxes: dict[Session, Outbox] = {}
+        self._agreement = Agreement()
         self._differences: dict[str, Sequence[str]] = {}
-        """By group: in what its members were last told that they differ."""
+        """By group: in what its members differ, as they were last told. None is empty."""
+        self._compared_at_ms: dict[str, int] = {}
+        """By group that differs: when its members were compared last, if it was a short while ago;
+        monotonic."""
+        self._changed: set[str] = set()
+        """Of these groups, those whose members changed since."""
 
     @property
     def table(self) -> ClientTable:
         """Who is there: for reading."""
         return self._table
+
+    def differences(self, group: str) -> Sequence[str]:
+        """Return in what the members of a group differ now, a line each; empty = they are alike."""
+        return self._agreement.differences(group)
 
     def open(self, session: Session) -> Outbox | Session:
         """Begin a session; return what its stream tells, or the live session that forbids it.
@@ -157,11 +186,17 @@ class Sessions:
                 now_ms=now_ms,
             )
             for group in left:
+                self._agreement.remove(session.client_id, group)
                 self._on_left(session.client_id, group)
+            for group in changed - left:
+                self._agreement.put(session.client_id, memberships[group])
             for group in (*left, *memberships):
                 self._on_group(group)
             self._tell(changed)
-            self._compare(changed)
+            self._compare(changed, now_ms=now_ms)
+            if (outbox := self._outboxes.get(session)) is not None:
+                for group in memberships:
+                    outbox.differ(group, self._differences.get(group, ()))
 
     def command(self, session: Session, reply: groups.SessionReply) -> bool:
         """Tell a client something, in the order of the calls.
@@ -193,9 +228,17 @@ class Sessions:
             self._table.broke(session, now_ms=self._clock.monotonic_ms())
 
     async def expire(self) -> bool:
-        """Forget clients whose time is over: one step of the `sessions` job."""
-        for session in self._table.expired(now_ms=self._clock.monotonic_ms()):
+        """Forget clients whose time is over: one step of the `sessions` job.
+
+        Members of groups that changed a short while ago are told how they differ now.
+        """
+        now_ms = self._clock.monotonic_ms()
+        for session in self._table.expired(now_ms=now_ms):
             self._end(session, "silent" if session.broken_at_ms is None else "broken")
+        for group, compared_at_ms in list(self._compared_at_ms.items()):
+            if now_ms - compared_at_ms >= DIFFERENCES_PAUSE_MS:
+                del self._compared_at_ms[group]
+                self._compare({group} & self._changed, now_ms=now_ms)
         return False
 
     def _end(self, session: Session, reason: str) -> None:
@@ -206,10 +249,11 @@ class Sessions:
     def _remove(self, session: Session) -> None:
         groups_left = self._table.remove(session)
         for group in groups_left:
+            self._agreement.remove(session.client_id, group)
             self._on_left(session.client_id, group)
             self._on_group(group)
         self._tell(groups_left)
-        self._compare(groups_left)
+        self._compare(groups_left, now_ms=self._clock.monotonic_ms())
 
     def _end_stream(self, session: Session) -> None:
         outbox = self._outboxes.pop(session, None)
@@ -227,34 +271,38 @@ class Sessions:
         for group, membership in memberships.items():
             if session.memberships.get(group) == membership:
                 continue
-            members = self._table.members(group)
-            told = {each.client_id: each.memberships[group] for each in members}
-            told[session.client_id] = membership
-            if found := differences(group, told.items()):
+            if found := self._agreement.differences_with(session.client_id, membership):
                 remark = (
                     f"group {group!r}: its members must subscribe alike"
                     f" (broker.same_subscriptions_required); {'; '.join(found)}"
                 )
                 raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
-    def _compare(self, changed: Iterable[str]) -> None:
-        """Tell the members of groups that changed in what they differ now, if that is news."""
+    def _compare(self, changed: Iterable[str], *, now_ms: int) -> None:
+        """Tell the members of groups that changed in what they differ now, if that is news.
+
+        At once; but while they differ not twice in `DIFFERENCES_PAUSE_MS`, since it costs time and
+        a reply to each: `expire` sees to the second time.
+        """
         for group in changed:
-            members = self._table.members(group)
-            found = differences(
-                group, ((each.client_id, each.memberships[group]) for each in members)
-            )
-            if found == self._differences.get(group, []):
+            if group in self._compared_at_ms:
+                self._changed.add(group)
+                continue
+            self._changed.discard(group)
+            found = self._agreement.differences(group)
+            if found or group in self._differences:
+                self._compared_at_ms[group] = now_ms
+            if found == self._differences.get(group, ()):
                 continue
             if found:
                 self._differences[group] = found
-                logger.warning("members differ group=%s differences=%s", group, found)
+                logger.warning("members differ group=%s differences=%s", group, "; ".join(found))
             else:
                 del self._differences[group]
                 logger.info("members are alike again group=%s", group)
-            told = groups.SubscriptionsDiffer(group=group, differences=found)
-            for member in members:
-                self.command(member, groups.SessionReply(subscriptions_differ=told))
+            for member in self._table.members(group):
+                if (outbox := self._outboxes.get(member)) is not None:
+                    outbox.differ(group, found)
 
     def _tell(self, groups: Iterable[str]) -> None:
         for group in filter(self._is_told, groups):
@@ -262,3 +310,8 @@ class Sessions:
                 outbox = self._outboxes.get(member)
                 if outbox is not None:
                     outbox.tell(group)
+
+
+def _differ(group: str, differences: Sequence[str]) -> groups.SessionReply:
+    told = groups.SubscriptionsDiffer(group=group, differences=differences)
+    return groups.SessionReply(subscriptions_differ=told)

@@ -153,9 +153,10 @@ class Session:
             self._stream = self.open_since_ms = None
             self._member.look_for(self._broker_name)
             self._failures += 1
-            if self.error is None:
+            is_refused = isinstance(error, RefusedError)
+            if self.error is None or (is_refused and str(error) != str(self.error)):
                 logger.log(
-                    logging.WARNING if isinstance(error, RefusedError) else logging.INFO,
+                    logging.WARNING if is_refused else logging.INFO,
                     "session lost broker=%s id=%s error=%s",
                     *(self._broker_name, self._broker_id, error),
                 )

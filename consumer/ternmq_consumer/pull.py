@@ -133,7 +133,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         client.on_reader_moved(lambda broker_name, _: offsets.tell_again(broker_name))
         first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
         starting_points = StartingPoints(client, offsets, first, timeout_s=timeout_s)
-        self._opened = PullParts(links, offsets, starting_points)
+        self._opened = PullParts(links, offsets, starting_points, self._seeks.settled)
         self._commit_due_ms = client.env.clock.monotonic_ms() + int(config.auto_commit_s * 1000)
         self._membership = membership = PullMembership(
             client, self._queues, self._opened, self._group, config, self._fail, self._refuse
@@ -344,11 +344,13 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while not (found := self._queues.take(messages_max)):
+                while True:
+                    await self._seeks.settled()  # what was read before is not given out meanwhile
+                    if found := self._queues.take(messages_max):
+                        return found
                     self._raise_news()
                     self._queues.arrived.clear()
                     await self._queues.arrived.wait()
-                return found
         return []
 
     async def commit(self) -> bool:

@@ -38,6 +38,8 @@ class PullParts:
     links: PullLinks
     offsets: OffsetStore
     starting_points: StartingPoints
+    seeks_settled: Callable[[], Awaitable[None]]
+    """Waits until no seek is under way."""
 
 
 class PullOwned:
@@ -123,6 +125,7 @@ class PullOwned:
             logger.info("queue taken over queue=%s offset=%s", queue, offset)
         if starts:
             await self._tell(self._callbacks.on_assigned, starts)
+            await parts.seeks_settled()  # the callback may have sought without awaiting it
         for queue in starts:
             fetched = self._queues.find(queue)
             if fetched is not None and fetched.position is not None and not fetched.is_reading:

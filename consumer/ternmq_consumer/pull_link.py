@@ -216,11 +216,15 @@ class PullLink:
             again_at_ms = self._env.clock.monotonic_ms() + int(delay_s * 1000)
             if not self._queues or self._elsewhere.failed(self.queues, self._broker_id, reason):
                 continue  # what a slave does not permit, or no more, its master may
-            if isinstance(error, PermissionRefused):
+            is_lasting = False
+            if isinstance(error, RefusedError):
+                # By itself it does not heal: somebody has to change a name, or a permission.
+                is_lasting = isinstance(error, PermissionRefused) or not error.retryable
+            if isinstance(error, RefusedError) and is_lasting:
                 for pulled_queue in self.queues:
                     pulled_queue.receiver.on_refused(error)
             logger.log(
-                logging.WARNING if isinstance(error, PermissionRefused) else logging.INFO,
+                logging.WARNING if is_lasting else logging.INFO,
                 "pull stream broke broker=%s id=%s queues=%s retry_s=%.1f reason=%s",
                 self._broker_name,
                 self._broker_id,
@@ -378,6 +382,10 @@ class PullLink:
         number, self._next_number = self._next_number, self._next_number + 1
         self._by_number[number] = pulled_queue
         pulled_queue.number = number
+        if not pulled_queue.epoch:
+            pulled_queue.epoch = (
+                self._epoch
+            )  # as the broker takes it now; its log may end earlier later
         pulled_queue.heard_at_ms = self._env.clock.monotonic_ms()
         credit = pulled_queue.ledger.opening()
         self.write(

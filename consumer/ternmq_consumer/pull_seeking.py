@@ -60,8 +60,10 @@ class SeekingPuller(ABC):
 
         Raises:
             UsageError: The queue is not assigned, or the offset is negative.
+            RuntimeError: It is called outside the event loop, as by another thread.
         """
         wanted = checked_offset(queue, offset)
+        done = asyncio.get_running_loop().create_future()
         fetched = self._queues.get(queue)
         parts = self._parts
         self._seeks.supersede(queue)
@@ -73,7 +75,6 @@ class SeekingPuller(ABC):
             fetched.place(wanted)
         else:
             fetched.start(parts.links, wanted)
-        done = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return Seek(done)
 
@@ -114,8 +115,8 @@ class SeekingPuller(ABC):
         assert self._parts, "is open"
         return self._seeks.begin(self._client.tasks, queues, find)
 
-    async def _go(self, offsets: Offsets) -> None:
-        for queue, offset in offsets.items():
+    async def _go(self, offsets: Iterable[tuple[MessageQueue, QueueOffset]]) -> None:
+        for queue, offset in offsets:
             if self._queues.find(queue) is not None:
                 self.seek(queue, offset)
 

@@ -69,9 +69,11 @@ class PulledQueue:
     Attributes:
         queue: What is read.
         next_offset: Where the next reply begins.
-        is_chosen: No reply has come yet: the reader chose `next_offset`.
-        epoch: Of the broker's log, when it told of that offset; 0 = not known. In a later epoch the
-            log may have ended earlier, and other messages may have taken the offsets up to it.
+        is_chosen: The reader chose `next_offset`, and no reply has come yet, by which a broker
+            takes it.
+        epoch: Of the broker's log, when it told of that offset, or first was told of it; 0 = not
+            known. In a later epoch the log may have ended earlier, and other messages may have
+            taken the offsets up to it.
     """
 
     def __init__(

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from ternmq_client.instance import ClientInstance
@@ -23,11 +24,11 @@ Offsets = Mapping[MessageQueue, QueueOffset]
 T = TypeVar("T")
 
 
-class Seek(Awaitable[T], Generic[T]):
+class Seek(Coroutine[Any, Any, T]):
     """A seek that has begun, and goes on whether it is awaited or not.
 
     Awaiting it returns what the seek came to, or raises why it failed. Cancelling that wait cancels
-    the seek.
+    the seek. `asyncio.create_task` takes it as it takes every coroutine.
 
     Attributes:
         is_awaited: Somebody learns how it ends.
@@ -36,10 +37,36 @@ class Seek(Awaitable[T], Generic[T]):
     def __init__(self, ending: asyncio.Future[T | TernError]) -> None:
         self.is_awaited = False
         self._ending = ending
+        self._waiting: Coroutine[Any, Any, T] | None = None
 
     def __await__(self) -> Generator[Any, Any, T]:
         self.is_awaited = True
         return self._ended().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Go on waiting: for the task that has it as its coroutine."""
+        return self._as_coroutine().send(value)
+
+    def throw(
+        self,
+        error: Any,
+        value: object = None,
+        traceback: TracebackType | None = None,
+        /,
+    ) -> Any:
+        """End waiting by an error: for the task that has it as its coroutine."""
+        return self._as_coroutine().throw(error)
+
+    def close(self) -> None:
+        """Wait no more; the seek goes on. Safe to repeat."""
+        if self._waiting is not None:
+            self._waiting.close()
+
+    def _as_coroutine(self) -> Coroutine[Any, Any, T]:
+        self.is_awaited = True
+        if self._waiting is None:
+            self._waiting = self._ended()
+        return self._waiting
 
     async def _ended(self) -> T:
         try:
@@ -58,12 +85,14 @@ class Seeks(Generic[T]):
     """The seeks of one consumer that are under way. Of two of one queue the later one counts.
 
     Args:
-        go: Goes to these offsets.
+        go: Goes to these offsets, one after the other: each is asked for when its turn has come.
         on_failed: Called with why a seek failed that nobody awaits.
     """
 
     def __init__(
-        self, go: Callable[[Offsets], Awaitable[T]], on_failed: Callable[[TernError], None]
+        self,
+        go: Callable[[Iterable[tuple[MessageQueue, QueueOffset]]], Awaitable[T]],
+        on_failed: Callable[[TernError], None],
     ) -> None:
         self._go = go
         self._on_failed = on_failed
@@ -76,15 +105,21 @@ class Seeks(Generic[T]):
         queues: Iterable[MessageQueue],
         find: Callable[[], Awaitable[Offsets]],
     ) -> Seek[T]:
-        """Begin to go where `find` says, except in queues that are sought again meanwhile."""
+        """Begin to go where `find` says, except in queues that are sought again meanwhile.
+
+        Raises:
+            RuntimeError: It is called outside the event loop.
+        """
+        asyncio.get_running_loop()
         number = object()
         self._newest.update(dict.fromkeys(queues, number))
 
         async def run() -> T | TernError:
             try:
                 found = await find()
-                newest = [queue for queue in found if self._newest.get(queue) is number]
-                return await self._go({queue: found[queue] for queue in newest})
+                return await self._go(
+                    each for each in found.items() if self._newest.get(each[0]) is number
+                )
             except TernError as error:
                 if not seek.is_awaited:
                     self._on_failed(error)
@@ -102,7 +137,7 @@ class Seeks(Generic[T]):
 
     async def settled(self) -> None:
         """Wait until no seek is under way. Cancelling leaves them alone."""
-        if self._tasks:
+        while self._tasks:
             await asyncio.wait(list(self._tasks))
 
 
@@ -204,9 +239,8 @@ class SeekingConsumer(ABC):
                 raise UsageError(f"{queue} is not assigned to this member; it cannot seek there")
         return self._seeks.begin(self._client.tasks, queues, find)
 
-    async def _go(self, offsets: Offsets) -> bool:
-        going = [await self._owning.seek(queue, offset) for queue, offset in offsets.items()]
-        return all(going)
+    async def _go(self, offsets: Iterable[tuple[MessageQueue, QueueOffset]]) -> bool:
+        return all([await self._owning.seek(*each) for each in offsets])
 
     @property
     def _ends(self) -> QueueEnds:

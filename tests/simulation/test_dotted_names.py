@@ -7,6 +7,7 @@ import pytest
 from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.pull import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import IllegalName, InvalidParameter, TopicNotFound
 from ternmq_model.group_settings import GroupSettings
@@ -69,6 +70,12 @@ def test_dots_are_refused_by_brokers_with_the_characters_that_are_allowed() -> N
                 await admin.put_group(GroupSettings(GROUP))
             with pytest.raises(InvalidParameter, match=NO_DOTS):
                 await consumed(cluster, 1, topic="plain")
+            env = cluster.environment("puller")
+            async with PullConsumer(GROUP, nameserver=NAMESERVER, env=env) as puller:
+                puller.assign(queues := await puller.queues("plain"))
+                puller.seek(queues[0], 0)
+                with pytest.raises(InvalidParameter, match=NO_DOTS):
+                    await puller.poll()
             with pytest.raises(IllegalName, match="not first"):
                 await producer.send(Message(".hidden", b"x"))
             assert TOPIC not in await admin.topics()

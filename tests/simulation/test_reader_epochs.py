@@ -8,8 +8,9 @@ import pytest
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer
 from ternmq_consumer.push import PushConsumer
+from ternmq_model.queue import MessageQueue
 from ternmq_store.config import FlushMode
-from tests.support.history import Outcome
+from tests.support.history import Outcome, id_of
 from tests.support.simulated_cluster import (
     CLUSTER_STORE,
     NAMESERVER,
@@ -71,5 +72,40 @@ def test_live_consumer_reads_what_replaces_lost_messages(seed: int) -> None:
             assert len(after) == 100
             assert len(polled) <= 200
             assert len(polled_after) >= 100
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("verb", ["", "seek", "seek_to_end"])
+@pytest.mark.parametrize("seed", range(3))
+def test_idle_reader_gets_what_replaces_lost_messages_wherever_it_sought(
+    verb: str, seed: int
+) -> None:
+    queue = MessageQueue("orders", "a", 0)
+
+    async def main() -> None:
+        async with simulated_cluster(
+            seed, brokers=["a"], mode=FlushMode.ASYNC, store=RARELY_FLUSHED
+        ) as cluster:
+            await cluster.put_topic("orders", 1)
+            await send(cluster, 70)
+            env = cluster.environment("reader")
+            async with PullConsumer("g", nameserver=NAMESERVER, env=env) as reader:
+                reader.assign([queue])
+                if verb == "seek":
+                    reader.seek(queue, 70)
+                elif verb:
+                    reader.seek_to_end()
+                assert len(await reader.poll()) == (0 if verb else 70)
+                cluster.network.cut("reader")
+                cluster.lose_power("a")
+                await asyncio.sleep(1)
+                await cluster.start("a")
+                after = await send(cluster, 10)
+                cluster.network.heal()
+                await asyncio.sleep(30)
+                got = {id_of(each.body) for each in await reader.poll()}
+            assert len(after) == 10
+            assert after <= got
 
     run_in_virtual_time(main())

@@ -96,7 +96,8 @@ class PullAnswers:
             min_offset=result.min_offset,
             max_offset=result.max_offset,
             end_offset=self._store.next_offset(request.topic, request.queue_id),
-            group_offset=None if is_chosen else group_offset,
+            group_offset=group_offset,
+            is_chosen=is_chosen,
             is_slave=self._place.is_slave and not self._slave_offset_check_enabled(),
         )
         if outcome.code is ResponseCode.PULL_OFFSET_MOVED:

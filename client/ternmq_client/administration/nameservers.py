@@ -40,6 +40,8 @@ class NameServerView:
     """What one NameServer knows."""
 
     address: Address
+    """Address of the NameServer."""
+
     brokers: tuple[BrokerData, ...] = ()
     """Sorted by cluster and name."""
 

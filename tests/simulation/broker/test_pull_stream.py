@@ -187,18 +187,39 @@ def test_filtering_subscription_reports_its_position() -> None:
     run_in_virtual_time(main())
 
 
-@pytest.mark.parametrize(("offset", "next_offset"), [(-1, 0), (99, 1)])
-def test_bad_offset_is_corrected_and_reading_goes_on(offset: int, next_offset: int) -> None:
+@pytest.mark.parametrize(
+    ("offset", "is_chosen", "next_offset"),
+    [(-1, False, 0), (-1, True, 0), (99, False, 0), (99, True, 1)],
+)
+def test_bad_offset_is_corrected_and_reading_goes_on(
+    offset: int, is_chosen: bool, next_offset: int
+) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
             await send(sender, "A", b"1")
-            await puller.subscribe(1, "A", offset=offset)
+            await puller.subscribe(1, "A", offset=offset, offset_is_chosen=is_chosen)
             got = await puller.read()
             assert (got[0].status.code, got[0].next_offset) == (Code.PULL_OFFSET_MOVED, next_offset)
             await send(sender, "A", b"2")
             rest = got[1:] or await puller.read()
             assert bodies(rest[0])[:1] == [b"12"[next_offset : next_offset + 1]]
+
+    run_in_virtual_time(main())
+
+
+def test_offset_that_was_chosen_is_taken_once_where_nothing_is_to_read() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            sender, puller = await client.open_sender(), await client.open_puller()
+            await puller.subscribe(1, "A", offset=0)
+            await puller.subscribe(2, "A", offset=0, offset_is_chosen=True)
+            (taken,) = await puller.read()
+            assert (taken.handle, taken.status.code, taken.next_offset) == (2, 0, 0)
+            assert not taken.record_sizes
+            await send(sender, "A", b"1")
+            got = await puller.read()
+            assert [bodies(each) for each in got] == [[b"1"]] * len(got)
 
     run_in_virtual_time(main())
 

@@ -1,8 +1,10 @@
 """In what the members of a group differ."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from ternmq_broker.agreement import differences
+from ternmq_broker.agreement import TEXT_CHARACTERS_MAX, Agreement
 from ternmq_broker.clients import GroupMembership
 from ternmq_model.subscription import SQL92, TAG, parse_subscription
 
@@ -15,6 +17,16 @@ def member(
         for topic, text, *kind in wanted
     }
     return GroupMembership("g", is_broadcasting, begins, subscriptions)
+
+
+def differences(*members: tuple[str, GroupMembership]) -> Sequence[str]:
+    """Return in what members differ that came in this order."""
+    agreement = Agreement()
+    for client_id, membership in members:
+        told = agreement.differences_with(client_id, membership)
+        agreement.put(client_id, membership)
+        assert agreement.differences("g") == told
+    return agreement.differences("g")
 
 
 ALIKE = [
@@ -30,7 +42,7 @@ ALIKE = [
 
 @pytest.mark.parametrize("members", ALIKE)
 def test_members_that_want_the_same_messages_are_alike(members: list[GroupMembership]) -> None:
-    assert differences("g", ((str(number), each) for number, each in enumerate(members))) == []
+    assert differences(*((str(number), each) for number, each in enumerate(members))) == ()
 
 
 DIFFERING = [
@@ -55,7 +67,7 @@ DIFFERING = [
     ),
     (
         [member(("t", "a")), *(member(("t", "b")) for _ in range(5))],
-        ["topic t: 'a' (m0), 'b' (m1, m2, m3 and 2 more)"],
+        ["topic t: 'a' (m0), 'b' (m1, m2, m3 and others)"],
     ),
 ]
 
@@ -65,11 +77,31 @@ def test_differences_name_topic_filters_and_members(
     members: list[GroupMembership], lines: list[str]
 ) -> None:
     named = [(f"m{number}", each) for number, each in enumerate(members)]
-    assert differences("g", named[::-1]) == lines
+    assert list(differences(*named[::-1])) == list(differences(*named)) == lines
 
 
-def test_differences_of_many_topics_are_counted() -> None:
+def test_differences_name_only_some_of_many_topics_answers_and_characters() -> None:
     many = member(*((f"t{number}", "*") for number in range(9)))
-    *named, last = differences("g", [("a", many), ("b", member(("t0", "*")))])
+    *named, last = differences(("a", many), ("b", member(("t0", "*"))))
     assert [line.partition(":")[0] for line in named] == ["topic t1", "topic t2", "topic t3"]
-    assert last == "5 more topics"
+    assert last == "more topics"
+    (line,) = differences(*((f"m{each}", member(("t", f"x{each}"))) for each in range(9)))
+    assert line == "topic t: 'x0' (m0), 'x1' (m1), 'x2' (m2) and others"
+    (line,) = differences(("a", member(("t", "x" * 4000))), ("b", member(("t", "y"))))
+    assert len(line) < TEXT_CHARACTERS_MAX + 50
+
+
+def test_members_are_alike_again_when_one_changes_or_leaves() -> None:
+    agreement = Agreement()
+    agreement.put("a", member(("t", "x")))
+    agreement.put("b", member(("t", "y")))
+    assert agreement.differences_with("b", member(("t", "x"))) == ()
+    assert agreement.differences_with("c", member(("t", "x"))) != ()
+    agreement.put("b", member(("t", "x")))
+    assert agreement.differences("g") == ()
+    agreement.put("b", member(("t", "y")))
+    for _ in range(2):
+        agreement.remove("a", "g")
+    assert agreement.differences("g") == ()
+    agreement.remove("b", "g")
+    assert agreement.differences_with("c", member(("t", "z"))) == ()

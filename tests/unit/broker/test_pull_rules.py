@@ -41,7 +41,14 @@ def test_every_status_of_the_store_has_rocketmqs_code(
 
 
 def outcome(
-    status: Status, offset: int, least: int, end: int, appended: int, *, is_slave: bool = False
+    status: Status,
+    offset: int,
+    least: int,
+    end: int,
+    appended: int,
+    *,
+    is_slave: bool = False,
+    is_chosen: bool = False,
 ) -> tuple[Code, QueueOffset]:
     return outcome_of(
         status,
@@ -51,6 +58,7 @@ def outcome(
         max_offset=QueueOffset(end),
         end_offset=QueueOffset(appended),
         is_slave=is_slave,
+        is_chosen=is_chosen,
     )
 
 
@@ -114,14 +122,16 @@ def test_every_offset_of_a_queue_has_its_code_and_correction(
         min_offset=QueueOffset(first),
         max_offset=QueueOffset(end),
         end_offset=QueueOffset(end),
+        is_chosen=True,
     )
     assert found == (code, next_offset)
 
 
-def test_offset_far_beyond_the_end_goes_to_the_end() -> None:
+@pytest.mark.parametrize("least", [0, 3])
+def test_offset_far_beyond_the_end_skips_messages_only_where_it_was_chosen(least: int) -> None:
     status = Status.OFFSET_OVERFLOW_BADLY
-    assert outcome(status, 99, 0, 10, 10) == (Code.PULL_OFFSET_MOVED, 10)
-    assert outcome(status, 99, 3, 10, 10) == (Code.PULL_OFFSET_MOVED, 10)
+    assert outcome(status, 99, least, 10, 10, is_chosen=True) == (Code.PULL_OFFSET_MOVED, 10)
+    assert outcome(status, 99, least, 10, 10) == (Code.PULL_OFFSET_MOVED, least)
 
 
 @pytest.mark.parametrize("status", [Status.OFFSET_OVERFLOW_BADLY, Status.NO_MESSAGE_IN_QUEUE])

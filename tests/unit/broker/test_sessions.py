@@ -2,9 +2,13 @@
 
 import asyncio
 
+import pytest
+
+from ternmq_broker.agreement import Wants, wants_of
 from ternmq_broker.clients import ClientTable, GroupMembership, Session
-from ternmq_broker.sessions import COMMANDS_MAX, Outbox, Sessions
+from ternmq_broker.sessions import COMMANDS_MAX, DIFFERENCES_PAUSE_MS, Outbox, Sessions
 from ternmq_model.address import Address
+from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
@@ -67,5 +71,111 @@ def test_listener_is_called_when_a_client_leaves_a_group() -> None:
         assert left == [("a@1", "G")]
         sessions.goodbye(session)
         assert left == [("a@1", "G"), ("a@1", "H")]
+
+    run_in_virtual_time(main())
+
+
+class Members:
+    """A broker's sessions, and what each client has read."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.sessions = Sessions(self.clock, ClientTable(broken_ms=10_000, silent_ms=1 << 40))
+        self.streams: dict[str, tuple[Session, Outbox]] = {}
+
+    def join(self, client_id: str, wants: str, incarnation: str = "1") -> None:
+        session = Session(client_id, incarnation, Address("h", 1), 0, 0)
+        outbox = self.sessions.open(session)
+        assert isinstance(outbox, Outbox)
+        self.streams[client_id] = session, outbox
+        self.beat(client_id, wants)
+
+    def beat(self, client_id: str, wants: str) -> None:
+        told = {"t": parse_subscription("t", wants)}
+        session, _ = self.streams[client_id]
+        self.sessions.heard(session, (), {"g": GroupMembership("g", False, "", told)})
+
+    async def told(self) -> dict[str, list[str]]:
+        """Return the notices that each client reads now."""
+        found: dict[str, list[str]] = {}
+        for client_id, (_, outbox) in self.streams.items():
+            outbox.command(command(0))  # so that there is something
+            for reply in await outbox.next():
+                if reply.HasField("subscriptions_differ"):
+                    notice = "; ".join(reply.subscriptions_differ.differences)
+                    found.setdefault(client_id, []).append(notice)
+        return found
+
+
+def test_first_difference_is_told_at_once_and_others_after_a_pause() -> None:
+    async def main() -> None:
+        members = Members()
+        members.join("a", "x")
+        members.join("b", "x")
+        assert await members.told() == {}
+        members.join("c", "y")
+        first = "topic t: 'x' (a, b), 'y' (c)"
+        assert await members.told() == {name: [first] for name in "abc"}
+        members.beat("c", "z")
+        members.join("d", "x")
+        assert await members.told() == {"d": [first]}
+        await asyncio.sleep(DIFFERENCES_PAUSE_MS / 1000)
+        await members.sessions.expire()
+        second = "topic t: 'x' (a, b, d), 'z' (c)"
+        assert await members.told() == {name: [second] for name in "abcd"}
+        members.beat("c", "x")
+        assert await members.told() == {}
+        for _ in range(3):
+            await asyncio.sleep(DIFFERENCES_PAUSE_MS / 1000)
+            await members.sessions.expire()
+            members.beat("a", "x")
+        assert await members.told() == {name: [""] for name in "abcd"}
+        members.join("e", "y")
+        assert set(await members.told()) == set("abcde")
+
+    run_in_virtual_time(main())
+
+
+def test_member_that_comes_again_is_told_though_nothing_is_new() -> None:
+    async def main() -> None:
+        members = Members()
+        members.join("a", "x")
+        members.join("b", "y")
+        assert set(await members.told()) == {"a", "b"}
+        members.sessions.broke(members.streams["b"][0])
+        members.join("b", "y", incarnation="2")
+        assert set(await members.told()) == {"b"}
+        members.beat("b", "y")
+        assert await members.told() == {}
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 300])
+def test_telling_many_members_is_bounded(kinds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def counted(membership: GroupMembership) -> Wants:
+        nonlocal compared
+        compared += 1
+        return wants_of(membership)
+
+    monkeypatch.setattr("ternmq_broker.agreement.wants_of", counted)
+
+    async def main() -> None:
+        members = Members()
+        notices: list[str] = []
+        for number in range(300):
+            members.join(f"m{number:03}", f"x{number % kinds}")
+            await asyncio.sleep(0.1)
+            if not number % 10:
+                await members.sessions.expire()
+            notices += [each for told in (await members.told()).values() for each in told]
+        assert compared == 300, "each says once what it wants"
+        if kinds == 1:
+            assert notices == []
+        else:
+            assert 300 <= len(notices) <= 300 + 30_000 / DIFFERENCES_PAUSE_MS * 300
+            assert max(map(len, notices)) < 100
 
     run_in_virtual_time(main())

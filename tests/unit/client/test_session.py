@@ -4,8 +4,12 @@ import asyncio
 from random import Random
 from typing import Any, cast
 
+import pytest
+
 from ternmq_client.retry import RetryPolicy
 from ternmq_client.session import Picture, Session
+from ternmq_model.errors import ConnectionLost, TernError, refusal
+from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
@@ -127,4 +131,63 @@ def test_commands_are_handled_and_answered_before_the_next_heartbeat() -> None:
         assert heard == [("welcome", "b"), ("report_state", "b")]
         assert member.stream.written == ["hello", "running_state", "heartbeat", "goodbye"]
 
+    run_in_virtual_time(main())
+
+
+class Refusing(Alone):
+    """A client with a broker that refuses it, each time for the next of these reasons."""
+
+    def __init__(self, *reasons: TernError) -> None:
+        super().__init__()
+        self._reasons = list(reasons)
+
+    def look_for(self, broker_name: str) -> None:
+        pass
+
+    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        if self._reasons:
+            raise self._reasons.pop(0)
+        return await super().broker(broker_name, broker_id)
+
+
+def test_refusals_are_logged_each_time_their_reason_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refused(remark: str) -> TernError:
+        return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+
+    async def main() -> None:
+        member = Refusing(
+            ConnectionLost("the broker restarts"),
+            ConnectionLost("it still does"),
+            refused("x wants eu"),
+            refused("x wants eu"),
+            refused("x wants jp"),
+            ConnectionLost("away again"),
+        )
+        session = Session(
+            "b",
+            0,
+            member,
+            Picture(),
+            incarnation="1",
+            heartbeat_s=30,
+            answer_timeout_s=3,
+            retry=RetryPolicy(),
+            on_members_changed=lambda _: None,
+            on_command=lambda _reply, _broker: None,
+        )
+        running = asyncio.ensure_future(session.run())
+        await asyncio.sleep(60)
+        await session.close()
+        await running
+        lost = [each for each in caplog.records if each.getMessage().startswith("session lost")]
+        reasons = [each.getMessage().partition("error=")[2] for each in lost]
+        levels = [each.levelname for each in lost]
+        assert levels == ["INFO", "WARNING", "WARNING"]
+        assert "the broker restarts" in reasons[0]
+        assert "x wants eu" in reasons[1]
+        assert "x wants jp" in reasons[2]
+
+    caplog.set_level("INFO")
     run_in_virtual_time(main())

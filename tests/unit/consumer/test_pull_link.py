@@ -390,3 +390,50 @@ def test_condition_refused_by_a_broker_is_reported_and_retried() -> None:
         assert len(world.refusals) == 1
 
     with_link(test)
+
+
+def test_offset_is_chosen_until_a_broker_has_taken_it_and_has_its_epoch_from_then_on() -> None:
+    def told(world: World) -> list[tuple[int, bool, int]]:
+        return [
+            (sent.offset, sent.offset_is_chosen, sent.offset_epoch)
+            for stream in world.streams
+            for one in stream.written
+            if (sent := one.subscribe).handle
+        ]
+
+    async def test(world: World) -> None:
+        pulled = world.subscribe(70)
+        await settle()
+        world.streams[0].cancel()
+        await settle(10)
+        assert told(world) == [(70, True, 7)] * 2, "nobody has taken it yet"
+        world.identity = Identity("c", "b", 0, 9)
+        world.streams[1].answer(pulled.number, 70, 0)
+        await settle()
+        world.streams[1].cancel()
+        await settle(10)
+        assert told(world)[2:] == [(70, False, 7)], "the log may have ended earlier since"
+
+    with_link(test)
+
+
+def test_refusal_that_does_not_heal_by_itself_is_reported_with_each_attempt() -> None:
+    async def test(world: World) -> None:
+        world.subscribe()
+        for stream, code in enumerate(
+            [
+                ResponseCode.INVALID_PARAMETER,
+                ResponseCode.SYSTEM_BUSY,
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                ResponseCode.ILLEGAL_OPERATION,
+            ]
+        ):
+            await settle(30)
+            world.streams[stream].replies.put_nowait(refusal(code, "no"))
+        await settle()
+        assert world.refusals == [
+            ResponseCode.INVALID_PARAMETER,
+            ResponseCode.ILLEGAL_OPERATION,
+        ]
+
+    with_link(test)

@@ -89,8 +89,8 @@ BEYOND = ReadResult(
 
 def test_correction_is_recorded_with_its_request() -> None:
     events = Events()
-    assert answers(events).outcome(request(99), BEYOND) == (Code.PULL_OFFSET_MOVED, 10)
-    assert events.told == [OffsetMoved("G", "T", 1, 99, 10)]
+    assert answers(events).outcome(request(99), BEYOND) == (Code.PULL_OFFSET_MOVED, 3)
+    assert events.told == [OffsetMoved("G", "T", 1, 99, 3)]
 
 
 @pytest.mark.parametrize(("committed", "goes_on_at"), [(7, 7), (1, 3), (12, 10)])
@@ -98,7 +98,9 @@ def test_group_beyond_the_end_goes_on_at_what_it_committed(committed: int, goes_
     told = answers(Events(), committed=committed).outcome(request(99), BEYOND)
     assert told == (Code.PULL_OFFSET_MOVED, goes_on_at)
     alone = answers(Events(), committed=committed).outcome(request(99, group=""), BEYOND)
-    assert alone == (Code.PULL_OFFSET_MOVED, 10)
+    assert alone == (Code.PULL_OFFSET_MOVED, 3)
+    sought = answers(Events(), committed=committed).outcome(request(99), BEYOND, is_chosen=True)
+    assert sought == (Code.PULL_OFFSET_MOVED, 10)
 
 
 def test_corrections_without_group_or_at_slave_create_no_event() -> None:
@@ -163,7 +165,7 @@ def test_offset_checking_slave_corrects_and_stores_no_event() -> None:
     events = Events()
     slave = answers(events, is_slave=True, checks=True)
     outcome = slave.outcome(request(99), BEYOND)
-    assert outcome == (Code.PULL_OFFSET_MOVED, 10)
+    assert outcome == (Code.PULL_OFFSET_MOVED, 3)
     assert not slave.is_masters(request(99), outcome)
     assert events.told == []
 
