@@ -57,6 +57,7 @@ class PullMembership(Lifecycle):
         )
         self._owned: PullOwned | None = None
         self._rebalancer: Rebalancer | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._first_share = asyncio.Event()
         self._changing = asyncio.Lock()
         """Queues come and go in one place at a time."""
@@ -159,7 +160,9 @@ class PullMembership(Lifecycle):
         self._jobs.wake("rebalance")
 
     def _rebalance_soon(self) -> None:
-        asyncio.get_running_loop().call_later(RETRY_S, self._rebalance_now)
+        loop = asyncio.get_running_loop()
+        if self._retry is None or self._retry.when() <= loop.time():
+            self._retry = loop.call_later(RETRY_S, self._rebalance_now)
 
     def _group_message(self, subscriptions: Mapping[str, Subscription]) -> groups.ConsumerGroup:
         return groups.ConsumerGroup(

@@ -153,6 +153,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         self._assigned = asyncio.Event()
         self._assignment: Assignment | None = None
         self._jobs: JobRunner | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._calls_end_s = 0.0
         self._iterator: MessageIterator | None = None
 
@@ -322,7 +323,13 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         After a pause: a broker may serve what no route tells yet, and the other way round.
         """
         self._client.ask_route_again(queue.topic)
-        asyncio.get_running_loop().call_later(RETRY_S, self._rebalance_now)
+        self._rebalance_soon()
+
+    def _rebalance_soon(self) -> None:
+        """Look again after a pause. One timer: else each look that failed would bring another."""
+        loop = asyncio.get_running_loop()
+        if self._retry is None or self._retry.when() <= loop.time():
+            self._retry = loop.call_later(RETRY_S, self._rebalance_now)
 
     def _rebalance_now(self) -> None:
         if self._jobs is not None:
@@ -336,11 +343,6 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         locks: QueueLocks | None,
     ) -> JobRunner:
         client, config = self._client, self._config
-        loop = asyncio.get_running_loop()
-
-        def retry_soon() -> None:
-            loop.call_later(RETRY_S, self._rebalance_now)
-
         rebalancer = Rebalancer(
             client,
             client.routes,
@@ -355,7 +357,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             take_over_wait_s=config.take_over_wait_s,
             wall_ms=client.env.clock.wall_ms,
             on_settled=self._assigned.set,
-            retry_soon=retry_soon,
+            retry_soon=self._rebalance_soon,
             on_refused=self._on_refused,
         )
 
