@@ -21,12 +21,14 @@ from ternmq_producer.dispatch import Dispatch, closed_error
 from ternmq_producer.intercepted import Intercepted
 from ternmq_producer.one_way import OneWaySink
 from ternmq_producer.pending import RECORD_EXTRA_BYTES, Sink
+from ternmq_producer.reach import LOOK_S
 from ternmq_producer.requests import Requests
 from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.statistics import SendStatistics
 from ternmq_producer.whole import BatchSink, check_batch, check_message, check_messages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.service import Job, JobRunner
 
 if TYPE_CHECKING:
     from ternmq_client.tracing.interceptors import SendTraces
@@ -109,10 +111,12 @@ class Producer(Lifecycle):
         if interceptors:
             called = SendInterceptors(self.group, interceptors)
             self._intercepted = Intercepted(called, self._clock)
-        self._dispatch = Dispatch(self.group, self.config, self.client)
+        self._dispatch = dispatch = Dispatch(self.group, self.config, self.client)
         self._requests = Requests(self.client, self._dispatch)
         stack.callback(self._requests.close)
         stack.push_async_callback(self._close)
+        looking = Job(name="brokers", interval_s=LOOK_S, step=dispatch.look_for_brokers)
+        await stack.enter_async_context(JobRunner(looking))
 
     async def _close(self) -> None:
         """Take no more, and wait for the answers to what is under way.
@@ -324,9 +328,11 @@ class Producer(Lifecycle):
     def is_connected(self) -> bool:
         """Whether a broker can be reached: for health checks and circuit breakers. Asks nobody.
 
-        False while none of the brokers that this producer sends to could be reached when it was
-        tried last, which is at most about 1 s ago (and `connect_timeout_s` more), and when the
-        producer is not open. True before the first send, since nobody was tried.
+        False while none of the brokers of the topics sent to could be reached when it was tried
+        last, while no NameServer tells where they are, and when the producer is not open. True
+        before the first send, since nobody was tried. Brokers are tried within about 1 s of a
+        connection's end and then about each second, whether or not anything is sent; one that
+        does not answer adds `connect_timeout_s`.
         """
         return self._dispatch is not None and self._dispatch.is_connected()
 
