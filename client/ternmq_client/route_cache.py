@@ -121,7 +121,7 @@ class RouteCache:
         self._doubted: set[tuple[str, int]] = set()
         """Members that could not be reached since a route last told of them."""
         self._watched: set[str] = set()
-        self._listeners: list[Callable[[str], None]] = []
+        self._listeners: list[tuple[Callable[[str], None], bool]] = []
         self._is_answered = True
 
     def pause_s(self) -> float:
@@ -253,9 +253,12 @@ class RouteCache:
             self._doubted.discard((broker_name, broker_id))
             self.expire_broker(broker_name)
 
-    def add_listener(self, on_change: Callable[[str], None]) -> None:
-        """Call `on_change` with the topic whenever its route, or `is_told` of it, has changed."""
-        self._listeners.append(on_change)
+    def add_listener(self, on_change: Callable[[str], None], *, of_told: bool = False) -> None:
+        """Call `on_change` with the topic whenever a route has become another one.
+
+        With `of_told` also when NameServers name other brokers in it: see `is_told`.
+        """
+        self._listeners.append((on_change, of_told))
 
     async def refresh(self) -> bool:
         """Ask for every route that is due. The step of a job.
@@ -368,7 +371,7 @@ class RouteCache:
             names = [data.broker_name for data in route.queues]
             logger.info("route topic=%s brokers=%s", topic, names)
         if before != route or known is None or known.told != now.told:
-            self._tell(topic)
+            self._tell(topic, is_same=before == route)
 
     async def _still_believed(
         self, topic: str, known: _Known, before: TopicRoute, told: TopicRoute | None
@@ -424,6 +427,7 @@ class RouteCache:
             logger.info("route gone topic=%s", topic)
             self._tell(topic)
 
-    def _tell(self, topic: str) -> None:
-        for listener in tuple(self._listeners):
-            listener(topic)
+    def _tell(self, topic: str, *, is_same: bool = False) -> None:
+        for listener, of_told in tuple(self._listeners):
+            if of_told or not is_same:
+                listener(topic)

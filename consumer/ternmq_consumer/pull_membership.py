@@ -64,7 +64,7 @@ class PullMembership(Lifecycle):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         client = self._client
-        client.routes.add_listener(lambda _topic: self._rebalance_now())
+        client.routes.add_listener(lambda _topic: self._rebalance_now(), of_told=True)
         client.sessions.on_command("welcome", looks_for_resets(client.tasks, self._parts.offsets))
         await stack.enter_async_context(self._jobs)
 

@@ -209,7 +209,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         )
         jobs = self._make_jobs(assignment, links, results, locks)
         await self._find_topics()
-        client.routes.add_listener(lambda _topic: jobs.wake("rebalance"))
+        client.routes.add_listener(lambda _topic: jobs.wake("rebalance"), of_told=True)
         await client.join_group(self._group_message(), lambda: jobs.wake("rebalance"))
         await stack.enter_async_context(jobs)
 

@@ -67,7 +67,7 @@ class Dispatch:
         self.rested = self._avoidance.rested
         self._reach = Reach(client, self._targets, self._links)
         self.is_connected = self._reach.is_connected
-        self.look_for_brokers = self._reach.look
+        self._looking = client.tasks.spawn(self._reach.run(), "look for brokers")
         self._keys: UniqueKeys | None = None
         self._clock = client.env.clock
         self._loop = asyncio.get_running_loop()
@@ -81,6 +81,7 @@ class Dispatch:
     def abandon(self) -> None:
         """Answer everything that still has no answer: the producer waits no more."""
         error = ClosedError("the producer was closed before the answer came")
+        self._looking.cancel()
         self._avoidance.close()
         self.buffer.close()
         links = list(self._links.values())

@@ -21,14 +21,12 @@ from ternmq_producer.dispatch import Dispatch, closed_error
 from ternmq_producer.intercepted import Intercepted
 from ternmq_producer.one_way import OneWaySink
 from ternmq_producer.pending import RECORD_EXTRA_BYTES, Sink
-from ternmq_producer.reach import LOOK_S
 from ternmq_producer.requests import Requests
 from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.statistics import SendStatistics
 from ternmq_producer.whole import BatchSink, check_batch, check_message, check_messages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
-from ternmq_runtime.service import Job, JobRunner
 
 if TYPE_CHECKING:
     from ternmq_client.tracing.interceptors import SendTraces
@@ -111,12 +109,10 @@ class Producer(Lifecycle):
         if interceptors:
             called = SendInterceptors(self.group, interceptors)
             self._intercepted = Intercepted(called, self._clock)
-        self._dispatch = dispatch = Dispatch(self.group, self.config, self.client)
+        self._dispatch = Dispatch(self.group, self.config, self.client)
         self._requests = Requests(self.client, self._dispatch)
         stack.callback(self._requests.close)
         stack.push_async_callback(self._close)
-        looking = Job(name="brokers", interval_s=LOOK_S, step=dispatch.look_for_brokers)
-        await stack.enter_async_context(JobRunner(looking))
 
     async def _close(self) -> None:
         """Take no more, and wait for the answers to what is under way.

@@ -60,8 +60,14 @@ class Reach:
         else:
             self._unanswered.discard(topic)
 
-    async def look(self) -> bool:
-        """While no broker is connected, try each, and ask for routes that are gone. A job's step.
+    async def run(self) -> None:
+        """Look until cancelled, which is safe at any moment: what it began goes on for others."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        """While no broker is connected, try each, and ask for routes that are gone.
 
         So `is_connected` follows brokers that come back elsewhere, and those never sent to.
         """
@@ -69,7 +75,7 @@ class Reach:
         self._unanswered -= self._targets.keys()
         links = self._counting()
         if any(self._client.reaches(link.broker_name) for link in links):
-            return False
+            return
         await asyncio.gather(*(self._dial(link.broker_name) for link in links))
         for topic in sorted(self._lost | self._unanswered):
             try:
@@ -78,7 +84,6 @@ class Reach:
                 self.note(topic, error)
             else:
                 self._unanswered.discard(topic)
-        return False
 
     async def _dial(self, broker_name: str) -> None:
         with suppress(TernError):
