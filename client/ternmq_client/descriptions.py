@@ -19,19 +19,20 @@ NEVER_CONSUMED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class UnreachableBroker:
-    """A registered broker that gave no answer, so that a result lacks what the broker has."""
+    """A broker that gave no answer, so that a result lacks what the broker has."""
 
     broker_name: str
     """Name of the broker."""
 
     addresses: tuple[str, ...]
-    """Registered addresses of its members, the master's first."""
+    """Registered addresses of its members, the master's first; none of a broker that has left."""
 
     reason: str
     """Text of the last error."""
 
     def __str__(self) -> str:
-        return f"broker {self.broker_name} ({', '.join(self.addresses)}): {self.reason}"
+        places = f" ({', '.join(self.addresses)})" if self.addresses else ""
+        return f"broker {self.broker_name}{places}: {self.reason}"
 
 
 class BrokerList(list[T]):

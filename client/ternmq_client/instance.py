@@ -123,6 +123,17 @@ class ClientInstance(Lifecycle):
         kept = opened.connections.get(key)
         return kept or await opened.dialling.run(key, lambda: opened.dial(broker_name, broker_id))
 
+    def reaches(self, broker_name: str) -> bool | None:
+        """Tell whether the master of a broker name can be reached, as far as known. Asks nobody.
+
+        True while there is a connection; False when it could not be made the last time it was
+        tried, by whatever part of the client; None when it was not tried since the last one ended.
+        """
+        opened = self._parts
+        if (broker_name, MASTER_ID) in opened.connections:
+            return True
+        return False if broker_name in opened.masters_missed else None
+
     async def reader(self, broker_name: str) -> Connection:
         """Return the connection to whom consumers of a broker name talk to now.
 
@@ -248,6 +259,8 @@ class _Opened:
         self.client_id = config.client_id(now_ms=env.clock.wall_ms(), random=env.random)
         self._connect_timeout_s = config.connect_timeout_s
         self.connections: dict[tuple[str, int], Connection] = {}
+        self.masters_missed: set[str] = set()
+        """Broker names whose master could not be reached when it was tried last."""
         self.stand_ins = StandIns()
         self.outages = Outages(env.clock, config.addresses())
         self.moved_listeners: list[Callable[[str, int], None]] = []
@@ -265,7 +278,7 @@ class _Opened:
             env.clock,
             env.random,
             refresh_s=config.route_refresh_s,
-            denies=self._is_denied,
+            has_topic=self._has_topic,
         )
         self.sessions = Sessions(
             _SessionMember(client, self),
@@ -302,6 +315,8 @@ class _Opened:
             self._missed(broker_name, broker_id)
             raise Unreachable(f"broker {broker_name}: {error}") from error
         self.connections[broker_name, broker_id] = connection
+        if broker_id == MASTER_ID:
+            self.masters_missed.discard(broker_name)
         epoch = 0 if connection.identity is None else connection.identity.epoch
         self.stand_ins.reached(broker_name, broker_id, epoch)
         self.routes.trust(broker_name, broker_id)
@@ -348,12 +363,14 @@ class _Opened:
     def _missed(self, broker_name: str, broker_id: int) -> None:
         """Note that a member is not where it was, and ask now where it is."""
         self.stand_ins.missed(broker_name, broker_id)
+        if broker_id == MASTER_ID:
+            self.masters_missed.add(broker_name)
         self.routes.doubt(broker_name, broker_id)
         self.jobs.wake("routes")
         self._choose_again(broker_name)
 
-    async def _is_denied(self, topic: str, broker_name: str) -> bool:
-        """Ask the master of a broker name whether it does not have `topic`; see `RouteCache`."""
+    async def _has_topic(self, topic: str, broker_name: str) -> bool | None:
+        """Ask the master of a broker name whether it has `topic`; see `RouteCache`."""
         key = (broker_name, MASTER_ID)
         try:
             connection = self.connections.get(key) or await self.dialling.run(
@@ -362,10 +379,10 @@ class _Opened:
             request = admin.DescribeTopicRequest(topic=topic)
             await connection.call(DESCRIBE_TOPIC, request, timeout_s=_DENIAL_TIMEOUT_S)
         except TopicNotFound:
-            return True
-        except TernError:
             return False
-        return False
+        except TernError:
+            return None
+        return True
 
     async def find_route(self, topic: str) -> None:
         """Have the route of `topic` in the cache, if there is one."""

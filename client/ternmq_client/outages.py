@@ -9,14 +9,15 @@ from ternmq_model.clock import Clock
 logger = logging.getLogger(__name__)
 
 QUIET_MS: Final = 30_000
-"""A broker that restarts is lost several times: while it ends, and while it begins."""
+"""What is said within so long of what was said last is about the same outage: a broker that restarts
+is lost several times, and one that stays away is tried again and again."""
 
 _OF_PROCESS: Final[set["Outages"]] = set()
 """Those of every open client of the process, in whichever thread its loop runs."""
 
 
 class Outages:
-    """The brokers that one client warned of. Owned by its `ClientInstance`.
+    """The brokers that one client lost. Owned by its `ClientInstance`.
 
     A program that configured no logging shows warnings on stderr. A producer and consumers that
     lose the same broker write one there, and everything else about it at level INFO.
@@ -29,7 +30,7 @@ class Outages:
     def __init__(self, clock: Clock, nameservers: tuple[Address, ...]) -> None:
         self._clock = clock
         self._nameservers = nameservers
-        self._warned_at_ms: dict[str, int] = {}
+        self._noted_at_ms: dict[str, int] = {}
         _OF_PROCESS.add(self)
 
     def close(self) -> None:
@@ -40,16 +41,15 @@ class Outages:
         """Log that a broker's connection was lost, or cannot be made."""
         now_ms = self._clock.monotonic_ms()
         others = tuple(_OF_PROCESS)  # in one step: other threads add theirs
-        is_known = any(each._is_warned(self, broker_name, now_ms) for each in others)
-        if not is_known:
-            self._warned_at_ms[broker_name] = now_ms
+        is_known = any(each._is_noted(self, broker_name, now_ms) for each in others)
+        self._noted_at_ms[broker_name] = now_ms
         logger.log(
             logging.INFO if is_known else logging.WARNING,
             "broker is away, and tried again broker=%s reason=%s",
             *(broker_name, reason),
         )
 
-    def _is_warned(self, asker: "Outages", broker_name: str, now_ms: int) -> bool:
-        warned_ms = self._warned_at_ms.get(broker_name)
-        is_recent = warned_ms is not None and 0 <= now_ms - warned_ms < QUIET_MS
+    def _is_noted(self, asker: "Outages", broker_name: str, now_ms: int) -> bool:
+        noted_ms = self._noted_at_ms.get(broker_name)
+        is_recent = noted_ms is not None and 0 <= now_ms - noted_ms < QUIET_MS
         return is_recent and self._nameservers == asker._nameservers

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -43,11 +43,12 @@ and how long a route is young that was not told before. By then brokers have reg
 NameServers that have just started."""
 
 BROKER_KEPT_MS: Final = 30_000
-"""How long a broker name is kept that no NameServer tells any more, while it tells other names.
-Long enough for a restart; members of a group that began meanwhile share fewer queues out."""
+"""How long a broker name is kept that no NameServer tells any more, while it tells other names, and
+that gives no answer itself. Long enough for a restart."""
 
 TOPIC_KEPT_MS: Final = 600_000
-"""How long a route is kept whose topic no NameServer knows any more, unless its brokers deny it."""
+"""How long a broker name is kept whose topic no NameServer knows any more, and that gives no answer
+itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,12 @@ class _Known:
     whole: TopicRoute | None = None
     """The route with everything that was told before and is kept; None when it is not told."""
 
-    incomplete_since_ms: int | None = None
-    """Since when no NameServer tells all of `whole`."""
+    told: frozenset[str] = frozenset()
+    """The broker names that NameServers tell now."""
+
+    lacking_since_ms: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By broker name: since when no NameServer tells all that `whole` says of it, or since it said
+    itself that it has the topic, whichever is later."""
 
     young_until_ms: int = 0
     """Until when who told it may have started just now, and not know every broker."""
@@ -81,8 +86,8 @@ class RouteCache:
     """Routes by topic.
 
     A route that was told once is kept while no NameServer answers, and while those that answer miss
-    brokers of it: one that is named no more is left out when it denies the topic itself, after 30 s
-    while the topic has other brokers, and after 10 min otherwise.
+    brokers of it: one that is named no more is left out when it denies the topic itself, or gives no
+    answer for 30 s while the topic has other brokers, and for 10 min otherwise.
 
     Owned by one `ClientInstance` and touched only from its event loop.
 
@@ -92,8 +97,7 @@ class RouteCache:
         clock: Only its monotonic time is read.
         random: Spreads the questions of clients that notice a change in the same moment.
         refresh_s: Age at which a route is asked again.
-        denies: Asks a broker, by its name, whether it does not have a topic; False when it does, or
-            gives no answer.
+        has_topic: Asks a broker, by its name, whether it has a topic; None when it gives no answer.
     """
 
     def __init__(
@@ -104,12 +108,12 @@ class RouteCache:
         random: Random,
         *,
         refresh_s: float,
-        denies: Callable[[str, str], Awaitable[bool]],
+        has_topic: Callable[[str, str], Awaitable[bool | None]],
     ) -> None:
         self._nameservers = nameservers
         self._clock = clock
         self._random = random
-        self._denies = denies
+        self._has_topic = has_topic
         self._refresh_ms = int(refresh_s * 1000)
         self._asking = SingleFlight[str, TopicRoute](tasks)
         self._known: dict[str, _Known] = {}
@@ -117,7 +121,7 @@ class RouteCache:
         self._doubted: set[tuple[str, int]] = set()
         """Members that could not be reached since a route last told of them."""
         self._watched: set[str] = set()
-        self._listeners: list[Callable[[str], None]] = []
+        self._listeners: list[tuple[Callable[[str], None], bool]] = []
         self._is_answered = True
 
     def pause_s(self) -> float:
@@ -139,6 +143,14 @@ class RouteCache:
         """Tell whether any route names `broker_name`."""
         routes = (known.route for known in self._known.values())
         return any(route is not None and route.broker(broker_name) for route in routes)
+
+    def is_told(self, topic: str, broker_name: str) -> bool:
+        """Tell whether NameServers name a broker in the route of `topic` now.
+
+        The route may name more, which are kept: clients that began later do not know those.
+        """
+        known = self._known.get(topic)
+        return known is not None and broker_name in known.told
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of `topic`, asking when it is not known.
@@ -241,9 +253,12 @@ class RouteCache:
             self._doubted.discard((broker_name, broker_id))
             self.expire_broker(broker_name)
 
-    def add_listener(self, on_change: Callable[[str], None]) -> None:
-        """Call `on_change` with the topic whenever a route has become another one."""
-        self._listeners.append(on_change)
+    def add_listener(self, on_change: Callable[[str], None], *, of_told: bool = False) -> None:
+        """Call `on_change` with the topic whenever a route has become another one.
+
+        With `of_told` also when NameServers name other brokers in it: see `is_told`.
+        """
+        self._listeners.append((on_change, of_told))
 
     async def refresh(self) -> bool:
         """Ask for every route that is due. The step of a job.
@@ -292,6 +307,7 @@ class RouteCache:
         before = None if known is None else known.whole
         found: FoundRoute | None = None
         unknown: TopicNotFound | None = None
+        lacking_since_ms: Mapping[str, int] = {}
         try:
             found = await self._nameservers.topic_route(topic)
         except TopicNotFound as error:
@@ -303,7 +319,7 @@ class RouteCache:
                 # Who needs the route for the first time does not wait for all of them.
                 for other in await self._nameservers.other_routes(topic, found):
                     told = completed(told, other, self._is_doubted)
-            before = await self._still_believed(topic, known, before, told)
+            before, lacking_since_ms = await self._still_believed(topic, known, before, told)
             if told is not None or before.queues:
                 whole = completed(told, before, lambda _name, _id: False)
                 route = completed(told, before, self._is_doubted)
@@ -313,7 +329,7 @@ class RouteCache:
             raise unknown
         if found is not None:
             self._note_brokers(found, route)
-        self._keep(topic, known, whole, route, is_complete=whole == told)
+        self._keep(topic, known, whole, route, told, lacking_since_ms)
         return route
 
     def _keep(
@@ -322,56 +338,67 @@ class RouteCache:
         known: _Known | None,
         whole: TopicRoute,
         route: TopicRoute,
-        *,
-        is_complete: bool,
+        told: TopicRoute | None,
+        lacking_since_ms: Mapping[str, int],
     ) -> None:
         """Keep what was learned of a route, and say when it is to be asked again."""
         now_ms = self._clock.monotonic_ms()
         before = None if known is None or known.is_guessed else known.route
-        since_ms = None if known is None or is_complete else known.incomplete_since_ms
-        if not is_complete and since_ms is None:
-            since_ms = now_ms
+        told_brokers = {data.broker_name: data for data in (() if told is None else told.brokers)}
+        lacking = [
+            data.broker_name for data in whole.brokers if told_brokers.get(data.broker_name) != data
+        ]
+        if lacking and not (known is not None and known.lacking_since_ms):
             logger.info("route is kept that no nameserver tells in full topic=%s", topic)
         young_until_ms = now_ms + LOSS_GRACE_MS
         if known is not None and before is not None:
             young_until_ms = known.young_until_ms
         # A master that is away may return any moment.
-        is_whole = is_complete and all(data.master is not None for data in route.brokers)
+        is_whole = not lacking and all(data.master is not None for data in route.brokers)
         is_certain = is_whole and now_ms >= young_until_ms
         wait_ms = self._refresh_ms if is_certain else min(self._refresh_ms, UNCERTAIN_REFRESH_MS)
-        self._known[topic] = _Known(
+        self._known[topic] = now = _Known(
             route,
             is_guessed=False,
             due_at_ms=min(now_ms + wait_ms, NEVER_MS if known is None else known.due_at_ms),
             asked_at_ms=now_ms if known is None else known.asked_at_ms,
             whole=whole,
-            incomplete_since_ms=since_ms,
+            told=frozenset(told_brokers),
+            lacking_since_ms={name: lacking_since_ms.get(name, now_ms) for name in lacking},
             young_until_ms=young_until_ms,
         )
         if before != route:
             names = [data.broker_name for data in route.queues]
             logger.info("route topic=%s brokers=%s", topic, names)
-            self._tell(topic)
+        if before != route or known is None or known.told != now.told:
+            self._tell(topic, is_same=before == route)
 
     async def _still_believed(
         self, topic: str, known: _Known, before: TopicRoute, told: TopicRoute | None
-    ) -> TopicRoute:
-        """Return what is to be believed still of a route that was told before."""
+    ) -> tuple[TopicRoute, Mapping[str, int]]:
+        """Return what is to be believed still of a route that was told before.
+
+        And since when each broker name of it lacks something: see `_Known`.
+        """
         names = {data.broker_name for data in (() if told is None else told.brokers)}
         lost = [data.broker_name for data in before.brokers if data.broker_name not in names]
-        since_ms = known.incomplete_since_ms
-        lost_ms = 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
-        gone: Collection[str] = names if lost_ms >= LOSS_GRACE_MS else ()
-        if lost_ms >= (TOPIC_KEPT_MS if told is None else BROKER_KEPT_MS):
-            gone = [*gone, *lost]
-        else:
-            asked = [name for name in lost if not self._is_doubted(name, MASTER_ID)]
-            denials = await asyncio.gather(*(self._denies(topic, name) for name in asked))
-            gone = [
-                *gone,
-                *(name for name, is_denied in zip(asked, denials, strict=True) if is_denied),
-            ]
-        return without(before, gone)
+        # A broker out of reach has no answer.
+        asked = [name for name in lost if not self._is_doubted(name, MASTER_ID)]
+        answers = await asyncio.gather(*(self._has_topic(topic, name) for name in asked))
+        has_topic = dict(zip(asked, answers, strict=True))
+        now_ms = self._clock.monotonic_ms()
+        kept_ms = TOPIC_KEPT_MS if told is None else BROKER_KEPT_MS
+        since_ms = dict(known.lacking_since_ms)
+        gone: list[str] = []
+        for data in before.brokers:
+            name = data.broker_name
+            if has_topic.get(name):
+                since_ms[name] = now_ms
+            lost_ms = now_ms - since_ms.get(name, now_ms)
+            is_late = lost_ms >= (LOSS_GRACE_MS if name in names else kept_ms)
+            if is_late or has_topic.get(name) is False:
+                gone.append(name)
+        return without(before, gone), since_ms
 
     def _is_doubted(self, broker_name: str, broker_id: int) -> bool:
         return (broker_name, broker_id) in self._doubted
@@ -400,6 +427,7 @@ class RouteCache:
             logger.info("route gone topic=%s", topic)
             self._tell(topic)
 
-    def _tell(self, topic: str) -> None:
-        for listener in tuple(self._listeners):
-            listener(topic)
+    def _tell(self, topic: str, *, is_same: bool = False) -> None:
+        for listener, of_told in tuple(self._listeners):
+            if of_told or not is_same:
+                listener(topic)

@@ -51,12 +51,9 @@ class StandIns:
         chosen = self._asked[broker_name] = member_to_ask(ids, away)
         return chosen
 
-    def missed(self, broker_name: str, broker_id: int) -> bool:
-        """Note that a member could not be reached; return whether it could before."""
-        away = self._away.setdefault(broker_name, set())
-        is_news = broker_id not in away
-        away.add(broker_id)
-        return is_news
+    def missed(self, broker_name: str, broker_id: int) -> None:
+        """Note that a member could not be reached."""
+        self._away.setdefault(broker_name, set()).add(broker_id)
 
     def reached(self, broker_name: str, broker_id: int, epoch: int) -> None:
         """Note that a member was reached, and the epoch that it told."""

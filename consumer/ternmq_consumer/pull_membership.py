@@ -60,13 +60,14 @@ class PullMembership(Lifecycle):
         )
         self._owned: PullOwned | None = None
         self._rebalancer: Rebalancer | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._first_share = asyncio.Event()
         self._changing = asyncio.Lock()
         """Queues come and go in one place at a time."""
 
     async def _open(self, stack: AsyncExitStack) -> None:
         client = self._client
-        client.routes.add_listener(lambda _topic: self._rebalance_now())
+        client.routes.add_listener(lambda _topic: self._rebalance_now(), of_told=True)
         client.sessions.on_command("welcome", looks_for_resets(client.tasks, self._parts.offsets))
         await stack.enter_async_context(self._jobs)
 
@@ -174,7 +175,9 @@ class PullMembership(Lifecycle):
         self._jobs.wake("rebalance")
 
     def _rebalance_soon(self) -> None:
-        asyncio.get_running_loop().call_later(RETRY_S, self._rebalance_now)
+        loop = asyncio.get_running_loop()
+        if self._retry is None or self._retry.when() <= loop.time():
+            self._retry = loop.call_later(RETRY_S, self._rebalance_now)
 
     def _group_message(self, subscriptions: Mapping[str, Subscription]) -> groups.ConsumerGroup:
         return groups.ConsumerGroup(

@@ -164,6 +164,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         self._assigned = asyncio.Event()
         self._assignment: Assignment | None = None
         self._jobs: JobRunner | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._calls_end_s = 0.0
         self._iterator: MessageIterator | None = None
 
@@ -226,7 +227,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         )
         jobs = self._make_jobs(assignment, links, results, locks)
         await self._find_topics()
-        client.routes.add_listener(lambda _topic: jobs.wake("rebalance"))
+        client.routes.add_listener(lambda _topic: jobs.wake("rebalance"), of_told=True)
         await client.join_group(self._group_message(), lambda: jobs.wake("rebalance"))
         await stack.enter_async_context(jobs)
 
@@ -340,7 +341,13 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         After a pause: a broker may serve what no route tells yet, and the other way round.
         """
         self._client.ask_route_again(queue.topic)
-        asyncio.get_running_loop().call_later(RETRY_S, self._rebalance_now)
+        self._rebalance_soon()
+
+    def _rebalance_soon(self) -> None:
+        """Look again after a pause. One timer: else each look that failed would bring another."""
+        loop = asyncio.get_running_loop()
+        if self._retry is None or self._retry.when() <= loop.time():
+            self._retry = loop.call_later(RETRY_S, self._rebalance_now)
 
     def _rebalance_now(self) -> None:
         if self._jobs is not None:
@@ -354,11 +361,6 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         locks: QueueLocks | None,
     ) -> JobRunner:
         client, config = self._client, self._config
-        loop = asyncio.get_running_loop()
-
-        def retry_soon() -> None:
-            loop.call_later(RETRY_S, self._rebalance_now)
-
         rebalancer = Rebalancer(
             client,
             client.routes,
@@ -373,7 +375,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             take_over_wait_s=config.take_over_wait_s,
             wall_ms=client.env.clock.wall_ms,
             on_settled=self._assigned.set,
-            retry_soon=retry_soon,
+            retry_soon=self._rebalance_soon,
             on_refused=self._on_refused,
         )
 

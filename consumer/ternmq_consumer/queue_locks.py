@@ -16,7 +16,7 @@ from typing import Final
 
 from ternmq_consumer.brokers import Brokers
 from ternmq_model.clock import Clock
-from ternmq_model.errors import TernError
+from ternmq_model.errors import BrokerDraining, RefusedError, TernError
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import LOCK_QUEUES, UNLOCK_QUEUES
@@ -219,7 +219,8 @@ class QueueLocks:
             asked_at_ms = self._clock.monotonic_ms()
             reply = await connection.call(LOCK_QUEUES, request, timeout_s=self._timeout_s)
         except TernError as error:
-            self._log_trouble(broker_name, str(error))
+            passes = isinstance(error, BrokerDraining) or not isinstance(error, RefusedError)
+            self._log_trouble(broker_name, str(error), logging.INFO if passes else logging.WARNING)
             return
         self._log_trouble(broker_name, "")
         locked = {
@@ -245,14 +246,19 @@ class QueueLocks:
             # Another holder, or none and the lock is a new one: somebody may have had it between.
             self.lose(queue, lease.token)
 
-    def _log_trouble(self, broker_name: str, trouble: str) -> None:
-        """Log what is new, so that a look each second does not fill the log."""
+    def _log_trouble(self, broker_name: str, trouble: str, level: int = logging.INFO) -> None:
+        """Log what is new, so that a look each second does not fill the log.
+
+        A refusal is a warning: unlike a broker that is away or draining it may last.
+        """
         if trouble == self._troubles.get(broker_name, ""):
             return
         self._troubles[broker_name] = trouble
         if trouble:
-            logger.info(
-                "queues not locked broker=%s group=%s error=%s", broker_name, self._group, trouble
+            logger.log(
+                level,
+                "queues not locked broker=%s group=%s error=%s",
+                *(broker_name, self._group, trouble),
             )
         else:
             logger.info("queues locked again broker=%s group=%s", broker_name, self._group)

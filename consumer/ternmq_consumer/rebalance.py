@@ -1,8 +1,11 @@
 """Which queues this member should own, asked again and again.
 
-Every member computes its share alone, from the route and the group's members as a broker lists
-them. While two members see different lists, a queue may have two owners or none; the next look,
-which every change brings about at once, mends that. Messages are then taken twice, never skipped.
+Every member computes its share alone, from the queues that NameServers tell now and the group's
+members as a broker lists them. While two members see different lists, a queue may have two owners
+or none; the next look, which every change brings about at once, mends that. Messages are then taken
+twice, never skipped. A route may name brokers that are kept although no NameServer tells them:
+members that began later do not know those. Their queues stay with their owners, and count for
+nobody's share.
 
 Source: RocketMQ `RebalanceImpl`.
 """
@@ -13,11 +16,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ternmq_client.partial_routes import without
 from ternmq_consumer.allocation.rooms import AllocateByMachineRoom
 from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.brokers import Brokers
 from ternmq_consumer.closed_brokers import ClosedBrokers
-from ternmq_model.errors import RefusedError, TernError, TopicNotFound
+from ternmq_model.errors import Fault, RefusedError, TernError, TopicNotFound
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicRoute
 from ternmq_model.subscription import Subscription
@@ -30,7 +34,8 @@ RETRY_S: Final = 1.0
 """How soon to look again when something could not be asked, or a queue could not be started."""
 
 PATIENCE: Final = 10
-"""Looks in a row at which something may be in the way before that is a warning."""
+"""Looks in a row at which something may be in the way before that is a warning; not before it has
+lasted for as many seconds, since anything that changes brings another look."""
 
 MISSES_MAX: Final = 3
 """Looks in a row at which a broker may list others and not this member before it gives its queues
@@ -54,6 +59,10 @@ class Routes(Protocol):
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of `topic`, asking when it is not known."""
+        ...
+
+    def is_told(self, topic: str, broker_name: str) -> bool:
+        """Tell whether NameServers name a broker in the route of `topic` now."""
         ...
 
 
@@ -131,6 +140,28 @@ def change_of(owned: Sequence[MessageQueue], share: Sequence[MessageQueue]) -> C
     return Change(dropped=sorted(had - wanted), added=sorted(wanted - had))
 
 
+class _Lasting(str):
+    """What is in the way of a share, and does not pass by itself."""
+
+
+def _trouble_of(what: str, error: TernError | None, *, is_lasting: bool = True) -> str:
+    """Return what is in the way; that an operator or a programmer is to mend does not pass."""
+    if error is None:
+        return what
+    text = f"{what}: {error}"
+    return _Lasting(text) if is_lasting and error.fault is Fault.CALLER else text
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """What is in the way of the share of one topic, as far as it was logged."""
+
+    since_ms: int
+    looks: int = 0
+    text: str = ""
+    is_warned: bool = False
+
+
 class Rebalancer:
     """The job that keeps the owned queues equal to this member's share.
 
@@ -189,9 +220,8 @@ class Rebalancer:
         self._retry_soon = retry_soon
         self._on_refused = on_refused
         self._misses = dict.fromkeys(subscriptions, 0)
-        self._troubles: dict[str, str] = {}
-        self._troubled: dict[str, int] = {}
-        """By topic: looks in a row at which it was in trouble."""
+        self._troubles: dict[str, _Trouble] = {}
+        """By topic: what is in the way at present."""
         self._known = {topic: KnownMembers() for topic in subscriptions}
         self._closed = ClosedBrokers()
         self._uncovered: dict[str, list[str]] = {}
@@ -203,7 +233,7 @@ class Rebalancer:
         # What need not exist comes last: taking its queues over must not hold up the others.
         for topic in sorted(self._subscriptions, key=lambda t: (t in self._optional_topics, t)):
             trouble = await self._rebalance(topic)
-            is_lasting = isinstance(trouble, RefusedError)
+            is_lasting = isinstance(trouble, RefusedError | _Lasting)
             if isinstance(trouble, RefusedError):
                 self._on_refused(trouble)
                 trouble = trouble.remark
@@ -228,10 +258,14 @@ class Rebalancer:
                 return ""
             # What is owned stays: the NameServer may be away or may just have started. Whether a
             # queue is gone its broker says, and ends the subscription.
-            return f"no route: {error}"
-        members = [self._client_id] if self._takes_all else await self._members(topic, route)
-        if members is None:
-            return "no broker lists the members"
+            is_waited_for = isinstance(error, TopicNotFound) and topic in self._since_ms
+            return _trouble_of("no route", error, is_lasting=not is_waited_for)
+        names = [data.broker_name for data in route.brokers]
+        kept = {name for name in names if not self._routes.is_told(topic, name)}
+        told = without(route, kept)
+        members = [self._client_id] if self._takes_all else await self._members(told, route)
+        if isinstance(members, str):
+            return members
         owned = [queue for queue in self._owned.queues if queue.topic == topic]
         trouble: str | RefusedError = ""
         if self._client_id not in members:
@@ -248,7 +282,10 @@ class Rebalancer:
             trouble = trouble or route.read_refusal()
         self._closed.note(route)
         self._note_uncovered(topic, queues)
-        share = queues if self._takes_all else self._allocate(queues, members, self._client_id)
+        share = queues
+        if not self._takes_all:
+            share = [*self._allocate(told.read_queues(), members, self._client_id)]
+            share += [queue for queue in owned if queue in queues and queue.broker_name in kept]
         change = change_of(owned, share)
         if not change.dropped and not change.added:
             return trouble
@@ -285,13 +322,18 @@ class Rebalancer:
                 *(self._group, topic, brokers or "none any more"),
             )
 
-    async def _members(self, topic: str, route: TopicRoute) -> list[str] | None:
+    async def _members(self, told: TopicRoute, route: TopicRoute) -> list[str] | str:
         """Return the group's members as the first broker that answers lists them, sorted.
 
-        Slaves list them like masters: what is owned stays where it is when a master goes.
+        Or why there is no list.
+
+        Slaves list them like masters: what is owned stays where it is when a master goes. One that
+        no NameServer tells may not know every member.
         """
         request = groups.ListMembersRequest(group=self._group)
-        for broker_name, broker_id in self._brokers.members_to_list(route):
+        asked = told if told.brokers else route
+        refused: RefusedError | None = None
+        for broker_name, broker_id in self._brokers.members_to_list(asked):
             try:
                 connection = await self._brokers.broker(broker_name, broker_id)
                 reply = await connection.call(LIST_MEMBERS, request, timeout_s=self._timeout_s)
@@ -299,35 +341,38 @@ class Rebalancer:
                 logger.info(
                     "members not listed broker=%s id=%s error=%s", broker_name, broker_id, error
                 )
+                refused = error if isinstance(error, RefusedError) else refused
                 continue
             since_ms, is_settled = self._brokers.session_since_ms(broker_name, broker_id)
             listed = set(reply.client_ids)
             if self._client_id not in listed:
                 return sorted(listed)
-            source, known = (broker_name, broker_id, since_ms), self._known[topic]
+            source, known = (broker_name, broker_id, since_ms), self._known[route.topic]
             members = known.take(listed, source, is_settled=is_settled)
             if not known.is_certain:
                 self._retry_soon()
             return members
-        return None
+        return _trouble_of("no broker lists the members", refused)
 
     def _log_trouble(self, topic: str, trouble: str, *, is_lasting: bool) -> None:
         """Log what is new, so that a look each second does not fill the log.
 
         What passes by itself, as while a broker restarts, is no warning until it has lasted.
         """
-        count = self._troubled.get(topic, 0) + 1 if trouble else 0
-        self._troubled[topic] = count
-        if count == PATIENCE:
-            logger.warning("rebalance group=%s topic=%s: %s", self._group, topic, trouble)
-        if trouble == self._troubles.get(topic, ""):
+        before = self._troubles.pop(topic, None)
+        if not trouble:
+            if before is not None:
+                logger.info("rebalance group=%s topic=%s works again", self._group, topic)
             return
-        self._troubles[topic] = trouble
-        if trouble:
+        now_ms = self._wall_ms()
+        now = self._troubles[topic] = before or _Trouble(now_ms)
+        now.looks += 1
+        is_late = now.looks >= PATIENCE and now_ms - now.since_ms >= (PATIENCE - 1) * RETRY_S * 1000
+        is_warning = is_lasting or (is_late and not now.is_warned)
+        if trouble != now.text or (is_warning and not now.is_warned):
             logger.log(
-                logging.WARNING if is_lasting else logging.INFO,
+                logging.WARNING if is_warning else logging.INFO,
                 "rebalance group=%s topic=%s: %s",
                 *(self._group, topic, trouble),
             )
-        else:
-            logger.info("rebalance group=%s topic=%s works again", self._group, topic)
+        now.text, now.is_warned = trouble, now.is_warned or is_warning

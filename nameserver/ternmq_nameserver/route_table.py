@@ -257,6 +257,10 @@ class RouteTable:
         brokers = map(self._broker_data, self._brokers)
         return tuple(sorted(brokers, key=lambda data: (data.cluster, data.broker_name)))
 
+    def left_lately(self) -> list[str]:
+        """Return the broker names, sorted, whose room is kept free and that have no member."""
+        return sorted(self._left.names - self._brokers.keys())
+
     def topics(
         self, cluster: str = "", *, after: str = "", maximum: int | None = None
     ) -> list[str]:

@@ -42,11 +42,6 @@ class Avoidance:
             timer.cancel()
         self._avoiding.clear()
 
-    def is_connected(self) -> bool:
-        """Tell whether any broker can be reached, as far as known."""
-        links = self._links.values()
-        return not links or any(not link.is_away for link in links)
-
     def answered(self, link: BrokerLink, latency_ms: int) -> None:
         """Note how long a broker took from a batch being written to its answer."""
         if self._faults is not None:

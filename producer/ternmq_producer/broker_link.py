@@ -147,7 +147,7 @@ class BrokerLink:
         self._failures = 0
         self._looks_up = False
         self._broken_openings = 0
-        """How often in a row the stream broke while it was opened; the most if it was not begun."""
+        """How often in a row the stream broke while it was opened."""
 
         self._is_draining = False  # it was logged that it takes no messages
         self._away: TernError | None = None
@@ -156,8 +156,9 @@ class BrokerLink:
 
     @property
     def is_away(self) -> bool:
-        """Tell whether the broker could not be reached when it was tried last."""
-        return self._away is not None and self._broken_openings >= _BROKEN_OPENINGS_MAX
+        """Tell whether the broker could not be reached, or opened no stream, when last tried."""
+        is_missed = self._client.reaches(self.broker_name) is False
+        return is_missed or self._broken_openings >= _BROKEN_OPENINGS_MAX
 
     def add(self, pending: Pending) -> None:
         """Send `pending`. Its sink has the answer at its deadline at the latest."""
@@ -231,7 +232,6 @@ class BrokerLink:
             self._broken_openings += 1
             return Unreachable(str(error))
         except TernError as error:
-            self._broken_openings = _BROKEN_OPENINGS_MAX
             return error
         failure: TernError = ConnectionLost(f"broker {self.broker_name}: ended the send stream")
         try:
@@ -431,7 +431,7 @@ class BrokerLink:
                     maybe_stored=pending.maybe_stored,
                     duplicates_allowed=config.duplicates_allowed,
                     looks_up=self._looks_up,
-                    is_away=self._broken_openings >= _BROKEN_OPENINGS_MAX,
+                    is_away=self.is_away,
                 )
             if self._config.fail_fast and self.is_away and isinstance(failure.error, Unreachable):
                 topic = pending.topic.decode()
@@ -451,10 +451,13 @@ class BrokerLink:
 
     def _fails_at_once(self, pending: Pending) -> bool:
         """Give up what only this broker may take, while it is away and waiting is not wanted."""
-        fails = pending.is_ordered and self.is_away and self._config.fail_fast
-        if fails and self._away is not None:
-            self._give_up(pending, self._away)
-        return fails
+        if not (pending.is_ordered and self._config.fail_fast and self.is_away):
+            return False
+        error = self._away
+        if not isinstance(error, Unreachable):  # another part of the client found it out
+            error = Unreachable(f"broker {self.broker_name}: cannot be reached at present")
+        self._loop.call_soon(self._give_up, pending, error)  # so that the sender waits
+        return True
 
     def _give_up(self, pending: Pending, error: TernError) -> None:
         self._owner.buffer.give_back(pending.record_bytes)

@@ -22,6 +22,7 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.lines import Lines, Place
 from ternmq_producer.packing import Packer, is_packed_elsewhere
 from ternmq_producer.pending import Pending, Sink, renewed, timed_out
+from ternmq_producer.reach import Reach
 from ternmq_producer.selectors import QueueSelector, chosen_queue, is_ordered
 from ternmq_producer.spread import spread
 from ternmq_producer.statistics import BrokerSends, SendStatistics
@@ -69,7 +70,9 @@ class Dispatch:
         self.answered = self._avoidance.answered
         self.failed = self._avoidance.failed
         self.rested = self._avoidance.rested
-        self.is_connected = self._avoidance.is_connected
+        self._reach = Reach(client, self._targets, self._links)
+        self.is_connected = self._reach.is_connected
+        self._looking = client.tasks.spawn(self._reach.run(), "look for brokers")
         self._keys: UniqueKeys | None = None
         self._clock = client.env.clock
         self._loop = asyncio.get_running_loop()
@@ -90,6 +93,7 @@ class Dispatch:
         self.is_open = False
         self._targets.clear()
         error = ClosedError("the producer was closed before the answer came")
+        self._looking.cancel()
         self._avoidance.close()
         self.buffer.close()
         links = list(self._links.values())
@@ -138,7 +142,7 @@ class Dispatch:
                     retries=link.counts.retries,
                     latency_ms=link.counts.latency_ms,
                     isolated_ms=self._avoidance.isolated_ms(name),
-                    is_reachable=not link.is_down,
+                    is_reachable=not link.is_away,
                 )
                 for name, link in sorted(self._links.items())
             },
@@ -208,8 +212,8 @@ class Dispatch:
             return False
         if not self._lines.lets_in(message.topic, place) and is_ordered(message, queue, selector):
             return False
-        if self.config.fail_fast:
-            target.check_reachable()
+        if self.config.fail_fast and not target.is_reachable:
+            return False  # `place` fails, and lets others run first
         properties = target.properties_of(message)
         body = message.body
         sys_flag = 0
@@ -437,13 +441,19 @@ class Dispatch:
         """Return the queues of `topic` with their links, asking for its route at need."""
         target = self._targets.get(topic)
         if target is not None:
-            if self.config.fail_fast:
+            if self.config.fail_fast and not target.is_reachable:
+                await asyncio.sleep(0)  # who tries again and again must not stop the loop
                 target.check_reachable()
             return target
         check_topic(topic)
         if is_send_forbidden(topic):
             raise IllegalName("topic", topic, "brokers alone write to it")
-        queues = await self._finder.find(topic, deadline_ms)
+        try:
+            queues = await self._finder.find(topic, deadline_ms)
+        except TernError as error:
+            self._reach.note(topic, error)
+            await asyncio.sleep(0)  # a known route without a master is no wait
+            raise
         if not self.is_open:
             raise closed_error()
         return self._make_target(topic, queues)
@@ -475,7 +485,9 @@ class Dispatch:
 
     def _on_route(self, topic: str) -> None:
         """Look at the queues of `topic` anew: its route has changed."""
-        self._targets.pop(topic, None)
+        had_queues = self._targets.pop(topic, None) is not None
+        if (had_queues or self._reach.is_lost(topic)) and self._known_target(topic) is None:
+            self._reach.lose(topic)
 
     @asynccontextmanager
     async def _until(self, deadline_ms: int, what: str) -> AsyncGenerator[None]:

@@ -324,9 +324,11 @@ class Producer(Lifecycle):
     def is_connected(self) -> bool:
         """Whether a broker can be reached: for health checks and circuit breakers. Asks nobody.
 
-        False while none of the brokers that this producer sends to could be reached when it was
-        tried last, which is at most about 1 s ago (and `connect_timeout_s` more), and when the
-        producer is not open. True before the first send, since nobody was tried.
+        False while none of the brokers of the topics sent to could be reached when it was tried
+        last, while no NameServer tells where they are, and when the producer is not open. True
+        before the first send, since nobody was tried. Brokers are tried within about 1 s of a
+        connection's end and then about each second, whether or not anything is sent; one that
+        does not answer adds `connect_timeout_s`.
         """
         return self._dispatch is not None and self._dispatch.is_connected()
 

@@ -24,7 +24,7 @@ class BrokerSends:
     """For how much longer it is avoided; 0 = not. See `latency_fault_tolerance`."""
 
     is_reachable: bool
-    """False when it could not be reached the last time, and rests for a moment."""
+    """False when it could not be reached when the client tried it last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from ternmq_client.admin import AdminClient
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TopicNotFound
@@ -147,5 +148,24 @@ def test_restart_of_a_broker_is_one_warning_for_all_clients(
                 ]
                 assert len(warnings) == 1, warnings
                 assert "broker is away" in warnings[0]
+
+    run_in_virtual_time(main())
+
+
+def test_deletion_names_the_broker_that_will_bring_the_topic_back() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic(TOPIC, 2)
+            await asyncio.sleep(2)
+            async with AdminClient(nameserver=NAMESERVER, env=cluster.environment("tool")) as admin:
+                await cluster.stop("b")
+                deleted = await admin.delete_topic(TOPIC)
+                assert deleted == ["a"]
+                assert [each.broker_name for each in deleted.unreachable] == ["b"]
+                assert str(deleted.unreachable[0]).startswith("broker b: has left lately")
+                await cluster.start("b")
+                await asyncio.sleep(2)
+                deleted = await admin.delete_topic(TOPIC)
+                assert (deleted, deleted.unreachable) == (["b"], ())
 
     run_in_virtual_time(main())

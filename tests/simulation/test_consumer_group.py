@@ -22,6 +22,64 @@ from tests.support.toy_log import TOPIC
 from tests.support.virtual_time import run_in_virtual_time
 
 
+def longest(samples: list[bool], every_s: float) -> float:
+    """Return for how many seconds on end something was so."""
+    run = best = 0
+    for is_so in samples:
+        run = run + 1 if is_so else 0
+        best = max(best, run)
+    return best * every_s
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_members_that_begin_while_a_broker_is_away_share_the_others_queues(is_silent: bool) -> None:
+    async def main() -> None:
+        every_s = 0.1
+        async with ToyCluster(brokers=2) as cluster:
+            members: dict[str, PushConsumer] = {}
+
+            async def begin(name: str) -> None:
+                members[name] = cluster.consumer(name, listener=lambda _: None)
+                await members[name].__aenter__()
+
+            async def leave(name: str) -> None:
+                await members.pop(name).__aexit__(None, None, None)
+
+            owned: list[Counter[MessageQueue]] = []
+
+            async def watch() -> None:
+                while True:
+                    queues = [queue for each in members.values() for queue in each.assignment()]
+                    owned.append(Counter(queues))
+                    await asyncio.sleep(every_s)
+
+            for name in ("m2", "m4"):
+                await begin(name)
+            await asyncio.sleep(10)
+            watching = asyncio.ensure_future(watch())
+            cluster.untold = {"broker-0"}
+            if is_silent:
+                await cluster.stop(cluster.first)
+            await asyncio.sleep(3 if is_silent else 31)  # a route is asked again every 30 s
+            for step in (begin("m1"), begin("m3"), leave("m2"), begin("m5"), leave("m3")):
+                await step
+                await asyncio.sleep(4)
+            watching.cancel()
+            for queue in cluster.brokers["broker-1"].queues_of(TOPIC):
+                assert longest([not each[queue] for each in owned], every_s) < 3, queue
+                assert longest([each[queue] > 1 for each in owned], every_s) < 3, queue
+            if is_silent:
+                await cluster.start(cluster.first)
+            cluster.untold = set()
+            await asyncio.sleep(35)  # a member that never knew a broker learns of it like any other
+            queues = [queue for each in members.values() for queue in each.assignment()]
+            assert sorted(queues) == cluster.queues
+            for name in tuple(members):
+                await leave(name)
+
+    run_in_virtual_time(main())
+
+
 class Journal:
     """What every member's listener has finished, and the promise that commits keep to it."""
 

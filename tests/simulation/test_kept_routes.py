@@ -67,6 +67,51 @@ def test_topic_unknown_to_nameservers_is_kept_until_its_brokers_deny_it() -> Non
     run_in_virtual_time(main())
 
 
+async def names_of(client: ClientInstance) -> list[str]:
+    return [data.broker_name for data in (await client.routes.route(TOPIC)).queues]
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_untold_broker_that_answers_is_kept_until_it_is_silent(brokers: int) -> None:
+    async def main() -> None:
+        async with ToyCluster(brokers=brokers) as cluster, client_of(cluster) as client:
+            whole = await names_of(client)
+            await client.broker("broker-0")
+            await asyncio.sleep(YOUNG_S)
+            cluster.untold = {"broker-0"}
+            client.look_for("broker-0")
+            await asyncio.sleep(900)
+            assert await names_of(client) == whole
+            await cluster.stop(cluster.first)
+            await asyncio.sleep(25)
+            assert await names_of(client) == whole
+            await asyncio.sleep(10 if brokers > 1 else 600)
+            if brokers > 1:
+                assert await names_of(client) == ["broker-1"]
+            else:
+                with pytest.raises(TopicNotFound):
+                    await names_of(client)
+
+    run_in_virtual_time(main())
+
+
+def test_each_of_two_lost_brokers_has_its_own_time() -> None:
+    async def main() -> None:
+        async with ToyCluster(brokers=3) as cluster, client_of(cluster) as client:
+            whole = await names_of(client)
+            await asyncio.sleep(YOUNG_S)
+            for name in whole[:2]:
+                await cluster.stop(cluster.brokers[name])
+                cluster.untold |= {name}
+                client.look_for(name)
+                await asyncio.sleep(25)
+            assert await names_of(client) == whole[1:]
+            await asyncio.sleep(10)
+            assert await names_of(client) == whole[2:]
+
+    run_in_virtual_time(main())
+
+
 def test_topic_without_a_broker_for_ten_minutes_is_forgotten() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, client_of(cluster) as client:

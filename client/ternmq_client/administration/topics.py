@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 
 from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import BrokerList, QueueStatus, TopicCreation, TopicDescription
+from ternmq_client.descriptions import (
+    BrokerList,
+    QueueStatus,
+    TopicCreation,
+    TopicDescription,
+    UnreachableBroker,
+)
 from ternmq_model.arguments import check_time_ms, is_kind
 from ternmq_model.errors import RefusedError, TernError, TopicNotFound, UsageError, refusal
 from ternmq_model.names import check_topic, topic_order
@@ -23,6 +29,7 @@ from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
+    GET_CLUSTER,
     GET_TOPIC_ROUTE,
     PUT_TOPIC,
     PUT_TOPICS,
@@ -170,8 +177,12 @@ class TopicAdmin(AdminCalls):
         except RefusedError as error:
             errors.append(error)
 
-    async def delete_topic(self, topic: str, *, cluster: str = "") -> list[str]:
+    async def delete_topic(self, topic: str, *, cluster: str = "") -> BrokerList[str]:
         """Delete a topic, its messages' queues and its groups' offsets; return the brokers' names.
+
+        A broker that is down keeps the topic and registers it again when it is back. `unreachable`
+        of the result has those that have left in order lately: for as long as a NameServer would
+        have waited for their next word, 2 min by default. None where `cluster` is given.
 
         Args:
             topic: Which one. Brokers that are not in its route are not asked.
@@ -185,6 +196,8 @@ class TopicAdmin(AdminCalls):
             TransportError: A master gives no answer; as with a refusal.
         """
         request = admin.DeleteTopicRequest(topic=check_topic(topic))
+        reply = await self._names.call(GET_CLUSTER, nameserver.GetClusterRequest(page_size=1))
+        left = () if cluster else reply.left
 
         async def delete(_: BrokerData, connection: Connection) -> admin.DeleteTopicReply:
             return await connection.call(DELETE_TOPIC, request, timeout_s=self._timeout_s)
@@ -194,7 +207,10 @@ class TopicAdmin(AdminCalls):
         )
         if not done:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
-        return [name for name, _ in done]
+        why = "has left lately: it may have the topic, and bring it back"
+        return BrokerList(
+            (name for name, _ in done), (UnreachableBroker(name, (), why) for name in left)
+        )
 
     async def describe_topic(self, topic: str) -> TopicDescription:
         """Return a topic's settings and queues.

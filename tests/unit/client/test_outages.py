@@ -1,5 +1,6 @@
 """One warning for a broker that is lost."""
 
+import asyncio
 import logging
 
 import pytest
@@ -22,6 +23,13 @@ def test_lost_broker_is_warned_of_once_for_all_clients_of_a_cluster(
         one.note("broker-b", "it restarts")
         levels = [record.levelname for record in caplog.records]
         assert levels == ["WARNING", "INFO", "INFO", "WARNING", "WARNING"]
+        for _ in range(20):
+            await asyncio.sleep(8)  # as far apart as attempts are
+            two.note("broker-a", "it stays away")
+        assert {record.levelname for record in caplog.records[5:]} == {"INFO"}
+        await asyncio.sleep(30)
+        one.note("broker-a", "it restarts")
+        assert caplog.records[-1].levelname == "WARNING"
         for outages in (one, two, other):
             outages.close()
 

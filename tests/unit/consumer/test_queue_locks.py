@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from ternmq_consumer.queue_locks import QueueLocks, is_trusted
-from ternmq_model.errors import ConnectionLost
+from ternmq_model.errors import ConnectionLost, RefusedError, refusal
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import LOCK_QUEUES, UNLOCK_QUEUES
 from ternmq_remoting.rpc import Connection
@@ -28,6 +29,7 @@ class Broker:
         self.takes_s = 0.0
         self.slow: set[str] = set()
         self.is_down = False
+        self.refusal: RefusedError | None = None
         self.lost: list[MessageQueue] = []
         self.renewed: list[MessageQueue] = []
 
@@ -44,6 +46,8 @@ class Broker:
         await asyncio.sleep(self.takes_s)
         if self.is_down:
             raise ConnectionLost("cut")
+        if self.refusal is not None:
+            raise self.refusal
         told = [(each.queue_id, each.token) for each in request.queues]
         if rpc is UNLOCK_QUEUES:
             self.unlocked += told
@@ -176,6 +180,18 @@ def test_answer_for_a_released_queue_is_ignored() -> None:
         assert locks.token(QUEUES[0]) == 0
         assert locks.token(QUEUES[1]) == 11
         assert not broker.lost
+
+    play(test)
+
+
+def test_first_refusal_to_lock_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(broker: Broker, locks: QueueLocks) -> None:
+        caplog.set_level("INFO", "ternmq_consumer.queue_locks")
+        codes = [ResponseCode.GO_AWAY, *[ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST] * 3]
+        for code in codes:
+            broker.refusal = refusal(code, "no")
+            assert await locks.take(QUEUES) == {}
+        assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
 
     play(test)
 

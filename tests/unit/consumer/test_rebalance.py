@@ -11,8 +11,9 @@ from ternmq_consumer.allocation.rooms import AllocateByMachineRoom
 from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.rebalance import MISSES_MAX, Change, KnownMembers, Rebalancer, change_of
 from ternmq_model.address import Address
-from ternmq_model.errors import Unreachable
+from ternmq_model.errors import TernError, Unreachable, refusal
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, BrokerMember, Permission, QueueData, TopicRoute
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -46,12 +47,17 @@ def test_member_that_leaves_first_broker_is_gone_at_once() -> None:
     assert known.is_certain
 
 
+def topic_missing() -> TernError:
+    return refusal(ResponseCode.TOPIC_NOT_EXIST, "topic 't' does not exist")
+
+
 class World:
     """Brokers, routes and owned queues of one member, all as a test sets them."""
 
     def __init__(self) -> None:
         self.members: dict[str, list[str] | None] = {"a": ["me", "you"], "b": ["me", "you"]}
-        self.has_route = True
+        self.route_error: TernError | None = None
+        self.listing_error: TernError | None = None
         self.can_start = True
         self.queues: list[MessageQueue] = []
         self.allocate: AllocationStrategy = allocate_averagely
@@ -63,10 +69,11 @@ class World:
         self.refusals: list[str] = []
         self.now_ms = 0
         self.told_since: list[int | None] = []
+        self.untold: set[str] = set()
 
     async def route(self, topic: str) -> TopicRoute:
-        if not self.has_route:
-            raise Unreachable("no nameserver")
+        if self.route_error is not None:
+            raise self.route_error
         return TopicRoute(
             topic,
             tuple(
@@ -81,7 +88,12 @@ class World:
             ),
         )
 
+    def is_told(self, topic: str, broker_name: str) -> bool:
+        return broker_name not in self.untold
+
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        if self.listing_error is not None:
+            raise self.listing_error
         if self.members[broker_name] is None:
             raise Unreachable(broker_name)
         return cast("Connection", _Lists(self.members[broker_name] or []))
@@ -162,10 +174,10 @@ def test_rebalance_makes_the_owned_queues_the_share() -> None:
 
 def test_queues_are_started_with_when_the_topic_was_first_shared() -> None:
     world = World()
-    world.can_start = world.has_route = False
+    world.can_start, world.route_error = False, Unreachable("no nameserver")
     for world.now_ms in range(4):
         world.look()
-        world.has_route = True
+        world.route_error = None
     assert world.told_since == [None, 1, 1]
 
 
@@ -180,9 +192,9 @@ def test_another_broker_is_asked_when_the_first_is_silent() -> None:
 def test_owned_queues_stay_without_route_or_members() -> None:
     world = World()
     world.look()
-    world.has_route = False
+    world.route_error = Unreachable("no nameserver")
     world.look()
-    world.has_route = True
+    world.route_error = None
     world.members = {"a": None, "b": None}
     world.look()
     assert world.queues == QUEUES[:2]
@@ -250,6 +262,54 @@ def test_queues_of_no_machine_room_are_logged_once(
     assert world.settled == 3
 
 
+@pytest.mark.parametrize(
+    ("error", "level", "looks"),
+    [
+        (topic_missing(), "WARNING", 1),  # most likely it is mistyped
+        (refusal(ResponseCode.NO_PERMISSION, "not you"), "WARNING", 1),
+        (Unreachable("no nameserver"), "INFO", 1),
+        (Unreachable("no nameserver"), "WARNING", 10),
+    ],
+)
+def test_route_that_will_not_come_by_itself_is_warned_of_at_once(
+    error: TernError, level: str, looks: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ternmq_consumer.rebalance")
+    world = World()
+    world.route_error = error
+    for _ in range(looks):
+        world.look()
+        world.now_ms += 1000
+    told = [record.levelname for record in caplog.records]
+    assert told == ["INFO"] * (looks > 1) + [level]
+    caplog.clear()
+    for _ in range(20):
+        world.look()
+        world.now_ms += 1000
+    assert len(caplog.records) == (level == "INFO")
+
+
+def test_topic_that_was_shared_is_no_warning_when_it_goes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "ternmq_consumer.rebalance")
+    world = World()
+    world.look()
+    caplog.clear()
+    world.route_error = topic_missing()
+    world.look()
+    world.look(20)  # within no time: what changes meanwhile brings looks as well
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
+def test_refusal_to_list_members_is_warned_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.listing_error = refusal(ResponseCode.NO_PERMISSION, "not this group")
+    world.look(3)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "not this group" in caplog.text
+
+
 def test_empty_member_list_gives_nothing_away() -> None:
     world = World()
     world.look()
@@ -267,3 +327,19 @@ def test_queue_that_cannot_be_taken_over_is_retried_soon() -> None:
     world.look()
     assert world.queues == QUEUES[:2]
     assert world.settled == 1
+
+
+def test_share_is_of_told_brokers_and_queues_of_kept_ones_stay() -> None:
+    world = World()
+    world.members = {"a": ["me", "you"], "b": ["me"]}
+    world.queues = [QUEUES[0], *QUEUES[2:]]  # of a shorter list of members
+    world.untold = {"b"}
+    world.look()
+    assert world.queues == [QUEUES[0], *QUEUES[2:]]
+    world.members = {"a": ["me", "they", "you"], "b": ["me"]}
+    world.queues = QUEUES[3:]
+    world.look()
+    assert world.queues == [QUEUES[0], QUEUES[3]]
+    world.untold = {"a", "b"}
+    world.look()
+    assert world.queues == [QUEUES[0], QUEUES[3]]

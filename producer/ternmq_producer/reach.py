@@ -1,0 +1,96 @@
+"""Whether any broker can be reached that a producer sends to, found out without a send."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from ternmq_client.instance import ClientInstance
+from ternmq_model.errors import TernError, Unreachable
+from ternmq_producer.broker_link import BrokerLink
+from ternmq_producer.target import Target
+
+LOOK_S: Final = 1.0
+"""How often brokers are tried, and routes asked for, while no broker is connected."""
+
+
+class Reach:
+    """What one producer knows of the brokers of its topics. Owned by its `Dispatch`.
+
+    Whether a broker can be reached the client knows, whichever part of it tried last; this class
+    knows which brokers count: those of the topics sent to, by their routes of now.
+
+    Args:
+        client: Dials brokers, asks for routes.
+        targets: By topic, as the owner has them now.
+        links: By broker name: every one that there ever was.
+    """
+
+    def __init__(
+        self,
+        client: ClientInstance,
+        targets: Mapping[str, Target],
+        links: Mapping[str, BrokerLink],
+    ) -> None:
+        self._client = client
+        self._targets = targets
+        self._links = links
+        self._lost: set[str] = set()
+        """Topics that were sent to and have no route any more, or nothing to be written."""
+        self._unanswered: set[str] = set()
+        """Topics whose route nobody told when a send asked for it last."""
+
+    def is_connected(self) -> bool:
+        """Tell whether a broker can be reached, as far as known."""
+        links = self._counting()
+        return any(not link.is_away for link in links) if links else not self._unanswered
+
+    def lose(self, topic: str) -> None:
+        """Note that a topic that was sent to has no queues any more."""
+        self._lost.add(topic)
+
+    def is_lost(self, topic: str) -> bool:
+        """Tell whether a topic had queues and has none."""
+        return topic in self._lost and topic not in self._targets
+
+    def note(self, topic: str, error: TernError) -> None:
+        """Note why a send found no queues."""
+        if isinstance(error, Unreachable):
+            self._unanswered.add(topic)
+        else:
+            self._unanswered.discard(topic)
+
+    async def run(self) -> None:
+        """Look until cancelled, which is safe at any moment: what it began goes on for others."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        """While no broker is connected, try each, and ask for routes that are gone.
+
+        So `is_connected` follows brokers that come back elsewhere, and those never sent to.
+        """
+        self._lost -= self._targets.keys()
+        self._unanswered -= self._targets.keys()
+        links = self._counting()
+        if any(self._client.reaches(link.broker_name) for link in links):
+            return
+        await asyncio.gather(*(self._dial(link.broker_name) for link in links))
+        for topic in sorted(self._lost | self._unanswered):
+            try:
+                await self._client.routes.route(topic)
+            except TernError as error:
+                self.note(topic, error)
+            else:
+                self._unanswered.discard(topic)
+
+    async def _dial(self, broker_name: str) -> None:
+        with suppress(TernError):
+            await self._client.broker(broker_name)
+
+    def _counting(self) -> list[BrokerLink]:
+        """Return the links of the topics sent to, each once; all, while no topic has queues."""
+        targets = self._targets.values()
+        of_targets = {link.broker_name: link for target in targets for link in target.links}
+        return list((of_targets or self._links).values())
