@@ -86,8 +86,8 @@ class RouteCache:
     """Routes by topic.
 
     A route that was told once is kept while no NameServer answers, and while those that answer miss
-    brokers of it: one that is named no more is left out when it denies the topic itself, or gives no
-    answer for 30 s while the topic has other brokers, and for 10 min otherwise.
+    brokers of it: one that is named no more is left out when it denies the topic itself, or gives
+    no answer for 30 s while the topic has other brokers, and for 10 min otherwise.
 
     Owned by one `ClientInstance` and touched only from its event loop.
 

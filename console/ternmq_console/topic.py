@@ -357,7 +357,7 @@ def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: 
 def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
     """Delete TOPIC from every broker, with the offsets of its groups.
 
-    Its messages can no longer be read. Brokers that have left lately and may bring it back are named.
+    Its messages can no longer be read. Brokers that left lately and may bring it back are named.
     """
     names = ask(nameserver, lambda admin: admin.delete_topic(topic, cluster=cluster))
     print_record({"topic": topic, "deleted_from": names}, output)
