@@ -8,6 +8,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_producer.broker_link import BrokerLink
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.fault_table import FAULT_RULES, FaultTable
+from ternmq_producer.statistics import BrokerSends
 from ternmq_producer.target import Target
 
 
@@ -70,6 +71,20 @@ class Avoidance:
         if self._faults is None:
             return 0
         return self._faults.isolated_ms(broker_name, now_ms=self._clock.monotonic_ms())
+
+    def sends(self) -> dict[str, BrokerSends]:
+        """Return how sending to each broker went, and whether it is avoided or away."""
+        return {
+            name: BrokerSends(
+                stored=link.counts.stored,
+                failures=link.counts.failures,
+                retries=link.counts.retries,
+                latency_ms=link.counts.latency_ms,
+                isolated_ms=self.isolated_ms(name),
+                is_reachable=not link.is_away,
+            )
+            for name, link in sorted(self._links.items())
+        }
 
     def next_but(self, target: Target, avoid: str) -> int:
         """Return the next queue of the round for a retry: elsewhere, best where all is well."""

@@ -151,8 +151,7 @@ class BrokerLink:
 
         self._is_draining = False  # it was logged that it takes no messages
         self._away: TernError | None = None
-        """Why the broker cannot be reached or is leaving; None when it takes messages, as far as
-        known."""
+        """Why the broker cannot be reached or is leaving; None when it takes messages."""
 
     @property
     def is_away(self) -> bool:
@@ -165,24 +164,23 @@ class BrokerLink:
         if self._fails_at_once(pending):
             return
         self._batcher.add(pending)
-        if pending.deadline_ms < self._timer_at_ms:
-            self._arm(pending.deadline_ms)
-        self._wake.set()
+        self._expect(pending.deadline_ms)
 
     def add_slice(self, part: BulkSlice) -> None:
         """Send `part`, likewise."""
         self._batcher.add_slice(part)
-        if part.deadline_ms < self._timer_at_ms:
-            self._arm(part.deadline_ms)
-        self._wake.set()
+        self._expect(part.deadline_ms)
 
     def add_whole(self, whole: WholePending) -> None:
         """Send a user's batch, likewise."""
         if self._fails_at_once(whole):
             return
         self._batcher.add_whole(whole)
-        if whole.deadline_ms < self._timer_at_ms:
-            self._arm(whole.deadline_ms)
+        self._expect(whole.deadline_ms)
+
+    def _expect(self, deadline_ms: int) -> None:
+        if deadline_ms < self._timer_at_ms:
+            self._arm(deadline_ms)
         self._wake.set()
 
     async def run(self) -> None:
@@ -195,9 +193,8 @@ class BrokerLink:
             error = await self._serve()
             self._failures += 1
             self._client.look_for(self.broker_name)
-            is_away = isinstance(error, TransportError)
-            if self._failures == 1 or not is_away:
-                level = logging.INFO if is_away else logging.WARNING
+            level = logging.INFO if isinstance(error, TransportError) else logging.WARNING
+            if self._failures == 1 or level == logging.WARNING:
                 logger.log(level, "send stream lost broker=%s error=%s", self.broker_name, error)
             self.is_down = True
             self._owner.failed(self)
@@ -414,8 +411,7 @@ class BrokerLink:
     def _settle(self, failures: list[Failure], *, delay_s: float) -> set[MessageQueue]:
         """Do with `failures` what `judge` says; return the queues of those tried again in order."""
         config = self._config
-        here: list[Pending] = []
-        anywhere: list[Pending] = []
+        here, anywhere = list[Pending](), list[Pending]()
         self.counts.failures += len(failures)
         for failure in failures:
             pending = failure.pending

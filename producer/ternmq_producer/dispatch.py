@@ -25,7 +25,7 @@ from ternmq_producer.pending import Pending, Sink, renewed, timed_out
 from ternmq_producer.reach import Reach
 from ternmq_producer.selectors import QueueSelector, chosen_queue, is_ordered
 from ternmq_producer.spread import spread
-from ternmq_producer.statistics import BrokerSends, SendStatistics
+from ternmq_producer.statistics import SendStatistics
 from ternmq_producer.target import QueueFinder, Target
 from ternmq_producer.whole import BatchSink, WholePending
 
@@ -135,17 +135,7 @@ class Dispatch:
     def statistics(self) -> SendStatistics:
         """Return what was counted so far."""
         return SendStatistics(
-            brokers={
-                name: BrokerSends(
-                    stored=link.counts.stored,
-                    failures=link.counts.failures,
-                    retries=link.counts.retries,
-                    latency_ms=link.counts.latency_ms,
-                    isolated_ms=self._avoidance.isolated_ms(name),
-                    is_reachable=not link.is_away,
-                )
-                for name, link in sorted(self._links.items())
-            },
+            brokers=self._avoidance.sends(),
             one_way_failures=self.one_way_failures,
             late_replies=self.late_replies,
             buffered_bytes=self.buffer.used_bytes,
