@@ -174,6 +174,7 @@ __all__ = [
 
 _RETURNED_FROM = (
     "ternmq_client.administration.dead_letters",
+    "ternmq_client.administration.nameservers",
     "ternmq_client.administration.replication",
     "ternmq_client.descriptions",
     "ternmq_client.redriving",

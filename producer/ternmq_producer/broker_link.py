@@ -116,8 +116,7 @@ class BrokerLink:
         broker_name: The broker.
         is_down: It could not be reached and is not to be tried for a moment.
         is_leaving: It refused messages a moment ago because it is draining or closing.
-        is_avoided: Messages that may go elsewhere should: it is down, leaving or too slow. Kept by
-            the owner.
+        is_avoided: It is down, leaving or too slow, as its owner sees it: best send elsewhere.
         counts: How sending went.
     """
 
