@@ -81,7 +81,7 @@ class Requests:
                 return await future
         except TimeoutError:
             raise RequestTimedOut(
-                f"request to {message.topic!r}: no reply within {timeout_s} s"
+                f"request to {message.topic!r}: no reply within {timeout_s:g} s"
             ) from None
         finally:
             self._waiting.pop(correlation_id, None)
