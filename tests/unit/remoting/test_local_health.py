@@ -12,10 +12,15 @@ import pytest
 from ternmq_model.address import Address
 from ternmq_remoting import local_health
 from ternmq_remoting.local_health import answering, ask
-from tests.support.processes import free_port
 
 AT_ONCE_S = 20.0
 """Far longer than an answer takes."""
+
+
+def free_port() -> int:
+    """Return a port that nobody of this machine has, and no other test of this moment."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
 
 
 def test_answer_follows_the_server() -> None:
