@@ -20,7 +20,8 @@ AT_ONCE_S = 20.0
 def free_port() -> int:
     """Return a port that nobody of this machine has, and no other test of this moment."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+        port: int = taken.getsockname()[1]
+    return port
 
 
 def test_answer_follows_the_server() -> None:
