@@ -13,6 +13,8 @@ from ternmq_runtime.service import Job, OwnedTasks
 from ternmq_store.message_store import MessageStore
 from tests.simulation.broker.test_registration import brokers, nameserver_of
 from tests.support.brokers import World, bodies, offsets_of, world
+from tests.support.memory_network import MemoryListener
+from tests.support.simulated_replicas import master_and_slave, replicated
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -116,6 +118,54 @@ def test_failure_inside_a_term_cancels_the_block_and_is_raised(
             assert [str(each) for each in caught.value.exceptions] == ["a bug"]
             assert asyncio.get_running_loop().time() < 60
             assert not around.files.locks
+
+    run_in_virtual_time(main())
+
+
+class Goodbye:
+    """What a life left registered, as far as its goodbye."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.said = 0
+        self._error = error
+
+    async def leave(self) -> None:
+        self.said += 1
+        if self._error is not None:
+            raise self._error
+
+
+def test_goodbye_that_fails_does_not_keep_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[MemoryListener] = []
+
+    async def close(listener: MemoryListener) -> None:
+        closed.append(listener)
+
+    async def main() -> None:
+        async def stay() -> None:
+            async with around.broker() as broker:
+                life: Any = broker.life
+                life.registered = Goodbye(RuntimeError("a bug"))
+
+        async with world() as around:
+            with pytest.raises(ExceptionGroup):
+                await stay()
+            assert len(closed) == 1
+
+    monkeypatch.setattr(MemoryListener, "close", close)
+
+    run_in_virtual_time(main())
+
+
+def test_slave_withdraws_what_is_still_registered_before_it_hands_on_its_own() -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, _):
+            goodbye = Goodbye()
+            life: Any = cluster.broker("a-1").life
+            life.registered = goodbye
+            life.end(Outcome.CUT)
+            await replicated(cluster)
+            assert goodbye.said == 1
 
     run_in_virtual_time(main())
 
