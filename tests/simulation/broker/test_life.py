@@ -6,13 +6,14 @@ import pytest
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.lives.member import Outcome
+from ternmq_broker.transactions.transactions import Transactions
 from ternmq_model.address import Address
-from ternmq_model.errors import CannotListen, ClosedError, StoreError, TernError
+from ternmq_model.errors import BrokerDraining, CannotListen, ClosedError, StoreError, TernError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_runtime.service import Job, OwnedTasks
 from ternmq_store.message_store import MessageStore
 from tests.simulation.broker.test_registration import brokers, nameserver_of
-from tests.support.brokers import World, bodies, offsets_of, world
+from tests.support.brokers import Client, World, bodies, offsets_of, world
 from tests.support.memory_network import MemoryListener
 from tests.support.simulated_replicas import master_and_slave, replicated
 from tests.support.virtual_time import run_in_virtual_time
@@ -52,6 +53,33 @@ def test_batch_under_way_is_answered_before_a_term_ends() -> None:
             assert reply.status.code == Code.SUCCESS
             assert offsets_of(reply.queue_offsets) == [0]
 
+    run_in_virtual_time(main())
+
+
+def test_broker_that_leaves_takes_no_messages_while_a_long_step_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def step(_self: Transactions) -> bool:
+        begun.set()
+        await asyncio.sleep(2)
+        return False
+
+    async def main() -> None:
+        async with world() as around, OwnedTasks() as tasks:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await begun.wait()
+                leaving = tasks.spawn(leave(client), "send while it leaves")
+            await leaving
+
+    async def leave(client: Client) -> None:
+        await asyncio.sleep(0.5)
+        with pytest.raises(BrokerDraining, match="the broker is closing"):
+            await client.send("A")
+
+    begun = asyncio.Event()
+    monkeypatch.setattr(Transactions, "step", step)
     run_in_virtual_time(main())
 
 
