@@ -154,7 +154,11 @@ def test_drain_that_is_done_succeeds_though_nobody_tells_who_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     changed: list[dict[str, str]] = []
-    monkeypatch.setattr(admin, "AdminClient", lambda **_: Draining(changed))
+
+    def client(**_settings: object) -> Draining:
+        return Draining(changed)
+
+    monkeypatch.setattr(admin, "AdminClient", client)
     result = CliRunner().invoke(drain, ["a"])
     assert result.exit_code == 0, result.output
     assert changed == [{"broker.draining": "true"}]
