@@ -113,7 +113,8 @@ class BrokerConfig:
     draining: bool = False
     """Producers' messages are refused with GO_AWAY, through which producers wait for the length of
     a send; everything else goes on. `ternmq broker drain` sets it until the broker stops or changes
-    its role. Of a slave: no effect, also once it is promoted."""
+    its role. Of a slave: no effect, also once it is promoted, until its process starts again as
+    the master."""
 
     trace: bool = True
     """Property TRACE_ON of every message."""

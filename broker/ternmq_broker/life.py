@@ -350,12 +350,8 @@ class Life(Lifecycle):
             if not decision.done():
                 return None
             decided = decision.result()
-        logger.info(
-            "role decided name=%s role=%s reason=%r",
-            self._config.name,
-            decided.start.name.lower(),
-            decided.reason,
-        )
+        told = (self._config.name, decided.start.name.lower(), decided.reason)
+        logger.info("role decided name=%s role=%s reason=%r", *told)
         return decided
 
     async def _note_tables(self, tables: Tables, store: MessageStore) -> None:
@@ -421,6 +417,8 @@ class Life(Lifecycle):
         once: it must not be taken for the master.
         """
         if member.is_slave and self._outcome not in (None, Outcome.LEFT):
+            if self.registered is not None:
+                await self.registered.leave()  # one alone is handed on
             await registrar.rest()
             self.registered = registrar
         else:

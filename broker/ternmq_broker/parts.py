@@ -359,7 +359,8 @@ class Parts:
         return (*self._waiting.jobs(), *self._transactions.jobs(), self._moved.job())
 
     async def leave(self) -> None:
-        """End what `writing_jobs` wait for: they are about to end."""
+        """Accept nothing new, and end what `writing_jobs` wait for: they are about to end."""
+        self._is_closing = True
         if self._following is not None:
             await self._following.leave()
 

@@ -254,7 +254,7 @@ class Registration:
                 await self._idle.wait()
 
     async def leave(self) -> None:
-        """Withdraw the registration, if the NameServer is connected; then hang up.
+        """Withdraw the registration, if there may be one; then hang up.
 
         One that refuses what the broker is now keeps what it was before, and is told, too.
 
@@ -263,8 +263,21 @@ class Registration:
         """
         await self._settle()
         connection, self._connection = self._connection, None
-        if connection is None:
+        if connection is None and not self._is_registered:
             return
+        try:
+            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                if connection is None:  # hung up by `rest`, or the NameServer was away
+                    connection = await self._env.network.connect([self.address])
+                await self._withdraw(connection)
+        except (TernError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {_LEAVE_TIMEOUT_S:g} s"
+            logger.warning("not unregistered nameserver=%s error=%s", self.address, reason)
+        finally:
+            if connection is not None:
+                await connection.close()
+
+    async def _withdraw(self, connection: Connection) -> None:
         identity = self._registrant.identity
         request = nameserver.UnregisterBrokerRequest(
             cluster=identity.cluster,
@@ -272,12 +285,7 @@ class Registration:
             broker_id=identity.broker_id,
             incarnation=self._registrant.incarnation,
         )
-        try:
-            await connection.call(UNREGISTER_BROKER, request, timeout_s=_LEAVE_TIMEOUT_S)
-        except TernError as error:
-            logger.warning("not unregistered nameserver=%s error=%s", self.address, error)
-        finally:
-            await connection.close()
+        await connection.call(UNREGISTER_BROKER, request, timeout_s=_LEAVE_TIMEOUT_S)
 
 
 class Registrar:

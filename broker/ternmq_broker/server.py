@@ -170,11 +170,15 @@ class Broker(Lifecycle):
             return error
         finally:
             life, self._life = self._life, None
-            if life is not None and life.registered is not None:
-                await life.registered.leave()  # no life has followed
-            if self._listener is not None:
-                await self._listener.close()
-            serves.set()
+            try:
+                if life is not None and life.registered is not None:
+                    await life.registered.leave()  # no life has followed
+            finally:
+                try:
+                    if self._listener is not None:
+                        await self._listener.close()
+                finally:
+                    serves.set()
         return None
 
     async def _live(self, serves: asyncio.Event) -> None:

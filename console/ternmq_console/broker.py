@@ -10,6 +10,7 @@ from ternmq_console.losses import settings_losses
 from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm_losses, print_line, print_record, print_rows
 from ternmq_console.replicas import lonely_note
+from ternmq_model.errors import TernError
 
 _COLUMNS = ("name", "value", "least", "most", "description")
 
@@ -108,7 +109,12 @@ def _set_draining(broker: str, is_draining: bool, nameserver: str, output: str) 
     async def question(admin: AdminClient) -> tuple[str, str]:
         name = (await admin.master_of(broker)).broker_name
         await admin.update_settings(name, {"broker.draining": str(is_draining).lower()})
-        return name, lonely_note(await admin.member_views(broker=name)) if is_draining else ""
+        if not is_draining:
+            return name, ""
+        try:
+            return name, lonely_note(await admin.member_views(broker=name))
+        except TernError as error:
+            return name, f"who follows is not known: {error}"  # it drains all the same
 
     name, note = ask(nameserver, question)
     print_record({"broker": name, "draining": is_draining}, output)

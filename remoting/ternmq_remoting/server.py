@@ -190,9 +190,9 @@ class Serving:
         async def serve(_requests: Any, context: Context) -> None:
             task = asyncio.current_task()
             assert task is not None
+            await self._let_in(context)
             self.streams.add(task)
             try:
-                self._check_open()
                 await context.send_initial_metadata(self.metadata)
                 await function(GrpcServerStream(context, parse), call_of(context))
                 return
@@ -216,10 +216,6 @@ class Serving:
         """Refuse a call that came before the drain and begins in it."""
         if self.is_draining:
             await abort(context, NOT_SERVING)
-
-    def _check_open(self) -> None:
-        if self.is_draining:
-            raise asyncio.CancelledError
 
     def _report(self, path: str, error: BaseException) -> None:
         self.crashes.report(path, error, now_s=asyncio.get_running_loop().time())

@@ -57,6 +57,28 @@ def test_promoted_slave_stays_registered_until_it_is_the_master(host: str) -> No
     run_in_virtual_time(main())
 
 
+def test_registration_that_a_silent_nameserver_kept_is_withdrawn_when_it_answers_again() -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, _):
+            await cluster.stop("a-1")
+            await start_slave(cluster, advertised=(f"*:{PORT}",))
+            await cluster.stop("a")
+            cluster.network.partition("a-1", "ns")
+            await asyncio.sleep(1.5)  # the look whether it is registered has begun, and lasts
+            promoting = asyncio.create_task(promote(cluster, "a-1", is_forced=True))
+            await until(lambda: _is_master(cluster, "a-1"))
+            cluster.network.heal()
+            await promoting
+            await asyncio.sleep(3)
+            assert sorted(await registered(cluster)) == [0]
+
+    run_in_virtual_time(main())
+
+
+async def _is_master(cluster: SimulatedCluster, name: str) -> bool:
+    return cluster.is_master(name)
+
+
 def test_replaced_master_is_not_registered_as_master_while_it_becomes_a_slave() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):

@@ -6,13 +6,16 @@ import pytest
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.lives.member import Outcome
+from ternmq_broker.transactions.transactions import Transactions
 from ternmq_model.address import Address
-from ternmq_model.errors import CannotListen, ClosedError, StoreError, TernError
+from ternmq_model.errors import BrokerDraining, CannotListen, ClosedError, StoreError, TernError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_runtime.service import Job, OwnedTasks
 from ternmq_store.message_store import MessageStore
 from tests.simulation.broker.test_registration import brokers, nameserver_of
-from tests.support.brokers import World, bodies, offsets_of, world
+from tests.support.brokers import Client, World, bodies, offsets_of, world
+from tests.support.memory_network import MemoryListener
+from tests.support.simulated_replicas import master_and_slave, replicated
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -50,6 +53,33 @@ def test_batch_under_way_is_answered_before_a_term_ends() -> None:
             assert reply.status.code == Code.SUCCESS
             assert offsets_of(reply.queue_offsets) == [0]
 
+    run_in_virtual_time(main())
+
+
+def test_broker_that_leaves_takes_no_messages_while_a_long_step_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def step(_self: Transactions) -> bool:
+        begun.set()
+        await asyncio.sleep(2)
+        return False
+
+    async def main() -> None:
+        async with world() as around, OwnedTasks() as tasks:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await begun.wait()
+                leaving = tasks.spawn(leave(client), "send while it leaves")
+            await leaving
+
+    async def leave(client: Client) -> None:
+        await asyncio.sleep(0.5)
+        with pytest.raises(BrokerDraining, match="the broker is closing"):
+            await client.send("A")
+
+    begun = asyncio.Event()
+    monkeypatch.setattr(Transactions, "step", step)
     run_in_virtual_time(main())
 
 
@@ -116,6 +146,54 @@ def test_failure_inside_a_term_cancels_the_block_and_is_raised(
             assert [str(each) for each in caught.value.exceptions] == ["a bug"]
             assert asyncio.get_running_loop().time() < 60
             assert not around.files.locks
+
+    run_in_virtual_time(main())
+
+
+class Goodbye:
+    """What a life left registered, as far as its goodbye."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.said = 0
+        self._error = error
+
+    async def leave(self) -> None:
+        self.said += 1
+        if self._error is not None:
+            raise self._error
+
+
+def test_goodbye_that_fails_does_not_keep_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[MemoryListener] = []
+
+    async def close(listener: MemoryListener) -> None:
+        closed.append(listener)
+
+    async def main() -> None:
+        async def stay() -> None:
+            async with around.broker() as broker:
+                life: Any = broker.life
+                life.registered = Goodbye(RuntimeError("a bug"))
+
+        async with world() as around:
+            with pytest.raises(ExceptionGroup):
+                await stay()
+            assert len(closed) == 1
+
+    monkeypatch.setattr(MemoryListener, "close", close)
+
+    run_in_virtual_time(main())
+
+
+def test_slave_withdraws_what_is_still_registered_before_it_hands_on_its_own() -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, _):
+            goodbye = Goodbye()
+            life: Any = cluster.broker("a-1").life
+            life.registered = goodbye
+            life.end(Outcome.CUT)
+            await replicated(cluster)
+            assert goodbye.said == 1
 
     run_in_virtual_time(main())
 

@@ -1,6 +1,13 @@
 """What the console shows of the members of a broker name."""
 
+from typing import Self
+
+import pytest
+from click.testing import CliRunner
+
 from ternmq_client.administration.replication import MemberView
+from ternmq_console import admin
+from ternmq_console.broker import drain
 from ternmq_console.replicas import (
     draining_note,
     epoch_lines,
@@ -10,6 +17,7 @@ from ternmq_console.replicas import (
     table_rows,
 )
 from ternmq_model.address import Address
+from ternmq_model.errors import Unreachable
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_protos.v1 import replication_pb2 as pb
 
@@ -118,3 +126,40 @@ def test_epochs_that_members_share_are_shown_once() -> None:
     assert epoch_lines([MemberView(DATA, MASTER, pb.ReplicationStatusReply())]) == [
         "epochs of id 0: none"
     ]
+
+
+class Draining:
+    """An admin client whose master takes the setting, and who then finds no member."""
+
+    def __init__(self, changed: list[dict[str, str]]) -> None:
+        self._changed = changed
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def master_of(self, _broker: str) -> BrokerData:
+        return DATA
+
+    async def update_settings(self, _broker: str, values: dict[str, str]) -> None:
+        self._changed.append(values)
+
+    async def member_views(self, *, broker: str) -> list[MemberView]:
+        raise Unreachable(f"no NameServer tells of {broker}")
+
+
+def test_drain_that_is_done_succeeds_though_nobody_tells_who_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed: list[dict[str, str]] = []
+
+    def client(**_settings: object) -> Draining:
+        return Draining(changed)
+
+    monkeypatch.setattr(admin, "AdminClient", client)
+    result = CliRunner().invoke(drain, ["a"])
+    assert result.exit_code == 0, result.output
+    assert changed == [{"broker.draining": "true"}]
+    assert "who follows is not known: no NameServer tells of a" in result.output

@@ -9,6 +9,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import SEND, SEND_STREAM
 from ternmq_remoting.rpc import Call, ServerStream, stream, unary
 from ternmq_remoting.server import CRASH_LOG_INTERVAL_S, NOT_SERVING, CrashLog, Serving
+from ternmq_remoting.status import NOT_BEGUN_KEY
 
 
 def test_always_crashing_handler_is_logged_once_in_a_while(
@@ -33,8 +34,11 @@ class Aborted(Exception):
 class Context:
     """As much of gRPC's context as a stream that is refused sees."""
 
-    async def abort(self, code: grpc.StatusCode, details: str, _trailing: object) -> None:
-        raise Aborted(code, details)
+    async def abort(self, code: grpc.StatusCode, details: str, trailing: object) -> None:
+        raise Aborted(code, details, trailing)
+
+
+REFUSED = (grpc.StatusCode.UNAVAILABLE, NOT_SERVING.details, ((NOT_BEGUN_KEY, "1"),))
 
 
 class UnaryContext(Context):
@@ -68,7 +72,7 @@ def test_call_let_in_before_the_drain_is_refused_before_its_handler_runs() -> No
         await serving.drain(1)
         with pytest.raises(Aborted) as caught:
             await call
-        assert caught.value.args == (grpc.StatusCode.UNAVAILABLE, NOT_SERVING.details)
+        assert caught.value.args == REFUSED
         assert not serving.calls
 
     asyncio.run(main())
@@ -119,7 +123,7 @@ def test_stream_opened_during_the_drain_is_refused_before_its_handler_runs() -> 
         serving.is_draining = True
         with pytest.raises(Aborted) as caught:
             await method.stream_stream(None, Context())
-        assert caught.value.args == (grpc.StatusCode.UNAVAILABLE, "the server is closing")
+        assert caught.value.args == REFUSED
         assert not serving.streams
 
     asyncio.run(main())

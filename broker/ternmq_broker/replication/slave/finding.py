@@ -86,6 +86,10 @@ class Finder:
         """
         hosts = [nameserver.host, *(each.host for each in self._nameservers)]
         told = {each.broker_id: each for each in self._members_of(brokers, hosts)}
+        if (own := told.get(own_id)) is not None:
+            # Under another id at the same place is what this member was, not withdrawn yet.
+            others = (each for each in told.values() if set(each.endpoints) != set(own.endpoints))
+            told = {own_id: own, **{each.broker_id: each for each in others}}
         known = {each.broker_id: each for each in self._remembered()}
         if not known and not told.keys() - {own_id}:
             return

@@ -168,6 +168,19 @@ def test_made_up_epoch_of_a_member_hides_no_master_and_is_not_remembered() -> No
     run_in_virtual_time(main())
 
 
+def test_id_that_a_member_had_at_its_own_place_is_not_remembered() -> None:
+    async def main() -> None:
+        async with MemoryNetwork(Random(1)) as network:
+            memory = Memory()
+            found = finder(network, memory)
+            found.note([data(member(0, A, B), member(1, B, A))], NS[0], 0)
+            assert (memory.times, memory.members) == (0, ())
+            found.note([data(member(0, A), member(1, A), member(2, B))], NS[0], 0)
+            assert memory.members == [member(0, A), member(2, B)]
+
+    run_in_virtual_time(main())
+
+
 def test_missing_members_are_reported_without_dialling() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
