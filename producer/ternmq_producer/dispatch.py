@@ -462,6 +462,8 @@ class Dispatch:
     def _make_target(self, topic: str, queues: Sequence[MessageQueue]) -> Target:
         target = Target(topic, queues, self.client.env.random.getrandbits(31))
         target.links = [self.link(queue.broker_name) for queue in queues]
+        for link in target.links:
+            link.look()
         self._targets[topic] = target
         return target
 

@@ -74,6 +74,9 @@ class Reach:
         self._lost -= self._targets.keys()
         self._unanswered -= self._targets.keys()
         links = self._counting()
+        for link in links:
+            if link.is_away:  # its route may have been gone, and be there again
+                link.look()
         if any(self._client.reaches(link.broker_name) for link in links):
             return
         await asyncio.gather(*(self._dial(link.broker_name) for link in links))

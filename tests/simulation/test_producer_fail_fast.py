@@ -10,8 +10,12 @@ from ternmq_model.errors import TopicNotFound, Unreachable
 from ternmq_model.message import Message, SendManyFailed
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.rpc import Call
+from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
+from tests.support.toy_sending import SendServerStream
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -175,5 +179,50 @@ def test_send_that_fails_at_once_lets_others_run(key: str, is_killed: bool) -> N
                     await producer.send(message(key=key))
             counting.cancel()
             assert turns - before >= 100
+
+    run_in_virtual_time(main())
+
+
+async def hang(cluster: ToyCluster, broker: ToyBroker) -> asyncio.Event:
+    """Let a broker accept connections and answer nothing to a producer until the event is set."""
+    goes_on = asyncio.Event()
+    serve, describe = broker.sending.send_stream, broker.describe_topic
+
+    async def send_stream(batches: SendServerStream, call: Call) -> None:
+        await goes_on.wait()
+        await serve(batches, call)
+
+    async def describe_topic(
+        request: admin.DescribeTopicRequest, call: Call
+    ) -> admin.DescribeTopicReply:
+        await goes_on.wait()
+        return await describe(request, call)
+
+    await cluster.stop(broker)
+    broker.describe_topic = describe_topic  # type: ignore[method-assign]
+    broker.sending.send_stream = send_stream  # type: ignore[method-assign]
+    await cluster.start(broker)
+    return goes_on
+
+
+def test_state_follows_broker_that_hung_and_came_back_into_the_route() -> None:
+    async def main() -> None:
+        config = ProducerConfig(send_timeout_s=30, fail_fast=True)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(config) as producer:
+            await asyncio.gather(*(producer.send(message()) for _ in range(20)))
+            goes_on = await hang(cluster, cluster.first)
+            cluster.untold = {"broker-0"}
+            for _ in range(120):
+                await producer.send(message())
+                await asyncio.sleep(1)
+            assert not producer.statistics().brokers["broker-0"].is_reachable
+            goes_on.set()
+            cluster.untold = set()
+            await asyncio.sleep(60)
+            assert producer.statistics().brokers["broker-0"].is_reachable
+            await cluster.stop(cluster.brokers["broker-1"])
+            await asyncio.sleep(5)
+            assert producer.is_connected
+            await producer.send(message())
 
     run_in_virtual_time(main())
