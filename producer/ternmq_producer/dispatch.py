@@ -144,7 +144,7 @@ class Dispatch:
     def is_reachable(self, topic: str) -> bool:
         """Tell whether any broker of `topic` can be reached, as far as known."""
         target = self._known_target(topic)
-        return target is None or target.is_reachable
+        return target is not None and target.is_reachable
 
     def dispatch_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
         """Send messages again that broker `avoid` did not take. Called by its link.

@@ -15,7 +15,7 @@ from ternmq_remoting.rpc import Call
 from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.toy_sending import SendServerStream
+from tests.support.toy_sending import Answer, SendServerStream
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -144,6 +144,26 @@ def test_state_comes_back_after_the_route_was_forgotten() -> None:
             await cluster.start(cluster.first)
             assert await turns_to(producer, True) < 4
             await producer.send(message())
+
+    run_in_virtual_time(main())
+
+
+def test_send_in_hand_fails_when_its_topic_has_no_master_any_more() -> None:
+    async def main() -> None:
+        config = ProducerConfig(send_timeout_s=200, fail_fast=True)
+        loop = asyncio.get_running_loop()
+        async with ToyCluster() as cluster, cluster.producer(config) as producer:
+            await producer.send(message())
+            cluster.first.sending.answer = lambda _: Answer(delay_s=150)
+            sending = asyncio.ensure_future(producer.send(message()))
+            await asyncio.sleep(1)
+            cluster.members["broker-0"] = (replace(cluster.members["broker-0"][0], broker_id=1),)
+            await asyncio.sleep(60)  # the route is asked again
+            began_s = loop.time()
+            await cluster.stop(cluster.first)
+            with pytest.raises(Unreachable):
+                await sending
+            assert loop.time() - began_s < 5
 
     run_in_virtual_time(main())
 
