@@ -369,12 +369,13 @@ class Dispatch:
     ) -> None:
         """Do what `place_part` does. Nobody overtakes what has a key, nor comes in between."""
         with ExitStack() as lines:
-            topics = {message.topic for message in part if message.sharding_key}
-            places = {topic: lines.enter_context(self._lines.join(topic)) for topic in topics}
+            keyed = {each.topic for each in part if each.sharding_key and is_kind(each.topic, str)}
+            places = {topic: lines.enter_context(self._lines.join(topic)) for topic in keyed}
             now_ms = self._clock.monotonic_ms()
             for index, message in enumerate(part, start):
                 slot = BulkSlot(bulk, index)
-                place = places[message.topic] if message.sharding_key else None
+                is_placed = message.sharding_key and is_kind(message.topic, str)
+                place = places[message.topic] if is_placed else None
                 order = (None, None, now_ms, deadline_ms, place)
                 try:
                     if not self.place_now(slot, message, *order):
