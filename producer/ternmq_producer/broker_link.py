@@ -356,7 +356,7 @@ class BrokerLink:
     def _leave_out(self, error: TernError) -> None:
         """Let messages that may go elsewhere do so for a moment: the broker takes none."""
         if not self._is_draining:
-            logger.warning("broker takes no messages at present error=%s", error)
+            logger.info("broker takes no messages at present error=%s", error)
         self._away, self._is_draining = error, True
         if self._leaving is not None:
             self._leaving.cancel()
