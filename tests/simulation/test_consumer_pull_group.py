@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -339,6 +339,8 @@ def test_misuse_is_reported_by_name() -> None:
             with pytest.raises(UsageError, match=f"{queue} is not assigned"):
                 await consumer.seek_to_time(1, queue)
             consumer.assign([queue])
+            with pytest.raises(UsageError, match="at_ms"):
+                consumer.seek_to_time(cast("int", "noon"))
             with pytest.raises(UsageError, match=r"assign\(\(\)\) before you subscribe"):
                 await consumer.subscribe(TOPIC)
             consumer.assign(())
