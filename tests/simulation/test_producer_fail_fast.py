@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_model.errors import TopicNotFound, Unreachable
+from ternmq_model.errors import RequestTimedOut, TernError, TopicNotFound, Unreachable
 from ternmq_model.message import Message, SendManyFailed
+from ternmq_model.response_code import ResponseCode
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
+from ternmq_producer.reach import Reach
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.rpc import Call
 from tests.support.toy_broker import ToyBroker
@@ -125,6 +127,36 @@ def test_state_tells_that_no_nameserver_answers() -> None:
             assert await turns_to(producer, True) < 4
             await producer.send(message())
             assert await turns_to(producer, True) == 0
+
+    run_in_virtual_time(main())
+
+
+def test_state_stays_false_while_a_route_names_no_master() -> None:
+    async def main() -> None:
+        config = ProducerConfig(fail_fast=True)
+        async with ToyCluster() as cluster, cluster.producer(config) as producer:
+            master = cluster.members["broker-0"]
+            cluster.members["broker-0"] = (replace(master[0], broker_id=1),)
+            with pytest.raises(Unreachable):
+                await producer.send(message())
+            for _ in range(10):
+                assert not producer.is_connected
+                await asyncio.sleep(1)
+            cluster.members["broker-0"] = master
+            assert await turns_to(producer, True) < 40
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("error", [RequestTimedOut("late"), Unreachable("gone")])
+def test_reach_counts_a_topic_whose_route_nobody_told_as_away(error: TernError) -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            reach = Reach(producer.client, {}, {})
+            reach.note(TOPIC, error)
+            assert not reach.is_connected()
+            reach.note(TOPIC, TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "no topic"))
+            assert reach.is_connected()
 
     run_in_virtual_time(main())
 
