@@ -121,6 +121,28 @@ def test_application_may_commit_before_a_queue_goes() -> None:
     in_cluster(test)
 
 
+def test_queue_that_goes_is_not_read_though_its_callback_seeks() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        cluster.fill(10)
+        found: list[StoredMessage] = []
+        async with member(cluster) as consumer:
+
+            async def seek(queues: list[MessageQueue]) -> None:
+                for queue in queues:
+                    consumer.seek(queue, 5)
+                await asyncio.sleep(1)
+                found.extend(await consumer.poll(timeout_s=0))
+                assert {consumer.position(queue) for queue in queues} == {5}
+                assert await consumer.commit()
+
+            await consumer.subscribe(TOPIC, on_revoked=seek)
+            await read(consumer, 40)
+        assert found == []
+        assert {cluster.committed("g", queue) for queue in cluster.queues} == {5}
+
+    in_cluster(test)
+
+
 def test_callback_exception_is_raised_by_next_poll_and_reading_goes_on() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
