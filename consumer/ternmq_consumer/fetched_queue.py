@@ -49,6 +49,7 @@ class FetchedQueue:
         position: Offset of the next message to take; None while it is not known where to begin.
         settled: The position when the application last had dealt with everything taken.
         is_listed: The consumer knows that there is something to take.
+        is_leaving: It is being given away: it is not read any more, wherever it is sought.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class FetchedQueue:
         self.position: QueueOffset | None = None
         self.settled: QueueOffset | None = None
         self.is_listed = False
+        self.is_leaving = False
         self._subscription = subscription
         self._window = window
         self._check_crc = check_crc
@@ -94,10 +96,12 @@ class FetchedQueue:
         self.position = self.settled = offset
 
     def start(self, reads: Reads, offset: QueueOffset) -> None:
-        """Read on from `offset`, whatever was read before."""
+        """Read on from `offset`, whatever was read before. A queue that leaves is only placed."""
         self.stop()
         self._reads = reads
         self.place(offset)
+        if self.is_leaving:
+            return
         self._pulled = reads.subscribe(self.queue, self._subscription, offset, self._window, self)
 
     def stop(self) -> None:

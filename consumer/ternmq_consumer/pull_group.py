@@ -150,6 +150,7 @@ class PullOwned:
         if not leaving:
             return
         for fetched in leaving:
+            fetched.is_leaving = True
             fetched.stop()
         names = [fetched.queue for fetched in leaving]
         await self._tell(self._callbacks.on_revoked, names)

@@ -9,6 +9,7 @@ from ternmq_consumer.pull_group import PullParts
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.queue_ends import QueueEnds
 from ternmq_consumer.seeking import Offsets, Seek, Seeks, checked_offset
+from ternmq_model.arguments import check_time_ms
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 
@@ -103,8 +104,9 @@ class SeekingPuller(ABC):
     def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[None]:
         """Go to the first message stored at `at_ms` or later, Unix milliseconds, else to the end.
 
-        As `seek_to_begin`.
+        As `seek_to_begin`; `UsageError` also where `at_ms` is no such time.
         """
+        at_ms = check_time_ms("at_ms", at_ms)
         sought = self._sought(queues)
         times_ms = dict.fromkeys(sought, at_ms)
         return self._begin(sought, lambda: self.offsets_for_times(times_ms))

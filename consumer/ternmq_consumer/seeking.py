@@ -11,7 +11,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.queue_ends import QueueEnds
-from ternmq_model.arguments import is_whole
+from ternmq_model.arguments import check_time_ms, is_whole
 from ternmq_model.errors import ClosedError, TernError, UsageError
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -205,7 +205,8 @@ class SeekingConsumer(ABC):
     def seek_to_begin(self, *queues: MessageQueue) -> Seek[bool]:
         """Go to the oldest message of these queues; of all that are assigned if none is named.
 
-        Returns and raises as `seek`; awaited it also raises:
+        A queue that is given up meanwhile is left out. Returns and raises as `seek`; awaited it
+        also raises:
 
         Raises:
             TransportError: A broker did not answer. Nothing was sought.
@@ -225,8 +226,10 @@ class SeekingConsumer(ABC):
     def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[bool]:
         """Go to the first message stored at `at_ms` or later, Unix milliseconds.
 
-        Where all are older, to the end of the queue. Returns and raises as `seek_to_begin`.
+        Where all are older, to the end of the queue. Returns and raises as `seek_to_begin`, and
+        raises `UsageError` at once where `at_ms` is no such time.
         """
+        at_ms = check_time_ms("at_ms", at_ms)
         sought = queues or self._owning.queues
         return self._begin(sought, lambda: self._ends.at_times(dict.fromkeys(sought, at_ms)))
 
@@ -240,7 +243,8 @@ class SeekingConsumer(ABC):
         return self._seeks.begin(self._client.tasks, queues, find)
 
     async def _go(self, offsets: Iterable[tuple[MessageQueue, QueueOffset]]) -> bool:
-        return all([await self._owning.seek(*each) for each in offsets])
+        owning = self._owning
+        return all([await owning.seek(*each) for each in offsets if each[0] in owning.queues])
 
     @property
     def _ends(self) -> QueueEnds:

@@ -177,15 +177,21 @@ class BrokerLink:
         self._batcher.add_whole(whole)
         self._expect(whole.deadline_ms)
 
+    def look(self) -> None:
+        """Try a broker that is away anew, now that a route may name it again."""
+        self._wake.set()
+
     def _expect(self, deadline_ms: int) -> None:
         if deadline_ms < self._timer_at_ms:
             self._arm(deadline_ms)
         self._wake.set()
 
     async def run(self) -> None:
-        """Send what comes until cancelled."""
+        """Send what comes until cancelled; try a broker that is away, so that it is known."""
         while True:
-            while self._batcher.is_empty and not self._looks_for_broker:
+            while self._batcher.is_empty and not (
+                self.is_away and self._client.routes.is_named(self.broker_name)
+            ):
                 self._wake.clear()
                 await self._wake.wait()
             self._format = None
@@ -202,11 +208,6 @@ class BrokerLink:
             await asyncio.sleep(self._delay_s(self._failures))
             self.is_down = False
             self._owner.rested(self)
-
-    @property
-    def _looks_for_broker(self) -> bool:
-        """The broker is tried although nothing waits for it: whoever asks is to know."""
-        return self.is_away and self._client.routes.is_named(self.broker_name)
 
     def fail_all(self, error: TernError) -> None:
         """Answer everything with `error`: the producer is closing and waits no more."""
@@ -355,7 +356,7 @@ class BrokerLink:
     def _leave_out(self, error: TernError) -> None:
         """Let messages that may go elsewhere do so for a moment: the broker takes none."""
         if not self._is_draining:
-            logger.warning("broker takes no messages at present error=%s", error)
+            logger.info("broker takes no messages at present error=%s", error)
         self._away, self._is_draining = error, True
         if self._leaving is not None:
             self._leaving.cancel()
@@ -428,10 +429,10 @@ class BrokerLink:
                     looks_up=self._looks_up,
                     is_away=self.is_away,
                 )
-            if self._config.fail_fast and self.is_away and isinstance(failure.error, Unreachable):
-                topic = pending.topic.decode()
-                if pending.is_ordered or not self._owner.is_reachable(topic):
-                    verdict = Verdict.GIVE_UP
+            is_lost = config.fail_fast and self.is_away and isinstance(failure.error, Unreachable)
+            topic = pending.topic.decode()
+            if is_lost and (pending.is_ordered or not self._owner.is_reachable(topic)):
+                verdict = Verdict.GIVE_UP
             if verdict is Verdict.GIVE_UP:
                 self._give_up(pending, failure.error)
             elif verdict is Verdict.AGAIN_HERE:
@@ -487,10 +488,8 @@ class BrokerLink:
             part.expire(lambda: self._timeout(True, is_sent=True))
         if next_ms is not None:
             self._arm(next_ms)
-        is_silent = (
-            oldest_ms is not None and now_ms - oldest_ms >= self._config.send_timeout_s * 500
-        )
-        if is_silent and self._stream is not None:
+        silent_ms = 0 if oldest_ms is None else now_ms - oldest_ms
+        if self._stream is not None and silent_ms >= self._config.send_timeout_s * 500:
             self._stream.cancel()
 
     def _timeout(self, may_have_happened: bool, *, is_sent: bool = False) -> TernError:

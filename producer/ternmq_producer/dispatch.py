@@ -144,7 +144,7 @@ class Dispatch:
     def is_reachable(self, topic: str) -> bool:
         """Tell whether any broker of `topic` can be reached, as far as known."""
         target = self._known_target(topic)
-        return target is None or target.is_reachable
+        return target is not None and target.is_reachable
 
     def dispatch_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
         """Send messages again that broker `avoid` did not take. Called by its link.
@@ -369,12 +369,13 @@ class Dispatch:
     ) -> None:
         """Do what `place_part` does. Nobody overtakes what has a key, nor comes in between."""
         with ExitStack() as lines:
-            topics = {message.topic for message in part if message.sharding_key}
-            places = {topic: lines.enter_context(self._lines.join(topic)) for topic in topics}
+            keyed = {each.topic for each in part if each.sharding_key and is_kind(each.topic, str)}
+            places = {topic: lines.enter_context(self._lines.join(topic)) for topic in keyed}
             now_ms = self._clock.monotonic_ms()
             for index, message in enumerate(part, start):
                 slot = BulkSlot(bulk, index)
-                place = places[message.topic] if message.sharding_key else None
+                is_placed = message.sharding_key and is_kind(message.topic, str)
+                place = places[message.topic] if is_placed else None
                 order = (None, None, now_ms, deadline_ms, place)
                 try:
                     if not self.place_now(slot, message, *order):
@@ -462,6 +463,8 @@ class Dispatch:
     def _make_target(self, topic: str, queues: Sequence[MessageQueue]) -> Target:
         target = Target(topic, queues, self.client.env.random.getrandbits(31))
         target.links = [self.link(queue.broker_name) for queue in queues]
+        for link in target.links:
+            link.look()
         self._targets[topic] = target
         return target
 

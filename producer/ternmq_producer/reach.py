@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
-from ternmq_model.errors import TernError, Unreachable
+from ternmq_model.errors import TernError, TransportError
 from ternmq_producer.broker_link import BrokerLink
-from ternmq_producer.target import Target
+from ternmq_producer.target import Target, no_queues
 
 LOOK_S: Final = 1.0
 """How often brokers are tried, and routes asked for, while no broker is connected."""
@@ -38,7 +38,7 @@ class Reach:
         self._lost: set[str] = set()
         """Topics that were sent to and have no route any more, or nothing to be written."""
         self._unanswered: set[str] = set()
-        """Topics whose route nobody told when a send asked for it last."""
+        """Topics whose route nobody told, or that had no master, when it was asked for last."""
 
     def is_connected(self) -> bool:
         """Tell whether a broker can be reached, as far as known."""
@@ -55,7 +55,7 @@ class Reach:
 
     def note(self, topic: str, error: TernError) -> None:
         """Note why a send found no queues."""
-        if isinstance(error, Unreachable):
+        if isinstance(error, TransportError):
             self._unanswered.add(topic)
         else:
             self._unanswered.discard(topic)
@@ -74,16 +74,22 @@ class Reach:
         self._lost -= self._targets.keys()
         self._unanswered -= self._targets.keys()
         links = self._counting()
+        for link in links:
+            if link.is_away:  # its route may have been gone, and be there again
+                link.look()
         if any(self._client.reaches(link.broker_name) for link in links):
             return
         await asyncio.gather(*(self._dial(link.broker_name) for link in links))
         for topic in sorted(self._lost | self._unanswered):
             try:
-                await self._client.routes.route(topic)
+                route = await self._client.routes.route(topic)
             except TernError as error:
                 self.note(topic, error)
             else:
-                self._unanswered.discard(topic)
+                if route.write_queues():
+                    self._unanswered.discard(topic)
+                else:
+                    self.note(topic, no_queues(route))
 
     async def _dial(self, broker_name: str) -> None:
         with suppress(TernError):

@@ -134,11 +134,14 @@ def test_restart_of_a_broker_is_one_warning_for_all_clients(
                 await cluster.send(producer, TOPIC)
                 await asyncio.sleep(10)
                 caplog.clear()
+                is_over = asyncio.Event()
+                sending = asyncio.ensure_future(send_meanwhile(cluster, producer, is_over))
+                await asyncio.sleep(0.5)
                 await cluster.stop("a")
-                sending = asyncio.ensure_future(cluster.send(producer, TOPIC))
                 await asyncio.sleep(4)
                 await cluster.start("a")
-                await sending
+                is_over.set()
+                assert await sending == []
                 await asyncio.sleep(10)
                 clients = ("ternmq_client", "ternmq_producer", "ternmq_consumer")
                 warnings = [

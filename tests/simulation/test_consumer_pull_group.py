@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -117,6 +117,28 @@ def test_application_may_commit_before_a_queue_goes() -> None:
             await read(consumer, 40)
             assert {cluster.committed("g", queue) for queue in cluster.queues} == {0}
         assert {cluster.committed("g", queue) for queue in cluster.queues} == {10}
+
+    in_cluster(test)
+
+
+def test_queue_that_goes_is_not_read_though_its_callback_seeks() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        cluster.fill(10)
+        found: list[StoredMessage] = []
+        async with member(cluster) as consumer:
+
+            async def seek(queues: list[MessageQueue]) -> None:
+                for queue in queues:
+                    consumer.seek(queue, 5)
+                await asyncio.sleep(1)
+                found.extend(await consumer.poll(timeout_s=0))
+                assert {consumer.position(queue) for queue in queues} == {5}
+                assert await consumer.commit()
+
+            await consumer.subscribe(TOPIC, on_revoked=seek)
+            await read(consumer, 40)
+        assert found == []
+        assert {cluster.committed("g", queue) for queue in cluster.queues} == {5}
 
     in_cluster(test)
 
@@ -339,6 +361,8 @@ def test_misuse_is_reported_by_name() -> None:
             with pytest.raises(UsageError, match=f"{queue} is not assigned"):
                 await consumer.seek_to_time(1, queue)
             consumer.assign([queue])
+            with pytest.raises(UsageError, match="at_ms"):
+                consumer.seek_to_time(cast("int", "noon"))
             with pytest.raises(UsageError, match=r"assign\(\(\)\) before you subscribe"):
                 await consumer.subscribe(TOPIC)
             consumer.assign(())

@@ -4,11 +4,14 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_model.errors import ClosedError, UsageError
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from tests.support.toy_broker import ToyBroker
@@ -220,7 +223,32 @@ def test_seek_outside_ones_own_queues_is_refused_by_name() -> None:
                 consumer.seek_to_time(1, stranger)
             with pytest.raises(UsageError, match="negative"):
                 await consumer.seek(QUEUE, -1)
+            with pytest.raises(UsageError, match="at_ms"):
+                consumer.seek_to_time(cast("int", "noon"))
         assert not broker.groups.offsets.versions.changes
+
+    in_cluster(test)
+
+
+def test_seek_of_many_queues_leaves_out_one_that_is_revoked_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seek = Assignment.seek
+
+    async def seek_and_lose_others(
+        owning: Assignment, queue: MessageQueue, offset: QueueOffset
+    ) -> bool:
+        is_committed = await seek(owning, queue, offset)
+        await owning.drop([other for other in owning.queues if other != queue])
+        return is_committed
+
+    async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
+        cluster.fill(20)
+        async with cluster.consumer("a", listener=seen.listen) as consumer:
+            await until(lambda: sum(map(len, seen.offsets.values())) == 40)
+            monkeypatch.setattr(Assignment, "seek", seek_and_lose_others)
+            assert await consumer.seek_to_begin()
+            await until(lambda: len(seen.offsets[QUEUE]) == 40)
 
     in_cluster(test)
 

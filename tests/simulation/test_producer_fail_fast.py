@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_model.errors import TopicNotFound, Unreachable
+from ternmq_model.errors import RequestTimedOut, TernError, TopicNotFound, Unreachable
 from ternmq_model.message import Message, SendManyFailed
+from ternmq_model.response_code import ResponseCode
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
+from ternmq_producer.reach import Reach
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.rpc import Call
+from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
+from tests.support.toy_sending import Answer, SendServerStream
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -125,6 +131,36 @@ def test_state_tells_that_no_nameserver_answers() -> None:
     run_in_virtual_time(main())
 
 
+def test_state_stays_false_while_a_route_names_no_master() -> None:
+    async def main() -> None:
+        config = ProducerConfig(fail_fast=True)
+        async with ToyCluster() as cluster, cluster.producer(config) as producer:
+            master = cluster.members["broker-0"]
+            cluster.members["broker-0"] = (replace(master[0], broker_id=1),)
+            with pytest.raises(Unreachable):
+                await producer.send(message())
+            for _ in range(10):
+                assert not producer.is_connected
+                await asyncio.sleep(1)
+            cluster.members["broker-0"] = master
+            assert await turns_to(producer, True) < 40
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("error", [RequestTimedOut("late"), Unreachable("gone")])
+def test_reach_counts_a_topic_whose_route_nobody_told_as_away(error: TernError) -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            reach = Reach(producer.client, {}, {})
+            reach.note(TOPIC, error)
+            assert not reach.is_connected()
+            reach.note(TOPIC, TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "no topic"))
+            assert reach.is_connected()
+
+    run_in_virtual_time(main())
+
+
 def test_state_comes_back_after_the_route_was_forgotten() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
@@ -140,6 +176,26 @@ def test_state_comes_back_after_the_route_was_forgotten() -> None:
             await cluster.start(cluster.first)
             assert await turns_to(producer, True) < 4
             await producer.send(message())
+
+    run_in_virtual_time(main())
+
+
+def test_send_in_hand_fails_when_its_topic_has_no_master_any_more() -> None:
+    async def main() -> None:
+        config = ProducerConfig(send_timeout_s=200, fail_fast=True)
+        loop = asyncio.get_running_loop()
+        async with ToyCluster() as cluster, cluster.producer(config) as producer:
+            await producer.send(message())
+            cluster.first.sending.answer = lambda _: Answer(delay_s=150)
+            sending = asyncio.ensure_future(producer.send(message()))
+            await asyncio.sleep(1)
+            cluster.members["broker-0"] = (replace(cluster.members["broker-0"][0], broker_id=1),)
+            await asyncio.sleep(60)  # the route is asked again
+            began_s = loop.time()
+            await cluster.stop(cluster.first)
+            with pytest.raises(Unreachable):
+                await sending
+            assert loop.time() - began_s < 5
 
     run_in_virtual_time(main())
 
@@ -175,5 +231,50 @@ def test_send_that_fails_at_once_lets_others_run(key: str, is_killed: bool) -> N
                     await producer.send(message(key=key))
             counting.cancel()
             assert turns - before >= 100
+
+    run_in_virtual_time(main())
+
+
+async def hang(cluster: ToyCluster, broker: ToyBroker) -> asyncio.Event:
+    """Let a broker accept connections and answer nothing to a producer until the event is set."""
+    goes_on = asyncio.Event()
+    serve, describe = broker.sending.send_stream, broker.describe_topic
+
+    async def send_stream(batches: SendServerStream, call: Call) -> None:
+        await goes_on.wait()
+        await serve(batches, call)
+
+    async def describe_topic(
+        request: admin.DescribeTopicRequest, call: Call
+    ) -> admin.DescribeTopicReply:
+        await goes_on.wait()
+        return await describe(request, call)
+
+    await cluster.stop(broker)
+    broker.describe_topic = describe_topic  # type: ignore[method-assign]
+    broker.sending.send_stream = send_stream  # type: ignore[method-assign]
+    await cluster.start(broker)
+    return goes_on
+
+
+def test_state_follows_broker_that_hung_and_came_back_into_the_route() -> None:
+    async def main() -> None:
+        config = ProducerConfig(send_timeout_s=30, fail_fast=True)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(config) as producer:
+            await asyncio.gather(*(producer.send(message()) for _ in range(20)))
+            goes_on = await hang(cluster, cluster.first)
+            cluster.untold = {"broker-0"}
+            for _ in range(120):
+                await producer.send(message())
+                await asyncio.sleep(1)
+            assert not producer.statistics().brokers["broker-0"].is_reachable
+            goes_on.set()
+            cluster.untold = set()
+            await asyncio.sleep(60)
+            assert producer.statistics().brokers["broker-0"].is_reachable
+            await cluster.stop(cluster.brokers["broker-1"])
+            await asyncio.sleep(5)
+            assert producer.is_connected
+            await producer.send(message())
 
     run_in_virtual_time(main())

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ternmq_model.errors import ClosedError, IllegalMessage, TopicNotFound, Unreachable, UsageError
-from ternmq_model.message import Message, SendResult, SendStatus
+from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import BrokerMember
 from ternmq_producer.config import ProducerConfig
@@ -370,5 +370,19 @@ def test_slip_in_a_send_is_refused_and_the_producer_goes_on(send: Slip, told: st
             assert told in str(refused.value)
             await producer.send(message())
             assert sum(len(batch.records) for batch in cluster.first.sending.batches) == 2
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("topic", [["A"], None, "no topic"])
+def test_send_many_refuses_an_illegal_topic_beside_sharding_keys_alone(topic: object) -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            illegal = Message(cast("str", topic), b"", sharding_key="key")
+            with pytest.raises(SendManyFailed) as failed:
+                await producer.send_many([Message(TOPIC, b"a", sharding_key="key"), illegal])
+            first, second = failed.value.results
+            assert isinstance(first, SendResult)
+            assert isinstance(second, UsageError)
 
     run_in_virtual_time(main())
