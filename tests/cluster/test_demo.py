@@ -16,7 +16,7 @@ def run(*arguments: str) -> None:
     subprocess.run([*DEMO, *arguments], cwd=ROOT, check=True, capture_output=True, timeout=SOON_S)
 
 
-def test_demo_consumes_its_own_orders_and_stops_cleanly() -> None:
+def test_demo_consumes_its_own_orders_and_stops_in_order() -> None:
     run("up", "--detach", "--no-recreate", *SERVICES)
     follow = ["timeout", f"{SOON_S}", "docker", "logs", "--follow", container("take-orders")]
     with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as process:
@@ -25,4 +25,5 @@ def test_demo_consumes_its_own_orders_and_stops_cleanly() -> None:
         process.terminate()
     run("stop", *SERVICES)
     assert all(" x " in line and "from broker-" in line for line in lines), lines
-    assert [inspected(service)["State"]["ExitCode"] for service in SERVICES] == [0, 0]
+    # Ended in order by SIGTERM; 137 would be the engine's SIGKILL at the end of its patience.
+    assert [inspected(service)["State"]["ExitCode"] for service in SERVICES] == [143, 143]
