@@ -83,7 +83,9 @@ def consumer(dev: ServiceProcess, topic: str, listener: str, *, settings: str = 
     code = code.replace(found, f"{made}{dev.nameserver!r}) as consumer:")
     waits = "        await asyncio.Event().wait()\n"
     assert waits in code
-    return code.replace(waits, f"        await consumer.assigned()\n        print('mine')\n{waits}")
+    return code.replace(
+        waits, f"        await consumer.assigned()\n        print('mine\\n', end='')\n{waits}"
+    )
 
 
 ASYNC = """
