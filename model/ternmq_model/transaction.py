@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
@@ -38,6 +39,19 @@ class TransactionState(Enum):
 
     ROLLED_BACK = 3
     """Its message is never seen."""
+
+
+STAGED_QUIET_MS: Final = 60_000
+"""A batch of staged messages on which nobody worked for so long counts as left behind."""
+
+
+def is_in_use(quiet_ms: int) -> bool:
+    """Tell whether a driver may still work on a batch of staged messages. Pure.
+
+    Args:
+        quiet_ms: How long ago one of them was stored, asked about or committed.
+    """
+    return quiet_ms < STAGED_QUIET_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,18 @@ FIND_TRANSACTIONS = StreamRpc(
     transactions.FindTransactionsRequest,
     transactions.FindTransactionsReply,
 )
+LIST_TRANSACTIONS = UnaryRpc(
+    _TRANSACTIONS,
+    "ListTransactions",
+    transactions.ListTransactionsRequest,
+    transactions.ListTransactionsReply,
+)
+ROLL_BACK_TRANSACTIONS = UnaryRpc(
+    _TRANSACTIONS,
+    "RollBackTransactions",
+    transactions.RollBackTransactionsRequest,
+    transactions.RollBackTransactionsReply,
+)
 
 _ADMIN: Final = "Admin"
 QUERY_OFFSET_BY_TIME = UnaryRpc(
@@ -195,6 +207,8 @@ ALL: Final = (
     END_TRANSACTION,
     END_TRANSACTIONS,
     FIND_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+    ROLL_BACK_TRANSACTIONS,
     QUERY_OFFSET_BY_TIME,
     MEASURE_QUEUES,
     PUT_TOPIC,

@@ -101,6 +101,31 @@ async def find(
     return reply
 
 
+async def listed(client: Client, staged_for: str = "") -> list[transactions.OpenBatch]:
+    """Return what is open, page by page."""
+    request = transactions.ListTransactionsRequest(staged_for=staged_for)
+    found: list[transactions.OpenBatch] = []
+    while True:
+        reply = await client.call(contracts.LIST_TRANSACTIONS, request)
+        found += reply.batches
+        if not reply.next:
+            return found
+        assert reply.next > request.begin
+        request.begin = reply.next
+
+
+async def rolled_back(client: Client, staged_for: str, *, force: bool = False) -> tuple[int, int]:
+    """Roll back as operators do; return how many were, and how many had ended otherwise."""
+    request = transactions.RollBackTransactionsRequest(staged_for=staged_for, force=force)
+    count = decided = 0
+    while True:
+        reply = await client.call(contracts.ROLL_BACK_TRANSACTIONS, request)
+        count, decided = count + reply.rolled_back, decided + reply.decided
+        if not reply.next:
+            return count, decided
+        request.begin = reply.next
+
+
 async def lying(client: Client, topic: str = "flights", queue_id: int = 0) -> list[StoredMessage]:
     """Return everything in a queue."""
     found: list[StoredMessage] = []

@@ -44,6 +44,8 @@ RULES: Final[Mapping[Rpc, OnSlave]] = {
     contracts.END_TRANSACTION: OnSlave.REFUSED,
     contracts.END_TRANSACTIONS: OnSlave.REFUSED,
     contracts.FIND_TRANSACTIONS: OnSlave.REFUSED,
+    contracts.LIST_TRANSACTIONS: OnSlave.REFUSED,
+    contracts.ROLL_BACK_TRANSACTIONS: OnSlave.REFUSED,
     contracts.QUERY_OFFSET_BY_TIME: OnSlave.SERVED,
     contracts.MEASURE_QUEUES: OnSlave.SERVED,
     contracts.PUT_TOPIC: OnSlave.REFUSED,

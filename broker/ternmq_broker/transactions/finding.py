@@ -12,6 +12,7 @@ from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
 from ternmq_broker.transactions.plain_commits import plain_commit
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.table import Ended, TransactionTable
+from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
@@ -33,6 +34,7 @@ class Finder:
     safety: Safety
     gate: Gate
     past: PastEnds
+    clock: Clock
 
     async def find(self, meant: Sequence[Meant]) -> list[TransactionState]:
         """Return where transactions stand, once that is safe. Cancelling is safe.
@@ -99,8 +101,10 @@ class Finder:
         data = await self.halves.reader.record(offset, is_checked=False)
         plain = None if data is None else plain_commit(data, meant)
         if plain is not None:
+            self.table.work_on(plain.staged_for, now_ms=self.clock.monotonic_ms())
             return plain.topic
         found = await self.halves.read(offset)
         if found is None or wrong_ids(meant, found[0]) is not None:
             return None
+        self.table.work_on(found[0].staged_for, now_ms=self.clock.monotonic_ms())
         return found[0].topic

@@ -47,6 +47,7 @@ class PlainCommit(NamedTuple):
     """A message that a half message becomes."""
 
     group: str
+    staged_for: str
     message_id: str
     topic: str
     queue_id: int
@@ -97,7 +98,8 @@ def plain_commit(data: bytes, meant: Named) -> PlainCommit | None:
     if told.group != meant.group or key != meant.message_id or meant.topic not in ("", topic):
         return None
     return PlainCommit(
-        told.group, key, topic, queue_id, meant.transaction, data[:body_end], properties
+        *(told.group, told.staged_for, key, topic, queue_id),
+        *(meant.transaction, data[:body_end], properties),
     )
 
 

@@ -6,14 +6,21 @@ from typing import Final
 
 from ternmq_broker.transactions.ending import Ender, EndRequest, Outcome
 from ternmq_broker.transactions.finding import Finder
+from ternmq_broker.transactions.listing import OpenTransactions
 from ternmq_broker.transactions.past_ends import Meant
 from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.names import check_group
-from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.contracts import END_TRANSACTION, END_TRANSACTIONS, FIND_TRANSACTIONS
+from ternmq_remoting.contracts import (
+    END_TRANSACTION,
+    END_TRANSACTIONS,
+    FIND_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+    ROLL_BACK_TRANSACTIONS,
+)
 from ternmq_remoting.convert import status_of
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.status import refusal_of
@@ -32,10 +39,11 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionService:
-    """Serves EndTransaction, EndTransactions and FindTransactions."""
+    """Serves the RPCs of Transactions."""
 
     ender: Ender
     finder: Finder
+    listing: OpenTransactions
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -43,6 +51,8 @@ class TransactionService:
             unary(END_TRANSACTION, self.end_transaction),
             stream(END_TRANSACTIONS, self.end_transactions),
             stream(FIND_TRANSACTIONS, self.find_transactions),
+            unary(LIST_TRANSACTIONS, self.list_transactions),
+            unary(ROLL_BACK_TRANSACTIONS, self.roll_back_transactions),
         )
 
     async def end_transaction(
@@ -79,6 +89,53 @@ class TransactionService:
                 await stream.write(reply)
         except ConnectionLost:
             return
+
+    async def list_transactions(
+        self, request: transactions.ListTransactionsRequest, call: Call
+    ) -> transactions.ListTransactionsReply:
+        """Tell what is open in one page."""
+        batches, behind = await self.listing.page(request.staged_for, _begin(request.begin))
+        return transactions.ListTransactionsReply(
+            batches=[
+                transactions.OpenBatch(
+                    staged_for=batch.staged_for,
+                    producer_group=batch.group,
+                    topic=batch.topic,
+                    count=batch.count,
+                    oldest_ms=batch.oldest_ms,
+                    newest_ms=batch.newest_ms,
+                    quiet_ms=batch.quiet_ms,
+                    left_ms=batch.left_ms,
+                )
+                for batch in batches
+            ],
+            next=behind,
+        )
+
+    async def roll_back_transactions(
+        self, request: transactions.RollBackTransactionsRequest, call: Call
+    ) -> transactions.RollBackTransactionsReply:
+        """Roll back what is staged in one page."""
+        if not request.staged_for:
+            remark = "what is to be rolled back must be named by what it is staged for"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        done = await self.listing.roll_back(
+            request.staged_for, _begin(request.begin), force=request.force
+        )
+        return transactions.RollBackTransactionsReply(
+            rolled_back=done.rolled_back, decided=done.decided, next=done.next
+        )
+
+
+def _begin(told: int) -> QueueOffset:
+    """Return where a page begins.
+
+    Raises:
+        InvalidParameter: It is negative.
+    """
+    if told < 0:
+        raise refusal(ResponseCode.INVALID_PARAMETER, f"a page cannot begin at {told}")
+    return QueueOffset(told)
 
 
 def _meant(told: transactions.FindTransactionsRequest) -> list[Meant]:

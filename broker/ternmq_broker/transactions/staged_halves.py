@@ -42,6 +42,7 @@ class StagedHalf(NamedTuple):
     stored_at_ms: int
     group: str
     immunity_ms: int
+    staged_for: str
 
 
 class Told(NamedTuple):
@@ -49,6 +50,7 @@ class Told(NamedTuple):
 
     group: str
     immunity_ms: int
+    staged_for: str
 
 
 def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf | None]:
@@ -119,4 +121,4 @@ def _told(shared: bytes) -> Told | None:
         return None
     if len(immunity) > len(str(IMMUNITY_S_MAX)) or int(immunity) > IMMUNITY_S_MAX:
         return None
-    return Told(pairs[PRODUCER_GROUP], int(immunity) * 1000)
+    return Told(pairs[PRODUCER_GROUP], int(immunity) * 1000, pairs[STAGED_FOR])

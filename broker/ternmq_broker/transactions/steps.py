@@ -4,7 +4,7 @@ That is what makes a transaction end once: nobody else can look at the table bet
 after a crash the log says what the table said.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -85,6 +85,7 @@ class Steps:
                 queue_offset,
             )
             self._table.end(change.entry, ended, record_at=physical)
+        self._note_work({change.half.staged_for for change in changes})
         if self._table.unwritten_bytes >= self._op_bytes_max:
             self.write_ops()
 
@@ -109,8 +110,14 @@ class Steps:
             told = (one.group, one.message_id, appended.end, one.queue_id, number)
             ended = Ended(one.transaction, Resolution.COMMIT, *told)
             self._table.end(entry, ended, record_at=physical)
+        self._note_work({one.staged_for for one in commits})
         if self._table.unwritten_bytes >= self._op_bytes_max:
             self.write_ops()
+
+    def _note_work(self, batches: Iterable[str]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for staged_for in batches:
+            self._table.work_on(staged_for, now_ms=now_ms)
 
     async def roll_back(self, halves: Sequence[tuple[Open, Half]]) -> None:
         """Store one op message: the transactions are rolled back."""

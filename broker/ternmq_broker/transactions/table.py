@@ -22,6 +22,9 @@ from ternmq_model.transaction import Resolution
 ENDED_MAX: Final = 65_536
 """Ended transactions whose outcome is told again from memory; older ones are looked up."""
 
+WORKED_ON_MAX: Final = 4_096
+"""Batches of which it is kept when they were last worked on."""
+
 _EARLIER_MAX: Final = 16
 
 
@@ -83,6 +86,16 @@ class Ended(NamedTuple):
     """Who ended it, when no producer did."""
 
 
+class Sighting(NamedTuple):
+    """What operators are told of an open transaction besides its half message."""
+
+    began_at_ms: int
+    """Monotonic."""
+
+    due_at_ms: int | None
+    """Monotonic: when it is rolled back; None = it is not staged."""
+
+
 class TransactionTable:
     """Every open transaction, and the newest that ended. Owned by the broker's loop."""
 
@@ -120,6 +133,9 @@ class TransactionTable:
         self._unwritten: dict[QueueOffset, PhysicalOffset] = {}
         """Half messages that no op message names yet, and the message that ended each."""
 
+        self._worked_on: OrderedDict[str, int] = OrderedDict()
+        """When a producer asked about or committed one that is staged for something."""
+
         self._unwritten_bytes = 0
         self._unflushed: deque[tuple[PhysicalOffset, PhysicalOffset]] = deque()
         """Where op messages end that may not be flushed, and the first message that each tells of;
@@ -148,6 +164,46 @@ class TransactionTable:
         if entry is None:
             return None
         return transaction if isinstance(entry, tuple) else entry.physical_offset
+
+    def first_place(self, begin: QueueOffset, *, places_max: int) -> QueueOffset:
+        """Return the first place from `begin` on that may be of an open transaction.
+
+        Only so many are looked at: the last of them is returned when there is nothing at any. From
+        0 on, that is nothing before the oldest open one.
+        """
+        if not begin:  # else not: that passes over all that were ever before the oldest
+            begin = next(iter(self._queue), self.half_end)
+        places = range(begin, min(begin + places_max, self.half_end))
+        return next(
+            (QueueOffset(place) for place in places if place in self._queue),
+            QueueOffset(places.stop),
+        )
+
+    def seen(self, place: QueueOffset) -> Sighting | None:
+        """Return what is told of the transaction whose newest half message is at a place.
+
+        Returns:
+            None: There is no such one that is open.
+        """
+        entry = self._queue.get(place)
+        if isinstance(entry, Open):
+            return Sighting(entry.began_at_ms, entry.due_at_ms if entry.is_staged else None)
+        untouched = None if entry is None else self._open[entry]
+        if not isinstance(untouched, tuple):
+            return None
+        return Sighting(untouched[1], untouched[2])
+
+    def work_on(self, staged_for: str, *, now_ms: int) -> None:
+        """Take note that a producer asked about or committed one that is staged for this."""
+        if staged_for:
+            self._worked_on[staged_for] = now_ms
+            self._worked_on.move_to_end(staged_for)
+            if len(self._worked_on) > WORKED_ON_MAX:
+                self._worked_on.popitem(last=False)
+
+    def worked_on_at(self, staged_for: str) -> int | None:
+        """Return when that was last, monotonic; None = not since the start, or long ago."""
+        return self._worked_on.get(staged_for)
 
     def ended(self, transaction: PhysicalOffset) -> Ended | None:
         """Return how the transaction ended, when that was not long ago."""

@@ -25,6 +25,7 @@ from ternmq_broker.transactions.finding import Finder
 from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.judge import CheckRules
 from ternmq_broker.transactions.judge import staged_ms as staged_lasts_ms
+from ternmq_broker.transactions.listing import OpenTransactions
 from ternmq_broker.transactions.past_ends import PastEnds
 from ternmq_broker.transactions.progress import GROUP, ScanOffset
 from ternmq_broker.transactions.reading import HalfReader
@@ -155,8 +156,16 @@ class Transactions:
             safety=services.safety,
             gate=gate,
             past=past,
+            clock=services.clock,
         )
-        return TransactionService(ender, finder)
+        listing = OpenTransactions(
+            table=self.table,
+            halves=self._halves,
+            clock=services.clock,
+            gate=gate,
+            ender=ender,
+        )
+        return TransactionService(ender, finder, listing)
 
     def _rebuild_services(self, store: MessageStore) -> RebuildServices:
         services = self._services
@@ -276,7 +285,8 @@ class Transactions:
         if len(self.table) >= services.open_max():
             remark = (
                 f"{len(self.table)} transactions are open, {self.table.staged} of them staged: no "
-                "more are accepted (broker.transactions_open_max)"
+                "more are accepted (broker.transactions_open_max; what is left behind is told by "
+                "`ternmq transaction list`)"
             )
             return refusal(ResponseCode.FLOW_CONTROL, remark)
         return None

@@ -50,6 +50,16 @@ class TransactionsStub(object):
                 request_serializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsReply.FromString,
                 _registered_method=True)
+        self.ListTransactions = channel.unary_unary(
+                '/ternmq.v1.Transactions/ListTransactions',
+                request_serializer=ternmq_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_transactions__pb2.ListTransactionsReply.FromString,
+                _registered_method=True)
+        self.RollBackTransactions = channel.unary_unary(
+                '/ternmq.v1.Transactions/RollBackTransactions',
+                request_serializer=ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsReply.FromString,
+                _registered_method=True)
 
 
 class TransactionsServicer(object):
@@ -77,6 +87,20 @@ class TransactionsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTransactions(self, request, context):
+        """Tell operators what is open, a page of the half topic at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollBackTransactions(self, request, context):
+        """Roll back staged transactions for an operator, a page of the half topic at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransactionsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +118,16 @@ def add_TransactionsServicer_to_server(servicer, server):
                     servicer.FindTransactions,
                     request_deserializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsReply.SerializeToString,
+            ),
+            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactions,
+                    request_deserializer=ternmq_dot_v1_dot_transactions__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_transactions__pb2.ListTransactionsReply.SerializeToString,
+            ),
+            'RollBackTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollBackTransactions,
+                    request_deserializer=ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +212,60 @@ class Transactions(object):
             '/ternmq.v1.Transactions/FindTransactions',
             ternmq_dot_v1_dot_transactions__pb2.FindTransactionsRequest.SerializeToString,
             ternmq_dot_v1_dot_transactions__pb2.FindTransactionsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Transactions/ListTransactions',
+            ternmq_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
+            ternmq_dot_v1_dot_transactions__pb2.ListTransactionsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollBackTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Transactions/RollBackTransactions',
+            ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsRequest.SerializeToString,
+            ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsReply.FromString,
             options,
             channel_credentials,
             insecure,

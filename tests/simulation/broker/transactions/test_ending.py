@@ -10,7 +10,16 @@ from ternmq_model.errors import BrokerBusy
 from ternmq_model.response_code import ResponseCode
 from ternmq_runtime.service import OwnedTasks
 from tests.support.brokers import serving
-from tests.support.transactions import COMMIT, ROLLBACK, begin, bodies_of, end, find
+from tests.support.transactions import (
+    COMMIT,
+    ROLLBACK,
+    begin,
+    bodies_of,
+    end,
+    find,
+    listed,
+    rolled_back,
+)
 from tests.support.virtual_time import run_in_virtual_time
 
 KEYS = [b"%d" % number for number in range(6)]
@@ -72,6 +81,8 @@ class Rounds:
         ("roll back", "q/1"),
         ("end again", "q/1"),
         ("find", "q/1"),
+        ("list", "q/1"),
+        ("roll back a page", "q/1"),
     ],
 )
 def test_event_loop_runs_while_many_transactions_are_processed(
@@ -88,7 +99,11 @@ def test_event_loop_runs_while_many_transactions_are_processed(
                 await end(client, *ends)
             rounds = Rounds()
             ticking = tasks.spawn(rounds.run(), "rounds")
-            if what == "find":
+            if what == "list":
+                assert sum(one.count for one in await listed(client)) == len(keys)
+            elif what == "roll back a page":
+                assert await rolled_back(client, "q", force=True) == (len(keys), 0)
+            elif what == "find":
                 assert not (await find(client, *halves)).status.code
             else:
                 assert not any(reply.status.code for reply in await end(client, *ends))

@@ -53,6 +53,8 @@ def test_writing_rpcs_are_refused_at_a_slave() -> None:
         "EndTransaction",
         "EndTransactions",
         "FindTransactions",
+        "ListTransactions",
+        "RollBackTransactions",
         "PutTopic",
         "PutTopics",
         "DeleteTopic",

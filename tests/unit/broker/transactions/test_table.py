@@ -1,7 +1,13 @@
 import gc
 import time
 
-from ternmq_broker.transactions.table import ENDED_MAX, Ended, Open, TransactionTable
+from ternmq_broker.transactions.table import (
+    ENDED_MAX,
+    WORKED_ON_MAX,
+    Ended,
+    Open,
+    TransactionTable,
+)
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.transaction import Resolution
 
@@ -231,3 +237,39 @@ def test_staged_half_copied_by_another_broker_keeps_its_copy() -> None:
     assert (table.place(P(100)), table.place(P(200)), table.lowest_place()) == (500, 200, 200)
     expired, _ = table.take_expired(5_000, places_max=9)
     assert [entry.earlier for entry in expired] == [(), (Q(0),)]
+
+
+def test_first_open_place_is_found_behind_ended_ones_in_bounded_looks() -> None:
+    table = table_with(100)
+    for number in range(2, 100):
+        end(table, 100 * number, at=20_000)
+    assert table.first_place(Q(0), places_max=10) == 0
+    assert table.first_place(Q(1), places_max=10) == 11, "so many are looked at"
+    assert table.first_place(Q(11), places_max=1000) == 99
+    assert table.first_place(Q(100), places_max=10) == 100
+    end(table, 100, at=20_000)
+    assert table.first_place(Q(0), places_max=10) == 99, "nothing before the oldest is looked at"
+    end(table, 10_000, at=20_000)
+    assert table.first_place(Q(0), places_max=10) == 100
+
+
+def test_staged_ones_are_seen_with_their_deadline_and_others_without() -> None:
+    table = table_with(1)
+    table.stage([P(500), P(600)], [Q(1), Q(2)], now_ms=50, due_at_ms=900)
+    assert table.seen(Q(0)) == (0, None)
+    assert table.seen(Q(1)) == (50, 900)
+    end(table, 500, at=700)
+    assert table.seen(Q(1)) is None
+    entry_of(table, 600)
+    assert table.seen(Q(2)) == (50, 900), "somebody works on it"
+
+
+def test_oldest_notes_of_work_on_batches_are_dropped() -> None:
+    table = TransactionTable()
+    for number in range(WORKED_ON_MAX):
+        table.work_on(f"q/{number}", now_ms=number)
+    table.work_on("q/0", now_ms=9999)
+    table.work_on("q/new", now_ms=10_000)
+    table.work_on("", now_ms=10_000)
+    told = [table.worked_on_at(name) for name in ("q/0", "q/1", "q/2", "q/new", "")]
+    assert told == [9999, None, 2, 10_000, None]

@@ -1,0 +1,138 @@
+"""What a broker tells operators of open transactions, and what it rolls back for them."""
+
+import asyncio
+
+import pytest
+
+from ternmq_broker.reading import let_in
+from ternmq_broker.transactions import listing
+from ternmq_model.errors import InvalidParameter, RefusedError
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import transactions_pb2 as transactions
+from ternmq_remoting import contracts
+from ternmq_store.reading.reader import Limits
+from tests.support.brokers import serving, world
+from tests.support.transactions import (
+    COMMIT,
+    ROLLBACK,
+    begin,
+    bodies_of,
+    end,
+    find,
+    listed,
+    rolled_back,
+)
+from tests.support.virtual_time import run_in_virtual_time
+
+ONE = {"flights": 1}
+KEYS = [b"%d" % number for number in range(100)]
+
+
+def test_list_counts_what_is_open_across_pages_gaps_and_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listing, "_READ", Limits(7, 1 << 20))
+    monkeypatch.setattr(listing, "_PLACES_MAX", 5)
+
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("flights", 1)
+                await begin(client, b"ordinary", immunity_s=7200)
+                one = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
+                await begin(client, *KEYS[:5], immunity_s=900, staged_for="q/2")
+                await end(client, *(each.end(ROLLBACK) for each in one[10:90]))
+                await asyncio.sleep(100)
+                for batch in await listed(client):
+                    left_s = {"": -1, "q/1": 500, "q/2": 800}[batch.staged_for]
+                    assert batch.oldest_ms // 1000 == batch.quiet_ms // 1000 == 100
+                    assert (
+                        -(-batch.left_ms // 1000) == left_s if left_s > 0 else batch.left_ms == -1
+                    )
+                    assert (batch.producer_group, batch.topic) == ("payers", "flights")
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                counts: dict[str, int] = {}
+                for batch in await listed(client):
+                    counts[batch.staged_for] = counts.get(batch.staged_for, 0) + batch.count
+                assert counts == {"": 1, "q/1": 20, "q/2": 5}
+                await asyncio.sleep(61)
+                assert sum(batch.count for batch in await listed(client, "q/2")) == 5
+                assert await rolled_back(client, "q") == (25, 0)
+                (left,) = await listed(client)
+                assert (left.staged_for, left.count) == ("", 1)
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_rows_committed_while_they_are_rolled_back_stay_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
+            await asyncio.sleep(61)
+            left = [1]
+
+            async def commit_some() -> None:
+                await let_in()
+                if left:
+                    left.pop()
+                    await end(client, *(each.end(COMMIT) for each in halves[:10]))
+
+            monkeypatch.setattr(listing, "let_in", commit_some)
+            with pytest.raises(RefusedError, match=r"q/1 is in use: .* committed 0 s ago"):
+                await rolled_back(client, "q/1")
+            assert sum(batch.count for batch in await listed(client)) == 90
+            left.append(1)
+            halves = halves[10:]
+            assert await rolled_back(client, "q/1", force=True) == (80, 10)
+            assert await bodies_of(client) == KEYS[:20]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("work", ["stage", "find", "commit"])
+def test_batch_worked_on_in_the_last_minute_is_rolled_back_by_force_alone(work: str) -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
+            await asyncio.sleep(61)
+            if work == "stage":
+                await begin(client, b"late", immunity_s=600, staged_for="q/1")
+            elif work == "find":
+                await find(client, halves[0])
+            else:
+                await end(client, halves[0].end(COMMIT))
+            await asyncio.sleep(50)
+            with pytest.raises(RefusedError, match=r"q/1 is in use: .* 50 s ago") as refused:
+                await rolled_back(client, "q")
+            assert refused.value.code == ResponseCode.ILLEGAL_OPERATION
+            open_count = len(KEYS) + {"stage": 1, "find": 0, "commit": -1}[work]
+            assert sum(batch.count for batch in await listed(client)) == open_count
+            if work == "find":
+                await asyncio.sleep(11)
+            assert await rolled_back(client, "q", force=work != "find") == (open_count, 0)
+            assert await listed(client) == []
+
+    run_in_virtual_time(main())
+
+
+def test_roll_back_must_name_a_batch_and_pages_begin_at_places() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            await begin(client, b"1", immunity_s=600)
+            nothing = transactions.RollBackTransactionsRequest(force=True)
+            with pytest.raises(InvalidParameter, match="must be named"):
+                await client.call(contracts.ROLL_BACK_TRANSACTIONS, nothing)
+            negative = transactions.ListTransactionsRequest(begin=-1)
+            with pytest.raises(InvalidParameter, match="cannot begin at -1"):
+                await client.call(contracts.LIST_TRANSACTIONS, negative)
+            beyond = transactions.ListTransactionsRequest(begin=(1 << 63) - 1)
+            reply = await client.call(contracts.LIST_TRANSACTIONS, beyond)
+            assert (len(reply.batches), reply.next) == (0, 0)
+
+    run_in_virtual_time(main())
