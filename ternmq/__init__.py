@@ -176,6 +176,7 @@ _RETURNED_FROM = (
     "ternmq_client.administration.dead_letters",
     "ternmq_client.administration.nameservers",
     "ternmq_client.administration.replication",
+    "ternmq_client.administration.transactions",
     "ternmq_client.descriptions",
     "ternmq_client.redriving",
     "ternmq_client.retry",

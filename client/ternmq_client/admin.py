@@ -1,4 +1,4 @@
-"""Administration: topics, groups, brokers and single messages, over a whole cluster."""
+"""Administration of a whole cluster: topics, groups, brokers, transactions, single messages."""
 
 from ternmq_client.administration.brokers import BrokerAdmin
 from ternmq_client.administration.dead_letters import DeadLetterAdmin
@@ -7,6 +7,7 @@ from ternmq_client.administration.groups import GroupAdmin
 from ternmq_client.administration.messages import MessageAdmin
 from ternmq_client.administration.replication import ReplicationAdmin
 from ternmq_client.administration.topics import TopicAdmin
+from ternmq_client.administration.transactions import TransactionAdmin
 
 
 class AdminClient(
@@ -17,6 +18,7 @@ class AdminClient(
     MessageAdmin,
     BrokerAdmin,
     ReplicationAdmin,
+    TransactionAdmin,
 ):
     """Asks and tells every broker of a cluster, between `async with` and its end.
 

@@ -54,6 +54,15 @@ dlq = LazyGroup(
     },
 )
 
+transaction = LazyGroup(
+    name="transaction",
+    help="Look at open transactions, and roll back what a killed driver has staged.",
+    lazy={
+        "list": (f"{_HERE}.transaction:list_", "List open transactions by batch and broker."),
+        "rollback": (f"{_HERE}.transaction:rollback", "Roll back staged rows of a query."),
+    },
+)
+
 cluster = LazyGroup(
     name="cluster",
     help="Look at clusters, and take brokers out of use.",
@@ -142,6 +151,7 @@ ternmq = LazyGroup(
         "group": (f"{_HERE}.main:group", "Set up, look at, reset and delete consumer groups."),
         "dlq": (f"{_HERE}.main:dlq", "Look at dead letters, send them again, or drop them."),
         "cluster": (f"{_HERE}.main:cluster", "Look at clusters, and take brokers out of use."),
+        "transaction": (f"{_HERE}.main:transaction", "List open transactions, roll back staged."),
         "message": (f"{_HERE}.main:message", "Look at messages, and send one."),
         "offset": (f"{_HERE}.main:offset", "Look at how far groups are."),
         "stats": (f"{_HERE}.main:stats", "Look at what brokers count."),

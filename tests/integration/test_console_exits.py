@@ -89,6 +89,8 @@ MISSING: Final[dict[str, tuple[str, ...]]] = {
     "broker drain": ("none",),
     "broker undrain": ("none",),
     "broker clean": ("none --yes",),
+    "transaction list": ("--broker none",),
+    "transaction rollback": ("--query none --yes", "--query none --broker none --yes"),
     "consume": ("none --group readers",),
     "produce": (),
 }
@@ -112,6 +114,8 @@ REFUSED: Final = (
     "stats show --name NONE",
     "stats show --watch nan",
     "nameserver --set none.none=1",
+    "transaction list --batch 1",
+    "transaction list --query q --batch -1",
     "health nonsense",
     "health 127.0.0.1:1,127.0.0.1:2",
     *(f"health 127.0.0.1:1 --timeout {each}" for each in ("-1", "0", "nan", "inf", "x", "3601")),
@@ -137,6 +141,7 @@ OF_A_BROKER: Final[dict[str, int]] = {
     "broker drain": 0,
     "broker undrain": 0,
     "broker clean --yes": 0,
+    "transaction list --broker": 0,
     "broker promote --broker-id 0 --yes": 2,  # it is the master
     "brokerStatus -b": 0,
     "haStatus -b": 0,
@@ -156,6 +161,7 @@ WITHOUT_NAMES: Final[dict[str, str]] = {
     "group list": "",
     "dlq list": "",
     "cluster list": "",
+    "transaction list": "",
     "stats top": "",
     "stats show": "",
     "pipeline report": "",

@@ -1,0 +1,134 @@
+"""`ternmq transaction …`: transactions that nobody has decided yet."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import click
+
+from ternmq_client.administration.transactions import OpenTransactions, check_left_behind
+from ternmq_client.descriptions import require_all
+from ternmq_console.admin import ask
+from ternmq_console.exits import NOT_FOUND, errors_as_exits, leave_if_partial
+from ternmq_console.options import nameserver_option, output_option, yes_option
+from ternmq_console.output import confirm_losses, print_line, print_rows
+
+_COLUMNS = ("query", "batch", "broker", "group", "topic", "rows", "age", "rolled_back_in")
+
+_query_help = "Spark's query id, SPARK_QUERY of its rows; or what else rows are staged for."
+_broker_option = click.option(
+    "--broker", "brokers", multiple=True, metavar="BROKER", help="Only this one; may be repeated."
+)
+_batch_option = click.option(
+    "--batch", type=click.IntRange(0), metavar="N", help="Only this batch of the query."
+)
+
+
+@click.command(name="list")
+@click.option("--query", default="", metavar="ID", help=_query_help)
+@_batch_option
+@_broker_option
+@nameserver_option
+@output_option
+def list_(
+    query: str, batch: int | None, brokers: tuple[str, ...], nameserver: str, output: str
+) -> None:
+    """List open transactions by batch, broker and producer group, the oldest first.
+
+    Rows without a query belong to ordinary transactions: their producers are asked.
+    """
+    if batch is not None and not query:
+        raise click.UsageError("--batch is one of a query: tell --query")
+    staged_for = name_of(query, batch)
+    found = ask(
+        nameserver, lambda admin: admin.open_transactions(staged_for=staged_for, brokers=brokers)
+    )
+    print_rows([row_of(one) for one in found], _COLUMNS, output)
+    leave_if_partial(found.unreachable)
+
+
+@click.command()
+@click.option("--query", required=True, metavar="ID", help=_query_help)
+@_batch_option
+@_broker_option
+@click.option("--force", is_flag=True, help="Also what somebody worked on in the last minute.")
+@yes_option
+@nameserver_option
+@output_option
+def rollback(
+    query: str,
+    batch: int | None,
+    brokers: tuple[str, ...],
+    force: bool,
+    yes: bool,
+    nameserver: str,
+    output: str,
+) -> None:
+    """Roll back what is staged for a query whose driver is gone. None of it is ever delivered.
+
+    Refused while somebody may work on it: when a row was stored, asked about or committed in the
+    last minute. To repeat it does no harm.
+    """
+    if not query:
+        raise click.UsageError("--query: tell which")
+    staged_for = name_of(query, batch)
+    if not yes:
+        found = ask(
+            nameserver,
+            lambda admin: admin.open_transactions(staged_for=staged_for, brokers=brokers),
+        )
+        with errors_as_exits():
+            require_all(found.unreachable)
+            if not force:
+                check_left_behind(found)
+        confirm_losses(losses(found))
+    done = ask(
+        nameserver,
+        lambda admin: admin.roll_back_staged(staged_for, brokers=brokers, force=force),
+    )
+    if not done:
+        print_line(f"ternmq: nothing is staged for {staged_for}", to_stderr=True)
+        raise SystemExit(NOT_FOUND)
+    rows = [
+        {"broker": one.broker_name, "rolled_back": one.rolled_back, "decided": one.decided}
+        for one in done
+    ]
+    print_rows(rows, ("broker", "rolled_back", "decided"), output)
+
+
+def name_of(query: str, batch: int | None) -> str:
+    """Return what rows of a query are staged for, or of one batch of it."""
+    return query if batch is None else f"{query}/{batch}"
+
+
+def losses(found: Iterable[OpenTransactions]) -> list[str]:
+    """Return a line for each batch on a broker that is to be rolled back."""
+    return [
+        f"{one.broker_name}: {one.count} rows of {one.staged_for} for topic {one.topic}, staged "
+        f"{_seconds(one.oldest_ms)} ago, are never delivered"
+        for one in found
+    ]
+
+
+def row_of(one: OpenTransactions) -> dict[str, object]:
+    """Return what is shown of a batch on a broker, JSON's fields among it."""
+    query, _, batch = one.staged_for.rpartition("/")
+    is_batch = bool(query) and batch.isascii() and batch.isdigit()
+    return {
+        "query": query if is_batch else one.staged_for or None,
+        "batch": int(batch) if is_batch else None,
+        "broker": one.broker_name,
+        "group": one.group,
+        "topic": one.topic,
+        "rows": one.count,
+        "age": _seconds(one.oldest_ms),
+        "rolled_back_in": None if one.left_ms is None else _seconds(one.left_ms),
+        "in_use": one.is_in_use,
+        "oldest_ms": one.oldest_ms,
+        "newest_ms": one.newest_ms,
+        "quiet_ms": one.quiet_ms,
+        "left_ms": one.left_ms,
+    }
+
+
+def _seconds(time_ms: int) -> str:
+    return str(timedelta(seconds=time_ms // 1000))

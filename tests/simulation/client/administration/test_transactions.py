@@ -1,0 +1,158 @@
+"""What a killed driver has staged, found and rolled back over a whole cluster."""
+
+import asyncio
+
+import pytest
+
+from ternmq_broker.config import BrokerRole
+from ternmq_client.admin import AdminClient
+from ternmq_client.administration.transactions import StagedRollback
+from ternmq_model.errors import RefusedError, TernError, Unreachable, UsageError
+from ternmq_model.message import Message
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.transaction import Resolution, TransactionState
+from ternmq_producer.staging import EndFailed, StagingProducer
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
+from tests.support.simulated_replicas import caught_up, promote
+from tests.support.virtual_time import run_in_virtual_time
+
+TOPIC = "flights"
+COMMITTED, ROLLED_BACK = TransactionState.COMMITTED, TransactionState.ROLLED_BACK
+
+
+def admin_of(cluster: SimulatedCluster) -> AdminClient:
+    return AdminClient(nameserver=NAMESERVER, env=cluster.environment("tool"))
+
+
+def producer_of(cluster: SimulatedCluster) -> StagingProducer:
+    return StagingProducer("sink", nameserver=NAMESERVER, env=cluster.environment("sink"))
+
+
+def rows(count: int) -> list[Message]:
+    return [Message(TOPIC, b"%d" % number) for number in range(count)]
+
+
+def test_left_behind_batch_is_rolled_back_at_every_broker_also_after_a_restart() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster() as cluster,
+            producer_of(cluster) as producer,
+            admin_of(cluster) as admin,
+        ):
+            await cluster.put_topic(TOPIC)
+            left = await producer.stage(rows(3000), staged_for="q/7", immunity_s=3600)
+            other = await producer.stage(rows(40), staged_for="q/70", immunity_s=3600)
+            with pytest.raises(RefusedError, match="q/7 is in use") as refused:
+                await admin.roll_back_staged("q/7")
+            assert refused.value.code == ResponseCode.ILLEGAL_OPERATION
+            cluster.kill("a")
+            await cluster.start("a")
+            await asyncio.sleep(61)
+            found = await admin.open_transactions(staged_for="q/7")
+            assert [one.broker_name for one in found] == ["a", "b"]
+            assert sum(one.count for one in found) == 3000
+            for one in found:
+                assert (one.staged_for, one.group, one.topic) == ("q/7", "sink", TOPIC)
+                assert 61_000 <= one.quiet_ms == one.newest_ms <= one.oldest_ms
+                assert one.left_ms is not None
+                assert abs(one.left_ms + one.oldest_ms - 3_600_000) < 1000
+            (at_b,) = await admin.open_transactions(staged_for="q/7", brokers=["b"])
+            assert await admin.roll_back_staged("q/7", brokers=["b"]) == [
+                StagedRollback("b", at_b.count, 0)
+            ]
+            (done,) = await admin.roll_back_staged("q/7")
+            assert done == StagedRollback("a", 3000 - at_b.count, 0)
+            assert await admin.roll_back_staged("q/7") == []
+            assert set(await producer.states(left)) == {ROLLED_BACK}
+            with pytest.raises(EndFailed, match="rolled back already"):
+                await producer.end(left, Resolution.COMMIT)
+            await producer.end(other, Resolution.COMMIT)
+            assert await admin.open_transactions() == []
+            assert len(await cluster.records(TOPIC)) == 40
+            with pytest.raises(UsageError, match="must be named"):
+                await admin.roll_back_staged("")
+
+    run_in_virtual_time(main())
+
+
+def test_forced_roll_back_beside_a_commit_counts_each_row_once() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(latency_s=0.2) as cluster,
+            producer_of(cluster) as producer,
+            admin_of(cluster) as admin,
+        ):
+            await cluster.put_topic(TOPIC)
+            staged = await producer.stage(rows(20_000), staged_for="q/7")
+            await asyncio.sleep(61)
+
+            async def commit() -> None:
+                for start in range(0, len(staged), 200):
+                    await producer.end(staged[start : start + 200], Resolution.COMMIT)
+
+            committing = asyncio.ensure_future(commit())
+            await asyncio.sleep(1)
+            with pytest.raises(RefusedError, match=r"q/7 is in use: .* committed 0 s ago"):
+                await admin.roll_back_staged("q/7")
+            done = await admin.roll_back_staged("q/7", force=True)
+            with pytest.raises(EndFailed, match="rolled back already"):
+                await committing
+            states = await producer.states(staged)
+            assert set(states) == {COMMITTED, ROLLED_BACK}
+            assert sum(one.rolled_back for one in done) == states.count(ROLLED_BACK)
+            assert len(await cluster.records(TOPIC)) == states.count(COMMITTED)
+
+    run_in_virtual_time(main())
+
+
+def test_driver_that_lives_commits_nothing_once_rows_are_rolled_back() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster() as cluster,
+            producer_of(cluster) as producer,
+            admin_of(cluster) as admin,
+        ):
+            await cluster.put_topic(TOPIC)
+            staged = await producer.stage(rows(50), staged_for="q/7")
+            await asyncio.sleep(61)
+            await admin.roll_back_staged("q/7")
+            staged += await producer.stage(rows(50), staged_for="q/7")  # by a slow task of it
+            states = await producer.states(staged)
+            assert states == [ROLLED_BACK] * 50 + [TransactionState.OPEN] * 50
+
+    run_in_virtual_time(main())
+
+
+def test_slave_that_stands_in_is_named_and_its_promotion_makes_it_answer() -> None:
+    async def main() -> None:
+        async with simulated_cluster(
+            brokers=("a", "a-1", "b"), role=BrokerRole.ASYNC_MASTER
+        ) as cluster:
+            await cluster.put_topic(TOPIC)
+            await caught_up(cluster, "a")
+            async with producer_of(cluster) as producer, admin_of(cluster) as admin:
+                await producer.stage(rows(200), staged_for="q/7", immunity_s=3600)
+                await caught_up(cluster, "a")
+                await asyncio.sleep(61)
+                cluster.kill("a")
+                found = await admin.open_transactions()
+                assert [one.broker_name for one in found] == ["b"]
+                (away,) = found.unreachable
+                assert away.broker_name == "a"
+                assert "is a slave" in away.reason
+                with pytest.raises(RefusedError, match="is a slave"):
+                    await admin.open_transactions(brokers=["a"])
+                with pytest.raises(Unreachable):
+                    await admin.roll_back_staged("q/7")
+                assert sum(one.count for one in await admin.open_transactions()) == found[0].count
+                await promote(cluster, "a-1", is_forced=True)
+                done: list[StagedRollback] = []
+                while not done:
+                    try:
+                        done = await admin.roll_back_staged("q/7")
+                    except TernError:
+                        await asyncio.sleep(1)
+                assert [one.broker_name for one in done] == ["a", "b"]
+                assert sum(one.rolled_back for one in done) == 200
+
+    run_in_virtual_time(main())
