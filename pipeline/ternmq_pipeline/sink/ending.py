@@ -47,7 +47,8 @@ class BatchHalfCommitted(TernError):
         super().__init__(
             f"batch {batch.batch} of {batch.query}: the commit failed in the middle: "
             f"{rows - unconfirmed} of {rows} rows are visible, {unconfirmed} are not confirmed; "
-            f"a repeat delivers all of them again (SPARK_QUERY and SPARK_BATCH tell them): {why}"
+            "a repeat delivers all of them again (SPARK_QUERY and SPARK_BATCH tell them); what is "
+            f"staged still goes by {batch.rollback_command!r}: {why}"
         )
         self.batch = batch
         self.unconfirmed = unconfirmed
@@ -122,7 +123,7 @@ def commit_parts(
         try:
             _verify(parts, staged, stager, clock, timeout_s)
         except TernError:
-            roll_back(stager, staged)
+            roll_back(stager, staged, parts[0].part.of)
             raise
         try:
             stager.end(staged, Resolution.COMMIT, timeout_s=timeout_s)
@@ -137,13 +138,17 @@ def abort_parts(parts: Sequence[StagedPart | None], *, open_stager: OpenStager) 
 
     What was committed before stays so.
     """
-    staged = join([part.staged for part in parts if part is not None])
+    known = [part for part in parts if part is not None]
+    staged = join([part.staged for part in known])
     if staged:
+        batch = known[0].part.of
         try:
             with open_stager() as stager:
-                roll_back(stager, staged)
+                roll_back(stager, staged, batch)
         except TernError as error:
-            logger.warning("rows remain until stagingTimeout error=%s", error)
+            logger.warning(
+                "rows remain until stagingTimeout, or %r error=%s", batch.rollback_command, error
+            )
 
 
 def _verify(
@@ -176,7 +181,8 @@ def _verify(
             f"{_name(batch)}: nothing was committed: {len(closed)} of {len(staged)} rows are "
             f"staged no more, the first at broker {first.broker_name} for topic {first.topic!r} "
             f"({states[closed[0]].name}): most likely stagingTimeout={immunity_s} s passed before "
-            "the commit; it must be longer than a batch takes"
+            "the commit, which must be longer than a batch takes; or somebody rolled them back "
+            "(ternmq transaction rollback)"
         )
     now_ms = clock.wall_ms()
     for part in parts:

@@ -45,6 +45,11 @@ class BatchIdentity:
         """What its half messages say they wait for."""
         return f"{self.query}/{self.batch}"
 
+    @property
+    def rollback_command(self) -> str:
+        """The command that rolls back what of it is still staged."""
+        return f"ternmq transaction rollback --query {self.query} --batch {self.batch}"
+
 
 @dataclass(frozen=True, slots=True)
 class PartIdentity:

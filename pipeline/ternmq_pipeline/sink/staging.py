@@ -13,6 +13,7 @@ from ternmq_model.message import Message
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_pipeline.options import WriteOptions
 from ternmq_pipeline.sink.commit_message import StagedPart
+from ternmq_pipeline.sink.identity import BatchIdentity
 from ternmq_pipeline.sink.rows import RowReader
 from ternmq_producer.staging import EndFailed, StagedMessage, StagedMessages, StageFailed
 
@@ -94,14 +95,20 @@ def stage_partition(
             except BaseException as error:
                 if isinstance(error, StageFailed):
                     staged.append(error.staged)
-                roll_back(stager, join(staged))
+                roll_back(stager, join(staged), reader.part.of)
                 raise
     settings = options.producer_group, options.staging_timeout_s
     return StagedPart(reader.part, *settings, began_at_ms, join(staged))
 
 
-def roll_back(stager: Stager, staged: StagedMessages) -> None:
-    """Roll back what is still open of `staged`, as far as the brokers answer. Never fails."""
+def roll_back(stager: Stager, staged: StagedMessages, batch: BatchIdentity) -> None:
+    """Roll back what is still open of `staged`, as far as the brokers answer. Never fails.
+
+    Args:
+        stager: Open.
+        staged: Of one batch.
+        batch: Which one, for the log.
+    """
     if not staged:
         return
     try:
@@ -114,8 +121,9 @@ def roll_back(stager: Stager, staged: StagedMessages) -> None:
             logger.warning("rows had ended before, or are gone: they stay so rows=%d", over)
         if left:
             logger.warning(
-                "rows not rolled back; what is staged still is by stagingTimeout rows=%d error=%s",
-                *(left, error),
+                "rows not rolled back; what is staged still is by stagingTimeout, or by %r rows=%d "
+                "error=%s",
+                *(batch.rollback_command, left, error),
             )
 
 
@@ -147,7 +155,7 @@ def _stage(
         if illegal is None:
             raise
         if isinstance(error, StageFailed):
-            roll_back(stager, error.staged)
+            roll_back(stager, error.staged, reader.part.of)
         raise illegal from error
 
 

@@ -4,6 +4,7 @@ Spark makes a new writer in a new process for a micro-batch's commit, so what co
 from the commit messages alone.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ternmq_pipeline.sink.commit_message import StagedPart
     from ternmq_pipeline.sink.staging import OpenStager
     from ternmq_producer.staging import BlockingStagingProducer
+
+logger = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -115,6 +118,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, sink: Sink, query: str) -> None:
         self.sink = sink
         self.batch = BatchIdentity(query, 0)
+        logger.info("batch write query=%s", query)
 
     def write(  # type: ignore[override]  # PySpark's Arrow writers do so themselves
         self, iterator: "Iterator[pa.RecordBatch]"

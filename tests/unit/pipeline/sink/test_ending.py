@@ -132,6 +132,7 @@ def test_commit_failing_in_the_middle_reports_partial_visibility(
     stager.commits_left = 1
     with pytest.raises(BatchHalfCommitted, match="1 of 3 rows are visible, 2 are not") as caught:
         commit(stager, parts)
+    assert "'ternmq transaction rollback --query query --batch 4'" in str(caught.value)
     assert (caught.value.unconfirmed, caught.value.rows) == (2, 3)
     assert caught.value.may_have_happened
     abort_parts(parts, open_stager=stager)
@@ -158,11 +159,12 @@ def test_abort_never_fails(caplog: pytest.LogCaptureFixture) -> None:
     stager = ToyStager()
     part = part_of(stager, 0, b"a")
     abort_parts([part], open_stager=Unreached())
+    assert "or 'ternmq transaction rollback --query query --batch 4'" in caplog.text
     stager.is_away = True
     caplog.clear()
     abort_parts([part], open_stager=stager)
     assert stager.bodies(TransactionState.OPEN) == [b"a"]
-    assert "what is staged still is by stagingTimeout rows=1" in caplog.text
+    assert "by 'ternmq transaction rollback --query query --batch 4' rows=1" in caplog.text
 
 
 def test_commit_with_a_silent_task_is_refused() -> None:

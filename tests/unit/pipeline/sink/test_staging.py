@@ -100,7 +100,7 @@ def test_oversized_message_is_named_by_its_row() -> None:
         stage(stager, iter([rows(b"a", bytes((4 << 20) + 1))]))
 
 
-def test_absent_brokers_do_not_hide_why_a_task_failed() -> None:
+def test_absent_brokers_do_not_hide_why_a_task_failed(caplog: pytest.LogCaptureFixture) -> None:
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows(b"a")
         stager.is_away = True
@@ -110,12 +110,14 @@ def test_absent_brokers_do_not_hide_why_a_task_failed() -> None:
     with pytest.raises(ValueError, match="of the user's"):
         stage(stager, failing())
     assert stager.bodies(TransactionState.OPEN) == [b"a"]
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "by 'ternmq transaction rollback --query query --batch 4' rows=1" in told
 
 
 def test_empty_roll_back_asks_no_broker() -> None:
     stager = ToyStager()
     stager.is_away = True
-    roll_back(stager, StagedMessages())
+    roll_back(stager, StagedMessages(), BatchIdentity("query", 4))
 
 
 @pytest.mark.parametrize("count", range(6))
