@@ -207,6 +207,7 @@ class Life(Lifecycle):
                 store.session.notes.tables,
                 store.queues,
                 store.next_offset,
+                lambda: store.max_physical,
                 store.deletions,
             ),
             is_slave=is_slave,

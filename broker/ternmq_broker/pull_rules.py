@@ -132,6 +132,16 @@ class PullRules:
         if known is not None and not known.consume_enabled:
             raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not consume")
 
+    def check_created(self, topic: str, log_offset: int) -> None:
+        """Let a topic be read that was created at `log_offset` as its reader knows it.
+
+        Raises:
+            RefusedError: It was deleted and created again since.
+        """
+        if self._topics.created(topic).log_offset > log_offset:
+            remark = f"topic {topic!r} was deleted and created again"
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+
     def check_queue(self, topic: str, queue_id: int) -> None:
         """Let a queue be read.
 

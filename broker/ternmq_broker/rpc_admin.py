@@ -215,8 +215,12 @@ class AdminService:
     ) -> admin.DescribeTopicReply:
         """Tell a topic's settings and queues."""
         config, store = self._existing(request.topic), self._services.store
+        created = self._services.topics.created(config.topic)
         reply = admin.DescribeTopicReply(
-            topic=topic_config_to_pb(config), store_id=self._services.store_id()
+            topic=topic_config_to_pb(config),
+            store_id=self._services.store_id(),
+            created_log_offset=created.log_offset,
+            created_at_ms=created.at_ms,
         )
         for queue_id in range(max(config.read_queues, config.write_queues)):
             least, end = store.queue_range(config.topic, queue_id)

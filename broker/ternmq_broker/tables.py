@@ -1,8 +1,9 @@
 """The broker's tables together with the files that keep them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ternmq_broker.config import BrokerConfig
@@ -239,8 +240,11 @@ class StoreView(NamedTuple):
     end_of: Callable[[str, int], QueueOffset]
     """Returns the end of a topic's queue."""
 
-    deleted: Collection[str] = ()
-    """Topics that were deleted once, with records of before in the log."""
+    log_end: Callable[[], PhysicalOffset]
+    """Returns where the log ends."""
+
+    deletions: Mapping[str, PhysicalOffset] = MappingProxyType({})
+    """Of topics that were deleted once, with records of before in the log: where it ended then."""
 
 
 def _tell_odd(found: Mapping[str, Mapping[str, object]]) -> None:
@@ -293,6 +297,7 @@ async def load_tables(
     await blocking.run(partial(settle, files, config.data, found[:-1], is_slave=is_slave))
     version = DataVersion(now_ms)
     topics = TopicTable(version) if found.topics.table is None else found.topics.table
+    topics.log_end = store.log_end
     offsets = found.offsets.table or OffsetTable(version)
     offsets.versions = found.versions.table or OffsetVersions()
     offsets.is_awaited = bool(found.offsets.refusal)
@@ -306,6 +311,7 @@ async def load_tables(
             logger.warning(
                 "no offsets are kept, groups begin anew file=%s", found.offsets.main.path
             )
+        topics.settle_created(store.deletions, store.log_end())
     topics.set_template(
         queues=config.default_topic_queues, is_allowed=config.auto_create_topics, now_ms=now_ms
     )
@@ -334,7 +340,7 @@ async def load_tables(
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
     offsets.keep_up_to(
         lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id),
-        deleted=store.deleted,
+        deleted=store.deletions,
     )
     return tables
 

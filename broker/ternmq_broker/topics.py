@@ -3,9 +3,9 @@
 Source: RocketMQ `TopicConfigManager`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from ternmq_broker.loose_json import (
     WrittenRows,
@@ -24,6 +24,7 @@ from ternmq_model.names import (
     check_topic,
     is_legal,
 )
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission, TopicConfig, check_topic_config
 from ternmq_protos.v1 import common_pb2 as common
@@ -40,6 +41,15 @@ DELETED_AT_ONCE_MAX: Final = 32
 """Topics that are deleted without a pause: some 8 ms of the loop each, mostly its folders'."""
 
 
+class Created(NamedTuple):
+    """When a topic was created at its broker name. Zeros: before that was noted, or by RocketMQ."""
+
+    log_offset: PhysicalOffset
+    """Where the log ended then. A topic that was deleted and created again has a higher one."""
+
+    at_ms: int
+
+
 class TopicTable:
     """Every topic of one broker, with the table's version. Owned by the broker's loop.
 
@@ -49,11 +59,14 @@ class TopicTable:
         allows_dots: Clients and operators may make topics whose names have dots.
         odd: Entries of the file under names that no topic can have here. Nobody uses them, and they
             are written back unchanged.
+        log_end: Returns where the log ends, which is noted of a topic that is created. Nothing is
+            noted when it is None.
     """
 
     def __init__(self, version: DataVersion) -> None:
         self.allows_dots = False
         self.odd: Mapping[str, Any] = {}
+        self.log_end: Callable[[], PhysicalOffset] | None = None
         self._version = version
         self._topics: dict[str, TopicConfig] = {}
         self._extras: dict[str, dict[str, Any]] = {}
@@ -84,6 +97,37 @@ class TopicTable:
         """Return the topic, or None when there is none of that name."""
         return self._topics.get(topic)
 
+    def created(self, topic: str) -> Created:
+        """Return when the topic was created; the same at all members of a broker name."""
+        attributes = self._kept_attributes(topic)
+        at = PhysicalOffset(_number(attributes, _CREATED_OFFSET, topic))
+        return Created(at, _number(attributes, _CREATED_MS, topic))
+
+    def settle_created(
+        self, deletions: Mapping[str, PhysicalOffset], log_end: PhysicalOffset
+    ) -> None:
+        """Correct what is noted of creations by what the log is known to have.
+
+        A table may be older than its log, or have been written by a RocketMQ without attributes.
+
+        Args:
+            deletions: Of topics that were deleted, where the log ended then: a topic of that name
+                was created later.
+            log_end: Where the log ends: a tail that was cut may have been longer.
+        """
+        for topic in self._topics:
+            noted, at_ms = self.created(topic)
+            settled = PhysicalOffset(min(max(noted, deletions.get(topic, 0)), log_end))
+            if settled != noted:
+                self._note_created(topic, Created(settled, at_ms))
+
+    def _note_created(self, topic: str, created: Created) -> None:
+        attributes = self._kept_attributes(topic)
+        attributes[_CREATED_OFFSET] = str(created.log_offset)
+        attributes[_CREATED_MS] = str(created.at_ms)
+        self._extras[topic] = {**self._extras.get(topic, {}), "attributes": attributes}
+        self._rows.pop(topic, None)
+
     def check_new(self, topic: str) -> None:
         """Let a client or an operator make a topic; one that is there may be changed.
 
@@ -93,8 +137,13 @@ class TopicTable:
         if topic not in self._topics:
             check_new_name("topic", topic, allows_dots=self.allows_dots)
 
-    def put(self, config: TopicConfig, *, now_ms: int) -> bool:
+    def put(self, config: TopicConfig, *, now_ms: int, is_found: bool = False) -> bool:
         """Create or change a topic; return whether it is new.
+
+        Args:
+            config: How it is to be.
+            now_ms: Wall clock.
+            is_found: It is in the log, and not created now.
 
         Raises:
             IllegalName: Its name or a number of queues is illegal; nothing changes.
@@ -102,10 +151,12 @@ class TopicTable:
         """
         check_topic_config(config)
         self._check_room(config)
-        return self._keep(config, now_ms)
+        return self._keep(config, now_ms, is_found=is_found)
 
-    def _keep(self, config: TopicConfig, now_ms: int) -> bool:
+    def _keep(self, config: TopicConfig, now_ms: int, *, is_found: bool = False) -> bool:
         known = self._topics.get(config.topic)
+        if known is None and self.log_end is not None and not is_found:
+            self._note_created(config.topic, Created(self.log_end(), now_ms))
         if known != config:
             self._set(config)
             self._version = self._version.next(now_ms)
@@ -254,11 +305,14 @@ class TopicTable:
 
     def _attributes(self, config: TopicConfig) -> dict[str, Any]:
         """Return what RocketMQ keeps and does not look at, with our own among it."""
-        attributes = dict(self._extras.get(config.topic, {}).get("attributes") or {})
+        attributes = self._kept_attributes(config.topic)
         attributes.pop(_RETENTION, None)
         if config.retention_ms:
             attributes[_RETENTION] = str(config.retention_ms)
         return attributes
+
+    def _kept_attributes(self, topic: str) -> dict[str, Any]:
+        return dict(self._extras.get(topic, {}).get("attributes") or {})
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
@@ -286,13 +340,14 @@ class TopicTable:
                 Permission(as_int(known["perm"], f"perm of {name}")),
                 as_int(known["topicSysFlag"] or 0, f"topicSysFlag of {name}"),
                 bool(known["order"]),
-                _retention_ms(fields.get("attributes"), name),
+                _number(fields.get("attributes"), _RETENTION, name),
             )
             try:
                 table._set(check_topic_config(config))
             except IllegalName as error:
                 raise ValueError(str(error)) from None
             table._extras[name] = fields
+            table.created(name)
         return table
 
 
@@ -302,19 +357,21 @@ def registered_bytes(told: common.TopicConfig) -> int:
     return size + (2 if size < 128 else 3)  # the field's number and the length come before it
 
 
-def _retention_ms(attributes: object, topic: str) -> int:
-    """Return the retention that a topic's attributes tell.
+def _number(attributes: object, key: str, topic: str) -> int:
+    """Return the number that a topic's attributes have under a key of ours; 0 = none.
 
     Raises:
         ValueError: It is no number.
     """
-    told = as_object(attributes or {}, f"attributes of {topic}").get(_RETENTION, "0")
+    told = as_object(attributes or {}, f"attributes of {topic}").get(key, "0")
     if not isinstance(told, str) or not told.isascii() or not told.isdigit():
-        raise ValueError(f"{_RETENTION} of {topic} is no number of milliseconds: {told!r}")
+        raise ValueError(f"{key} of {topic} is no whole number: {told!r}")
     return int(told)
 
 
+# Among a topic's attributes, all of which RocketMQ keeps as text.
 _RETENTION: Final = "ternmq.retention.ms"
-"""Among a topic's attributes, all of which RocketMQ keeps as text."""
+_CREATED_OFFSET: Final = "ternmq.created.log.offset"
+_CREATED_MS: Final = "ternmq.created.ms"
 
 _KNOWN = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicSysFlag", "order")

@@ -92,6 +92,21 @@ class QueueStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicCreatedAt:
+    """When a topic was created at one broker name."""
+
+    broker_name: str
+    """Name of the broker."""
+
+    log_offset: int | None
+    """Where the broker's log ended then: higher when the topic was deleted and created again. 0 =
+    it was created before brokers noted that, or by RocketMQ; None = the broker notes none."""
+
+    at_ms: int
+    """Unix milliseconds; 0 = not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """One topic over all its brokers."""
 
@@ -106,6 +121,9 @@ class TopicDescription:
 
     unreachable: tuple[UnreachableBroker, ...] = ()
     """Brokers that gave no answer: they may have the topic, too."""
+
+    created: tuple[TopicCreatedAt, ...] = ()
+    """Sorted by broker name."""
 
 
 @dataclass(frozen=True, slots=True)

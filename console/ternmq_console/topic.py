@@ -32,7 +32,7 @@ _PERMISSIONS = {
 }
 
 
-_BROKER_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "retention")
+_BROKER_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "retention", "created")
 _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addresses")
 
 
@@ -247,8 +247,10 @@ def describe(topic: str, nameserver: str, output: str) -> None:
             "write_queues": config.write_queues,
             "permissions": config.permissions.text,
             "retention": duration_text(config.retention_ms) if config.retention_ms else None,
+            "created": time_text(created.at_ms),
+            "created_log_offset": created.log_offset,
         }
-        for name, config in found.configs
+        for (name, config), created in zip(found.configs, found.created, strict=True)
     ]
     if output == "json":
         print_record({"topic": topic, "brokers": brokers, "queues": queues}, output)

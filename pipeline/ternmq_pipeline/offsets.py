@@ -36,6 +36,8 @@ class Stretch(NamedTuple):
     queue: MessageQueue
     begin: QueueOffset
     end: QueueOffset
+    created: int | None = None
+    """When its topic was created, as `Snapshot.created`; None when nobody tells."""
 
     @property
     def messages(self) -> int:

@@ -15,6 +15,8 @@ from ternmq_consumer.pull import PullConsumer
 from ternmq_model.message import Message
 from ternmq_model.names import is_system_topic
 from ternmq_model.stored_message import StoredMessage
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import DESCRIBE_TOPIC
 from ternmq_store.config import StoreConfig
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.rocketmq import Line, contents, copy_in, manifest, unpack_store
@@ -83,6 +85,9 @@ def test_our_clients_consume_append_and_find_messages_over_a_restart(tmp_path: P
                 check_messages(await read_all(consumer, topics), units, records)
                 for number in range(20):
                     await producer.send(Message("Orders", b"new %d" % number, keys=["new"]))
+            assert set((await created(cluster, topics)).values()) == {0}
+            await cluster.put_topic("New")
+            assert (await created(cluster, ["New"]))["New"] > 0
             await cluster.stop("a")
             check_bytes(cluster.disks["a"], before, records)
             await cluster.start("a")
@@ -97,6 +102,15 @@ def test_our_clients_consume_append_and_find_messages_over_a_restart(tmp_path: P
                     assert await consumer.committed(queue) == offset
 
     run_in_virtual_time(main())
+
+
+async def created(cluster: SimulatedCluster, topics: list[str]) -> dict[str, int]:
+    """Return where the log ended when topics were created."""
+    asked = {topic: admin.DescribeTopicRequest(topic=topic) for topic in topics}
+    return {
+        topic: (await cluster.ask("a", DESCRIBE_TOPIC, request)).created_log_offset
+        for topic, request in asked.items()
+    }
 
 
 def check_bytes(files: MemoryFileSystem, before: dict[str, bytes], records: list[Line]) -> None:

@@ -159,6 +159,9 @@ def test_topic_is_created_shown_changed_and_deleted(console: Console) -> None:
     ]  # fmt: skip
     console.text("topic", "create", "made", "--queues", "5", "--permissions", "r")
     changed = console.json("topic", "describe", "made")
+    (broker,) = changed["brokers"]
+    assert broker["created"].startswith("20")
+    assert broker["created_log_offset"] >= 0
     assert (len(changed["queues"]), changed["brokers"][0]["permissions"]) == (5, "R--")
     assert {"topic": "made"} in console.json("topic", "list")
     assert console.json("topic", "delete", "made")["deleted_from"] == ["broker-a"]

@@ -30,7 +30,7 @@ from tests.integration.test_replication import member
 from tests.support.brokers import connected
 from tests.support.console import text_of
 from tests.support.processes import ServiceProcess, free_port, running_dev, running_nameserver
-from tests.support.spark_data import make_topic, send
+from tests.support.spark_data import delete_topic, make_topic, send
 
 pa = pytest.importorskip("pyarrow")
 
@@ -191,6 +191,47 @@ def test_closed_iterator_reads_no_more(dev: ServiceProcess, scanner: BlockingSca
     assert list(batches) == []
     batches.close()
     assert len(scan(scanner, queue, 0, 1_000)) == 1_000
+
+
+@pytest.mark.parametrize("by_scan", [True, False])
+def test_stretch_of_a_topic_created_again_is_lost_although_the_topic_has_its_offsets(
+    dev: ServiceProcess, scanner: BlockingScanner, by_scan: bool
+) -> None:
+    topic = f"CreatedAgain{by_scan}"
+    fill(dev.nameserver, topic, 3)
+    queue = MessageQueue(topic, dev.broker_name, 0)
+
+    def read(created_log_offset: int) -> int:
+        options: dict[str, Any] = {
+            "created_log_offset": created_log_offset,
+            "retry_timeout_s": 0.5,
+        }
+        if by_scan:
+            return len(scan(scanner, queue, 0, 3, **options))
+        with scanner.pull(queue, 0, 3, **options) as pulled:
+            return sum(len(some.record_sizes) // 4 for some in pulled)
+
+    known = created_at(dev.nameserver, topic)
+    assert read(known) == 3
+    delete_topic(dev.nameserver, topic)
+    fill(dev.nameserver, topic, 5)
+    with pytest.raises(StretchLost):
+        read(known)
+    assert created_at(dev.nameserver, topic) > known
+    assert read(created_at(dev.nameserver, topic)) == 3
+
+
+def created_at(nameserver: str, topic: str) -> int:
+    """Return where the log ended when a topic was created."""
+
+    async def ask() -> int:
+        async with AdminClient(nameserver=nameserver) as admin:
+            (created,) = (await admin.describe_topic(topic)).created
+        assert created.at_ms > 0
+        assert created.log_offset is not None
+        return created.log_offset
+
+    return shared_loop_thread().run(ask())
 
 
 def test_killed_scan_process_costs_no_row(dev: ServiceProcess, scanner: BlockingScanner) -> None:

@@ -253,6 +253,48 @@ def test_store_is_used_by_both_versions_in_turn(
     assert "\nsound" in done.stdout
 
 
+async def created(broker: ServiceProcess, topic: str) -> tuple[int | None, int]:
+    """Return where the log ended when a topic was created, if told, and the wall clock then."""
+    async with connected(broker.broker) as client:
+        request = admin.DescribeTopicRequest(topic=topic)
+        reply = await client.call(contracts.DESCRIBE_TOPIC, request)
+        is_told = reply.HasField("created_log_offset")
+        return reply.created_log_offset if is_told else None, reply.created_at_ms
+
+
+async def create_again(broker: ServiceProcess, topic: str) -> None:
+    async with connected(broker.broker) as client:
+        await client.put_topic(topic, 1)
+        await client.send(topic)
+        await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
+        await client.put_topic(topic, 1)
+        await client.send(topic)
+
+
+def test_creations_of_topics_outlast_uses_by_the_older_version(
+    older: Sequence[str], tmp_path: Path
+) -> None:
+    with running_dev(tmp_path, launcher=older) as dev:
+        asyncio.run(create_again(dev, "ByOlder"))
+        assert asyncio.run(created(dev, "ByOlder")) == (None, 0)
+    with running_dev(tmp_path) as dev:
+        by_older, at_ms = asyncio.run(created(dev, "ByOlder"))
+        assert by_older
+        assert at_ms == 0
+        for topic in ("Stays", "Again"):
+            asyncio.run(create_again(dev, topic))
+        stays, again = (asyncio.run(created(dev, topic)) for topic in ("Stays", "Again"))
+    with running_dev(tmp_path, launcher=older) as dev:
+        asyncio.run(create_again(dev, "Again"))
+    with running_dev(tmp_path) as dev:
+        assert asyncio.run(created(dev, "ByOlder")) == (by_older, 0)
+        assert asyncio.run(created(dev, "Stays")) == stays
+        now, _ = asyncio.run(created(dev, "Again"))
+        assert now is not None
+        assert again[0] is not None
+        assert now > again[0]
+
+
 async def send_numbers(nameserver: str, numbers: range) -> None:
     """Send numbers; two of ten wait for their time."""
     async with Producer("senders", nameserver=nameserver) as producer:

@@ -65,6 +65,30 @@ def test_deleted_topic_is_a_loss_and_the_others_are_read_on_when_tolerated(
     assert arrived(spark, tmp_path) == sent.places + anew.places
 
 
+def test_topic_created_again_with_more_messages_loses_no_row_silently(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
+) -> None:
+    make_topic(dev.nameserver, "CreatedAgain", 1)
+    sent = Sent(dev.nameserver)
+    sent.send("CreatedAgain", 3)
+    frame = source(spark, dev.nameserver, subscribe="CreatedAgain")
+    run(frame, tmp_path)
+    assert arrived(spark, tmp_path) == sent.places
+    delete_topic(dev.nameserver, "CreatedAgain")
+    make_topic(dev.nameserver, "CreatedAgain", 1)
+    anew = Sent(dev.nameserver)
+    anew.send("CreatedAgain", 5)
+    with pytest.raises(StreamingQueryException) as caught:
+        run(frame, tmp_path)
+    assert caught.match("topic CreatedAgain, broker .*, queue 0: its topic was deleted and created")
+    tolerant = source(spark, dev.nameserver, subscribe="CreatedAgain", failOnDataLoss="false")
+    run(tolerant, tmp_path)
+    assert arrived(spark, tmp_path) == sent.places + anew.places
+    anew.send("CreatedAgain", 2)
+    run(frame, tmp_path)
+    assert arrived(spark, tmp_path) == sent.places + anew.places
+
+
 def test_returning_queues_are_read_on_where_they_were(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:

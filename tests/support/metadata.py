@@ -88,7 +88,7 @@ async def member(
         replace(CONFIG, auto_create_topics=host == "m"),
         files,
         env.blocking,
-        StoreView((), store.queues, _far_end),
+        StoreView((), store.queues, _far_end, lambda: store.max_physical),
         now_ms=env.clock.wall_ms(),
         wake=lambda _: None,
     )

@@ -1,6 +1,8 @@
 """A cluster as a table, and a clock, for streams without Spark and without brokers."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from ternmq_consumer.queue_ends import QueueRange
 from ternmq_model.errors import TernError
@@ -9,7 +11,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Offsets, Stretch
 from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
 from ternmq_pipeline.planning import Measured, Snapshot
-from ternmq_pipeline.source.streams.progress import StreamProgress
+from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
 from tests.support.stores import HandClock
 
 BYTES = 100
@@ -23,6 +25,8 @@ class Table:
         self.brokers = {queue.broker_name for queue in ranges}
         self.missing: set[str] = set()
         self.stores: dict[str, str] = {}
+        self.created: dict[tuple[str, str], int] = {}
+        self.stand_ins: set[str] = set()
         self.errors: list[TernError] = []
         self.committed: list[tuple[str, Offsets]] = []
         self.looks = 0
@@ -47,7 +51,9 @@ class Table:
             },
             missing=frozenset(self.missing),
             brokers=frozenset(self.brokers),
+            stand_ins=frozenset(self.stand_ins),
             stores={name: self.stores[name] for name in self.brokers & self.stores.keys()},
+            created={place: at for place, at in self.created.items() if place[1] in self.brokers},
         )
 
     def offsets_at(
@@ -103,3 +109,16 @@ def asked(**options: str) -> ReadOptions:
     if any(name.startswith("starting") for name in options):
         del given["startingOffsets"]
     return read_options(given | options, streaming=True)
+
+
+def read_to_the_end(
+    table: Table, start: Mapping[str, Any], **options: str
+) -> tuple[list[Stretch], dict[str, Any]]:
+    """Return what a stream reads from `start` on until there is no more, and where that is."""
+    progress, read, end = opened(table, None, **options), list[Stretch](), dict(start)
+    while (following := json.loads(json.dumps(progress.next_end(end, BatchLimit())))) != end:
+        again = opened(table, None, **options).stretches(end, following)
+        assert progress.stretches(end, following) == again
+        read, end = read + again, following
+        assert len(read) < 20
+    return read, end

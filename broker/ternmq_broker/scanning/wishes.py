@@ -35,6 +35,8 @@ def check_scan(request: messages.ScanRequest, rules: PullRules) -> CheckedScan:
             be; names it.
     """
     rules.check_queue(request.topic, request.queue_id)
+    if request.HasField("created_log_offset"):
+        rules.check_created(request.topic, request.created_log_offset)
     check_range("begin_offset", request.begin_offset, 0)
     check_range("end_offset", request.end_offset, request.begin_offset)
     check_range("stored_from_ms", request.stored_from_ms, 0)

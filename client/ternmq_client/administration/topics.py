@@ -7,6 +7,7 @@ from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import (
     BrokerList,
     QueueStatus,
+    TopicCreatedAt,
     TopicCreation,
     TopicDescription,
     UnreachableBroker,
@@ -241,6 +242,7 @@ class TopicAdmin(AdminCalls):
                 for one in told.queues
             ),
             asked.unreachable,
+            tuple(_created_at(name, told) for name, told in asked.told),
         )
 
     async def route(self, topic: str) -> TopicRoute:
@@ -291,6 +293,11 @@ class TopicAdmin(AdminCalls):
         if not asked.told:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
         return BrokerList((each for _, told in asked.told for each in told), asked.unreachable)
+
+
+def _created_at(broker_name: str, told: admin.DescribeTopicReply) -> TopicCreatedAt:
+    log_offset = told.created_log_offset if told.HasField("created_log_offset") else None
+    return TopicCreatedAt(broker_name, log_offset, told.created_at_ms)
 
 
 def _checked(config: TopicConfig) -> common.TopicConfig:

@@ -168,6 +168,7 @@ class BlockingScanner(BlockingFace[ClientInstance]):
         end: int,
         subscription: Subscription | None = None,
         *,
+        created_log_offset: int | None = None,
         retry_timeout_s: float = RETRY_TIMEOUT_S,
     ) -> StretchIterator[PulledStretch]:
         """Iterate over a stretch as records; see `pull_stretch`."""
@@ -175,7 +176,9 @@ class BlockingScanner(BlockingFace[ClientInstance]):
         return StretchIterator(
             client,
             lambda: pull_stretch(
-                client, queue, begin, end, subscription, retry_timeout_s=retry_timeout_s
+                *(client, queue, begin, end, subscription),
+                created_log_offset=created_log_offset,
+                retry_timeout_s=retry_timeout_s,
             ),
         )
 

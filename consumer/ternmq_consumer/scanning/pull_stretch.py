@@ -13,6 +13,7 @@ from ternmq_consumer.scanning.stretches import (
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import ConnectionLost, refusal
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import ALL_TAGS, Subscription
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -32,18 +33,19 @@ def pull_stretch(
     end: int,
     subscription: Subscription | None = None,
     *,
+    created_log_offset: int | None = None,
     retry_timeout_s: float = RETRY_TIMEOUT_S,
 ) -> AsyncGenerator[PulledStretch]:
     """Give the wanted messages from `begin` to `end`, without `end`, as records.
 
     It goes on where it was when the connection breaks, as `scan_stretch` does. The broker compares
     codes of tags, which several tags may share: whether the tag is the right one is to be looked at
-    here.
+    here. `created_log_offset` is as in `ScanOptions`.
 
     Raises:
         StretchLost, RefusedError, TransportError: As `scan_stretch`.
     """
-    reading = _Reading(client.client_id, queue, begin, end, subscription)
+    reading = _Reading(client.client_id, queue, begin, end, subscription, created_log_offset)
     return read_on(client, reading, reading.over, timeout_s=retry_timeout_s)
 
 
@@ -57,9 +59,11 @@ class _Reading(Progress):
         begin: int,
         end: int,
         subscription: Subscription | None,
+        created_log_offset: int | None,
     ) -> None:
         super().__init__(queue, begin, end)
         self._client_id = client_id
+        self._created = created_log_offset
         self._damaged = 0
         self._is_filtered = subscription is not None
         self._wanted = (
@@ -76,6 +80,9 @@ class _Reading(Progress):
         """
         request = admin.DescribeTopicRequest(topic=self.queue.topic)
         reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=_ASK_S)
+        if self._created is not None and reply.created_log_offset > self._created:
+            remark = f"topic {self.queue.topic!r} was deleted and created again"
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark, self.queue.broker_name)
         for status in reply.queues:
             if status.queue_id == self.queue.queue_id:
                 self.first_offset = status.min_offset

@@ -109,4 +109,5 @@ class _Reading(Progress):
             batch_rows_max=options.batch_rows_max,
             batch_bytes_max=options.batch_bytes_max,
             skips_damaged=options.skips_damaged,
+            created_log_offset=options.created_log_offset,
         )

@@ -46,6 +46,10 @@ class ScanOptions:
     skips_damaged: bool = False
     """Damaged messages are passed over and counted; else the first one is an error."""
 
+    created_log_offset: int | None = None
+    """When the topic was created, as `DescribeTopic` tells: one that was deleted and created again
+    since counts as deleted. None = any. Brokers of earlier versions do not look at it."""
+
     retry_timeout_s: float = RETRY_TIMEOUT_S
     """For so long reading may get no further, while the broker is away, before it fails."""
 

@@ -47,6 +47,9 @@ class _Answer(NamedTuple):
     store_id: str
     """Whose bytes its log holds; "" when it does not tell."""
 
+    created: int | None
+    """Where its log ended when the topic was created; None when it does not tell."""
+
 
 class ClusterReader(Lifecycle):
     """Asks NameServers and brokers, between `async with` and its end.
@@ -214,6 +217,11 @@ class ClusterReader(Lifecycle):
                 for (_, name), answer in told.items()
                 if answer and answer.store_id
             },
+            created={
+                place: answer.created
+                for place, answer in told.items()
+                if answer and answer.created is not None
+            },
         )
 
     async def _topics(self, choice: TopicChoice, include_system: bool) -> Sequence[str]:
@@ -249,7 +257,8 @@ class ClusterReader(Lifecycle):
             )
             for status in reply.queues
         }
-        return _Answer(ranges, broker_id != MASTER_ID, reply.store_id)
+        created = reply.created_log_offset if reply.HasField("created_log_offset") else None
+        return _Answer(ranges, broker_id != MASTER_ID, reply.store_id, created)
 
     async def _offsets_at(
         self, times_ms: Mapping[MessageQueue, int]

@@ -106,8 +106,16 @@ def another_store(wanted: int) -> str:
     )
 
 
+def created_again(wanted: int) -> str:
+    """Return the reason of a queue whose topic is another one than the one that was read."""
+    return (
+        f"its topic was deleted and created again; offset {wanted} of the one before was to come "
+        "next"
+    )
+
+
 class Replaced(NamedTuple):
-    """Queues whose offsets are those of a store that their broker does not hold."""
+    """Queues whose offsets are those of a store or of a topic that their broker does not have."""
 
     queues: frozenset[MessageQueue]
     """Nothing of what they have now was read."""
@@ -116,13 +124,20 @@ class Replaced(NamedTuple):
 
 
 def replaced(
-    offsets: Offsets, stores: Mapping[str, str], snapshot: Snapshot, *, fail_on_data_loss: bool
+    offsets: Offsets,
+    stores: Mapping[str, str],
+    created: Mapping[tuple[str, str], int],
+    snapshot: Snapshot,
+    *,
+    fail_on_data_loss: bool,
 ) -> Replaced:
-    """Return the queues of `offsets` whose broker holds another store by now.
+    """Return the queues of `offsets` whose broker holds another store or topic by now.
 
     Args:
         offsets: The next message of each queue.
         stores: Whose offsets these are, by broker; nothing is known of brokers that are not there.
+        created: When their topics were created, as `Snapshot.created`; likewise. One that is lower
+            by now is the same topic: its broker has lost what it had noted, or is a slave.
         snapshot: What there is.
         fail_on_data_loss: Whether that is an error.
 
@@ -131,11 +146,19 @@ def replaced(
     """
     now = snapshot.stores
     others = {name for name in stores.keys() & now.keys() if stores[name] != now[name]}
-    queues = sorted(queue for queue in offsets if queue.broker_name in others)
+    places = created.keys() & snapshot.created.keys()
+    again = {place for place in places if snapshot.created[place] > created[place]}
+    found: set[MessageQueue] = set()
     losses = Losses(fail=fail_on_data_loss)
-    for queue in queues:
-        losses.add(queue, another_store(offsets[queue]))
-    return Replaced(frozenset(queues), losses.warnings())
+    for queue in sorted(offsets):
+        if queue.broker_name in others:
+            losses.add(queue, another_store(offsets[queue]))
+        elif (queue.topic, queue.broker_name) in again:
+            losses.add(queue, created_again(offsets[queue]))
+        else:
+            continue
+        found.add(queue)
+    return Replaced(frozenset(found), losses.warnings())
 
 
 def place_of(

@@ -29,3 +29,7 @@ class Snapshot:
 
     stores: Mapping[str, str] = field(default_factory=dict[str, str])
     """Whose bytes the logs of these brokers hold: offsets of another store are other messages'."""
+
+    created: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """When each topic was created at each of these brokers, as the offset that the log ended with;
+    a topic that was deleted and created again has a higher one. By topic and broker."""

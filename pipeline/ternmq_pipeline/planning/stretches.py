@@ -44,8 +44,15 @@ def stretches(
     for queue in sorted(end):
         stretch = _stretch(queue, start.get(queue), end[queue], snapshot, losses)
         if stretch is not None and stretch.messages > 0:
-            found.append(stretch)
+            found.append(stretch._replace(created=_created(queue, snapshot)))
     return Planned(found, losses.warnings())
+
+
+def _created(queue: MessageQueue, snapshot: Snapshot) -> int | None:
+    """Return when the topic was created; None of what a slave says, who may lag behind."""
+    if queue.broker_name in snapshot.stand_ins:
+        return None
+    return snapshot.created.get((queue.topic, queue.broker_name))
 
 
 def _stretch(
@@ -115,4 +122,4 @@ def _cut(stretch: Stretch, count: int) -> list[Stretch]:
     cuts = [
         QueueOffset(stretch.begin + stretch.messages * place // count) for place in range(count + 1)
     ]
-    return [Stretch(stretch.queue, begin, end) for begin, end in pairwise(cuts)]
+    return [stretch._replace(begin=begin, end=end) for begin, end in pairwise(cuts)]

@@ -101,10 +101,10 @@ class Pushed:
     def of(self, stretches: Iterable[Stretch]) -> list[Stretch]:
         """Return what is wanted of `stretches`."""
         found: list[Stretch] = []
-        for queue, begin, end in stretches:
-            first, last = max(begin, self.first), min(end, self.end)
-            if first < last and all(test.passes(queue) for test in self.tests):
-                found.append(Stretch(queue, QueueOffset(first), QueueOffset(last)))
+        for stretch in stretches:
+            first, last = max(stretch.begin, self.first), min(stretch.end, self.end)
+            if first < last and all(test.passes(stretch.queue) for test in self.tests):
+                found.append(stretch._replace(begin=QueueOffset(first), end=QueueOffset(last)))
         return found
 
 

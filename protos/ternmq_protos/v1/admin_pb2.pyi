@@ -71,16 +71,20 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class DescribeTopicReply(_message.Message):
-    __slots__ = ("status", "topic", "queues", "store_id")
+    __slots__ = ("status", "topic", "queues", "store_id", "created_log_offset", "created_at_ms")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_LOG_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     topic: _common_pb2.TopicConfig
     queues: _containers.RepeatedCompositeFieldContainer[QueueStatus]
     store_id: str
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topic: _Optional[_Union[_common_pb2.TopicConfig, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueStatus, _Mapping]]] = ..., store_id: _Optional[str] = ...) -> None: ...
+    created_log_offset: int
+    created_at_ms: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topic: _Optional[_Union[_common_pb2.TopicConfig, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueStatus, _Mapping]]] = ..., store_id: _Optional[str] = ..., created_log_offset: _Optional[int] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
 
 class QueueStatus(_message.Message):
     __slots__ = ("queue_id", "min_offset", "max_offset", "last_stored_at_ms")

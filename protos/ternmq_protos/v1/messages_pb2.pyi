@@ -289,7 +289,7 @@ class PulledRecords(_message.Message):
     def __init__(self, handle: _Optional[int] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., record_sizes: _Optional[bytes] = ..., suggested_broker_id: _Optional[int] = ..., damaged: _Optional[int] = ...) -> None: ...
 
 class ScanRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "begin_offset", "end_offset", "subscription", "stored_from_ms", "stored_before_ms", "keys", "columns", "batch_rows_max", "batch_bytes_max", "skips_damaged")
+    __slots__ = ("topic", "queue_id", "begin_offset", "end_offset", "subscription", "stored_from_ms", "stored_before_ms", "keys", "columns", "batch_rows_max", "batch_bytes_max", "skips_damaged", "created_log_offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -302,6 +302,7 @@ class ScanRequest(_message.Message):
     BATCH_ROWS_MAX_FIELD_NUMBER: _ClassVar[int]
     BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     SKIPS_DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    CREATED_LOG_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     begin_offset: int
@@ -314,7 +315,8 @@ class ScanRequest(_message.Message):
     batch_rows_max: int
     batch_bytes_max: int
     skips_damaged: bool
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., stored_from_ms: _Optional[int] = ..., stored_before_ms: _Optional[int] = ..., keys: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[str]] = ..., batch_rows_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., skips_damaged: bool = ...) -> None: ...
+    created_log_offset: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., stored_from_ms: _Optional[int] = ..., stored_before_ms: _Optional[int] = ..., keys: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[str]] = ..., batch_rows_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., skips_damaged: bool = ..., created_log_offset: _Optional[int] = ...) -> None: ...
 
 class ScanReply(_message.Message):
     __slots__ = ("status", "piece", "ends_batch", "next_offset", "min_offset", "damaged", "ends_stretch")

@@ -9,7 +9,7 @@ from ternmq_broker.topics import TopicTable
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, RefusedError
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.route import Permission, TopicConfig
 from ternmq_model.subscription import parse_subscription
@@ -143,6 +143,7 @@ def test_offset_of_stored_but_unreadable_message_is_not_beyond_the_end(
 
 def rules(**permissions: int) -> PullRules:
     topics = TopicTable(DataVersion(0))
+    topics.log_end = lambda: PhysicalOffset(700)
     for topic, value in permissions.items():
         topics.put(TopicConfig(topic, 2, 2, Permission(value)), now_ms=1)
     clients = ClientTable(broken_ms=1, silent_ms=1)
@@ -167,6 +168,15 @@ def test_unreadable_queue_is_refused_by_topic(topic: str, queue_id: int, code: C
     with pytest.raises(RefusedError, match=topic) as caught:
         rules(T=6, WriteOnly=2).check_queue(topic, queue_id)
     assert caught.value.code == code
+
+
+def test_topic_created_after_it_was_known_is_no_longer_there() -> None:
+    checked = rules(T=6)
+    for known in (700, 701):
+        checked.check_created("T", known)
+    with pytest.raises(RefusedError, match="'T' was deleted and created again") as caught:
+        checked.check_created("T", 699)
+    assert caught.value.code == Code.TOPIC_NOT_EXIST
 
 
 def test_illegal_topic_is_reported_as_such() -> None:

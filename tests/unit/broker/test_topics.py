@@ -8,6 +8,7 @@ from ternmq_broker.registration import Registrant, register_request
 from ternmq_broker.topics import REGISTERED_BYTES_MAX, TOPICS_MAX, TopicTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, RefusedError
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission, TopicConfig
 from ternmq_remoting.rpc import Identity
@@ -183,12 +184,53 @@ def test_topic_retention_is_kept_among_attributes_rocketmq_tolerates() -> None:
     assert again.to_dict()["topicConfigTable"]["T"]["attributes"] == {"+queue.type": "BatchCQ"}
 
 
-def test_malformed_retention_is_refused() -> None:
+def test_creation_is_kept_by_changes_copies_and_files_and_ends_with_its_topic() -> None:
+    table, end = table_with_template(), 0
+    table.log_end = lambda: PhysicalOffset(end)
+    table.put(TopicConfig("T"), now_ms=5)
+    assert table.created("T") == (0, 5)
+    end = 700
+    table.put(TopicConfig("T", 8, 8, retention_ms=1_000), now_ms=6)
+    create(table, "New")
+    master = TopicTable.from_dict(parse_json(write_json(table.copy().to_dict())), now_ms=7)
+    slave = TopicTable(DataVersion(0))
+    slave.take_over(master)
+    for each in (table, slave):
+        assert (each.created("T"), each.created("New")) == ((0, 5), (700, 2))
+    table.remove("T", now_ms=8)
+    assert table.created("T") == (0, 0)
+    table.put(TopicConfig("Found"), now_ms=9, is_found=True)
+    assert table.created("Found") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("noted", "deleted", "end", "settled"),
+    [
+        pytest.param(700, 0, 900, 700, id="of its log"),
+        pytest.param(700, 650, 900, 700, id="created again"),
+        pytest.param(0, 650, 900, 650, id="found in the log, or written by others"),
+        pytest.param(300, 650, 900, 650, id="older than its log"),
+        pytest.param(700, 0, 500, 500, id="of a tail that was cut"),
+    ],
+)
+def test_creation_is_settled_by_what_the_log_has(
+    noted: int, deleted: int, end: int, settled: int
+) -> None:
+    table = TopicTable(DataVersion(0))
+    table.log_end = lambda: PhysicalOffset(noted)
+    table.put(TopicConfig("T"), now_ms=5)
+    table.to_written()
+    table.settle_created({"T": PhysicalOffset(deleted)}, PhysicalOffset(end))
+    assert table.created("T") == (settled, 5)
+    assert f'"ternmq.created.log.offset": "{settled}"' in write_json(table.to_written())
+
+
+@pytest.mark.parametrize("key", ["retention.ms", "created.log.offset", "created.ms"])
+def test_malformed_attribute_is_refused(key: str) -> None:
     entry = (
-        '{"perm":6,"readQueueNums":8,"writeQueueNums":8,'
-        '"attributes":{"ternmq.retention.ms":"soon"}}'
+        f'{{"perm":6,"readQueueNums":8,"writeQueueNums":8,"attributes":{{"ternmq.{key}":"soon"}}}}'
     )
-    with pytest.raises(ValueError, match="retention"):
+    with pytest.raises(ValueError, match=key):
         TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"T":{entry}}}}}'), now_ms=1)
 
 

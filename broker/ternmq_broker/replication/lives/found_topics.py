@@ -44,7 +44,7 @@ def put_found_topics(topics: TopicTable, queues: Iterable[tuple[str, int]], *, n
         RefusedError: The table has no room; those before are in it.
     """
     for config in found_topics(queues, [each.topic for each in topics]):
-        topics.put(config, now_ms=now_ms)
+        topics.put(config, now_ms=now_ms, is_found=True)
         logger.warning(
             "topic found in the log topic=%s queues=%s", config.topic, config.write_queues
         )

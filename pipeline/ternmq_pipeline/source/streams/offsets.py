@@ -8,8 +8,11 @@ queue is read that was not there before: retention may have taken its beginning 
 repeated.
 
 An end also tells whose offsets they are, as `stores`: those of another cluster, or of a broker that
-began with an empty directory, are numbers of other messages. And it tells, as `parked`, how far
-queues were read that their topic has no more: the topic may have them again, with what was read.
+began with an empty directory, are numbers of other messages. So are those of a topic that was
+deleted and created again: under `BROKER:TOPIC` the same member tells when each topic was created.
+Versions that do not know of that pass over it there, and leave it out of the ends that they tell.
+And an end tells, as `parked`, how far queues were read that their topic has no more: the topic may
+have them again, with what was read.
 """
 
 from collections.abc import Mapping
@@ -38,6 +41,7 @@ def end_told(
     begin: Offsets | None = None,
     parked: Offsets | None = None,
     stores: Mapping[str, str] | None = None,
+    created: Mapping[tuple[str, str], int] | None = None,
 ) -> dict[str, Any]:
     """Return the end of a batch as the checkpoint keeps it.
 
@@ -46,20 +50,45 @@ def end_told(
         begin: Where it began, of queues that its start does not tell.
         parked: Where reading goes on of queues that are not there now.
         stores: Whose offsets they are, by broker.
+        created: When their topics were created, as `Snapshot.created`.
     """
     told = offsets_to_json(end)
     if begin is not None:
         told[FROM] = offsets_to_json(begin)[TOPICS]
     if parked:
         told[PARKED] = offsets_to_json(parked)[TOPICS]
-    if stores:
-        told[STORES] = dict(sorted(stores.items()))
+    topics = {f"{name}:{topic}": str(at) for (topic, name), at in (created or {}).items()}
+    if whose := {**(stores or {}), **topics}:
+        told[STORES] = dict(sorted(whose.items()))
     return told
 
 
 def parked_of(told: Told) -> dict[MessageQueue, QueueOffset]:
     """Return where reading goes on of queues that were not there when `told` was decided."""
     return offsets_from_json({"v": VERSION, TOPICS: told.get(PARKED, {})})
+
+
+def stores_of(told: Told) -> dict[str, str]:
+    """Return whose offsets those of `told` are, by broker."""
+    return {name: store for name, store in _whose(told).items() if ":" not in name}
+
+
+def created_of(told: Told) -> dict[tuple[str, str], int]:
+    """Return when the topics of `told` were created, as `Snapshot.created`.
+
+    Versions that did not know of it have told of none.
+    """
+    places = ((*place.partition(":"), at) for place, at in _whose(told).items())
+    return {
+        (topic, name): int(at)
+        for name, colon, topic, at in places
+        if colon and at.isascii() and at.isdigit()
+    }
+
+
+def _whose(told: Told) -> Mapping[str, str]:
+    whose: Mapping[str, str] = told.get(STORES, {})
+    return whose
 
 
 def beginning(start: Told, end: Told) -> dict[MessageQueue, QueueOffset]:

@@ -27,11 +27,12 @@ from ternmq_pipeline.planning import (
 )
 from ternmq_pipeline.source.streams.offsets import (
     NEW,
-    STORES,
     Told,
     beginning,
+    created_of,
     end_told,
     parked_of,
+    stores_of,
 )
 
 T = TypeVar("T")
@@ -173,6 +174,7 @@ class StreamProgress:
             begin=begin if is_first else untold or None,
             parked=parked,
             stores=_stores([*admitted.end, *parked], start, snapshot),
+            created=_created([*admitted.end, *parked], start, snapshot),
         )
         self._planned = (end, snapshot)
         return end
@@ -225,8 +227,14 @@ class StreamProgress:
         group = self._options.commit_group
         if not group or self._options.commit_mode is not CommitMode.SPARK:
             return
+        offsets = offsets_from_json(end)
+        if self._planned is not None:
+            # A group must not pass over messages of a topic that was created again since.
+            told, seen = (stores_of(end), created_of(end)), self._planned[1]
+            gone = replaced(offsets, *told, seen, fail_on_data_loss=False)
+            offsets = {queue: offsets[queue] for queue in offsets.keys() - gone.queues}
         try:
-            self._view.commit(group, offsets_from_json(end))
+            self._view.commit(group, offsets)
         except TernError as error:
             logger.warning("stream progress not committed group=%s error=%s", group, error)
 
@@ -250,7 +258,8 @@ class StreamProgress:
     def _replaced(self, offsets: Offsets, told: Told, snapshot: Snapshot) -> Replaced:
         return replaced(
             offsets,
-            told.get(STORES, {}),
+            stores_of(told),
+            created_of(told),
             snapshot,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
@@ -345,8 +354,21 @@ def _parked(known: Offsets, end: Offsets, snapshot: Snapshot) -> dict[MessageQue
 
 def _stores(queues: Iterable[MessageQueue], start: Told, snapshot: Snapshot) -> dict[str, str]:
     """Return whose offsets those of `queues` are: also of brokers that are away now."""
-    stores = {**start.get(STORES, {}), **snapshot.stores}
+    stores = {**stores_of(start), **snapshot.stores}
     return {name: stores[name] for name in {queue.broker_name for queue in queues} & stores.keys()}
+
+
+def _created(
+    queues: Iterable[MessageQueue], start: Told, snapshot: Snapshot
+) -> dict[tuple[str, str], int]:
+    """Return when the topics of `queues` were created; a slave may not have heard of it yet."""
+    known = created_of(start)
+    created = known | {
+        place: max(at, known.get(place, 0)) if place[1] in snapshot.stand_ins else at
+        for place, at in snapshot.created.items()
+    }
+    places = {(queue.topic, queue.broker_name) for queue in queues}
+    return {place: created[place] for place in places & created.keys()}
 
 
 def _tighter(one: int | None, other: int | None) -> int | None:

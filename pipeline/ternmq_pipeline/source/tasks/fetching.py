@@ -102,7 +102,7 @@ def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     fetch = _scanned if wanted.by_scan else _pulled
     begin = stretch.begin
     while begin < stretch.end:
-        left = Stretch(stretch.queue, begin, stretch.end)
+        left = stretch._replace(begin=begin)
         try:
             for fetched in fetch(left, wanted):
                 begin = QueueOffset(fetched.next_offset)
@@ -172,6 +172,7 @@ def _scanned(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
         columns=wanted.columns,
         batch_rows_max=wanted.rows_max,
         skips_damaged=not wanted.fail_on_data_loss,
+        created_log_offset=stretch.created,
         retry_timeout_s=wanted.timeout_s,
     )
     damaged = 0
@@ -210,6 +211,7 @@ def _pulled(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
     scanner = shared_scanner(wanted.nameserver)
     with scanner.pull(
         *(stretch.queue, stretch.begin, stretch.end, wanted.subscription),
+        created_log_offset=stretch.created,
         retry_timeout_s=wanted.timeout_s,
     ) as pieces:
         for piece in joined(pieces, wanted.rows_max):

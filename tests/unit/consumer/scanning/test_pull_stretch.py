@@ -1,5 +1,6 @@
 """A stretch as records, pulled without a group."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -183,6 +184,21 @@ def test_stretch_of_a_deleted_topic_is_lost() -> None:
         ended.pulled[0].status.code = ResponseCode.TOPIC_NOT_EXIST
         with pytest.raises(StretchLost, match="offset 9: the queue ends at 0"):
             await offsets(client([pulled(5, 9), ended]), 5, 12)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(("known", "is_read"), [(None, True), (70, True), (69, False)])
+def test_stretch_of_a_topic_created_again_is_lost(known: int | None, is_read: bool) -> None:
+    async def main() -> None:
+        def describe(_request: admin.DescribeTopicRequest) -> admin.DescribeTopicReply:
+            queue = admin.QueueStatus(queue_id=2, max_offset=1_000)
+            return admin.DescribeTopicReply(queues=[queue], created_log_offset=70)
+
+        cluster = ScriptedClient([[pulled(5, 12)]], answers={DESCRIBE_TOPIC: describe})
+        read = pull_stretch(cluster, QUEUE, 5, 12, created_log_offset=known, retry_timeout_s=1)
+        with nullcontext() if is_read else pytest.raises(StretchLost, match="ends at 0"):
+            assert [len(sizes(some)) async for some in read] == [7]
 
     run_in_virtual_time(main())
 

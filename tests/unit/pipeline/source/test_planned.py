@@ -9,7 +9,6 @@ pytest.importorskip("pyspark")
 
 from ternmq_model.errors import UsageError
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import ReadOptions, read_options
 from ternmq_pipeline.planning import DataLost, partition_number
 from ternmq_pipeline.source import planned
@@ -37,7 +36,7 @@ def read(
     pushed: Pushed | None = None,
     /,
     **options: str,
-) -> list[Stretch]:
+) -> list[tuple[MessageQueue, int, int]]:
     """Return what each task of a batch reads."""
     view = View(ranges)
 
@@ -47,7 +46,7 @@ def read(
     monkeypatch.setattr(planned, "open_cluster_view", opened)
     asked = read_options({"subscribe": "TopicA"} | options, streaming=False)
     try:
-        return planned_stretches(asked, pushed or Pushed())
+        return [stretch[:3] for stretch in planned_stretches(asked, pushed or Pushed())]
     finally:
         assert view.is_closed
 

@@ -15,7 +15,7 @@ from ternmq_pipeline.offsets import Stretch, offsets_from_json, offsets_to_json
 from ternmq_pipeline.planning import DataLost, Measured, Snapshot
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit
-from tests.support.stream_table import RestingClock, Table, asked, opened
+from tests.support.stream_table import RestingClock, Table, asked, opened, read_to_the_end
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)
@@ -163,19 +163,6 @@ def test_lost_beginning_of_a_new_queue_is_an_error_too() -> None:
     view.ranges[A1] = (5, 8)
     with pytest.raises(DataLost, match="queue 1: offsets 3 to 4"):
         opened(view).stretches(start, end)
-
-
-def read_to_the_end(
-    table: Table, start: Mapping[str, Any], **options: str
-) -> tuple[list[Stretch], dict[str, Any]]:
-    """Return what a stream reads from `start` on until there is no more, and where that is."""
-    progress, read, end = opened(table, None, **options), list[Stretch](), dict(start)
-    while (following := json.loads(json.dumps(progress.next_end(end, OWN)))) != end:
-        again = opened(table, None, **options).stretches(end, following)
-        assert progress.stretches(end, following) == again
-        read, end = read + again, following
-        assert len(read) < 10
-    return read, end
 
 
 def test_queue_lost_and_regained_by_its_topic_is_read_on() -> None:

@@ -20,7 +20,7 @@ from tests.support.records import record
 from tests.support.scripted_scans import numbered
 
 ItemT = TypeVar("ItemT")
-STRETCH = Stretch(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30))
+STRETCH = Stretch(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30), created=700)
 SCHEMA = pa.schema([pa.field("queueOffset", pa.int64())])
 
 
@@ -60,7 +60,7 @@ class Scanner:
     def scan(
         self, queue: MessageQueue, begin: int, end: int, options: ScanOptions
     ) -> Opened[ScannedBatch]:
-        assert (queue, begin, end) == STRETCH
+        assert (queue, begin, end) == STRETCH[:3]
         self.options = options
         return self.opened
 
@@ -102,6 +102,7 @@ def test_pushed_filters_and_options_reach_the_broker(scanner: Scanner) -> None:
     assert (asked.stored_from_ms, asked.stored_before_ms, asked.keys) == (1, 2, ("k",))
     assert (asked.columns, asked.batch_rows_max) == (("queueOffset",), 7)
     assert (asked.skips_damaged, asked.retry_timeout_s) == (True, 5.0)
+    assert asked.created_log_offset == 700
     assert scanner.opened.is_closed
 
 

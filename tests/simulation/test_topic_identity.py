@@ -1,0 +1,143 @@
+"""What tells a topic from one of its name that was deleted: the same at all members, for good."""
+
+import json
+
+import pytest
+
+from ternmq_broker.table_formats import TOPICS, parse_table
+from ternmq_broker.topics import TopicTable
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting import contracts
+from ternmq_store.disk.state_file import read_generations, replace_file
+from tests.support.brokers import CONFIG, Client, World, world
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_replicas import master_and_slave, promote, replicated
+from tests.support.virtual_time import run_in_virtual_time
+
+TOPICS_PATH = CONFIG.data / "config" / TOPICS.name
+
+
+async def told(client: Client, topic: str = "A") -> tuple[int, int]:
+    """Return where the log ended when a topic was created, and the wall clock then."""
+    request = admin.DescribeTopicRequest(topic=topic)
+    reply: admin.DescribeTopicReply = await client.call(contracts.DESCRIBE_TOPIC, request)
+    assert reply.HasField("created_log_offset")
+    return reply.created_log_offset, reply.created_at_ms
+
+
+async def create_again(client: Client, messages: int, topic: str = "A") -> None:
+    await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
+    await client.put_topic(topic, 1)
+    for number in range(messages):
+        await client.send(topic, b"%d" % number)
+
+
+async def told_by(cluster: SimulatedCluster, name: str) -> tuple[int, int]:
+    return await told(await cluster.connect(name))
+
+
+def test_topic_created_again_is_told_apart_by_every_member_for_good() -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, client):
+            first = await told(client)
+            await client.put_topic("A", 2)
+            assert await told(client) == first
+            await create_again(client, messages=40)
+            again = await told(client)
+            assert again > first
+            assert again[1] >= first[1] > 0
+            await replicated(cluster)
+            cluster.lose_power("a")
+            assert await told_by(cluster, "a-1") == again
+            await promote(cluster, "a-1")
+            assert await told_by(cluster, "a-1") == again
+            await cluster.start("a")
+            await replicated(cluster)
+            assert await told_by(cluster, "a") == again
+            client = await cluster.connect("a-1")
+            await create_again(client, messages=1)
+            assert await told(client) > again
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("topic", ["ByASend", "%RETRY%G"])
+def test_topics_that_sends_create_are_told_apart(topic: str) -> None:
+    async def main() -> None:
+        async with master_and_slave() as (_, client):
+            before = await told(client)
+            await client.send(topic)
+            first = await told(client, topic)
+            assert first > before
+            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
+            await client.send(topic)
+            assert await told(client, topic) > first
+
+    run_in_virtual_time(main())
+
+
+def test_topic_that_promoted_member_finds_in_its_log_was_not_created_again() -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, client):
+            await client.send("New", queue_id=0)
+            known = await told(client, "New")
+            cluster.kill("a")
+            await promote(cluster, "a-1")
+            client = await cluster.connect("a-1")
+            assert (await told(client, "New"))[0] <= known[0]
+            await create_again(client, messages=3, topic="New")
+            assert (await told(client, "New"))[0] > known[0]
+
+    run_in_virtual_time(main())
+
+
+def rewrite_as_rocketmq_4(around: World) -> None:
+    """Write the topics as a RocketMQ does that knows no attributes, and no checksums."""
+    table = read_generations(around.files, TOPICS_PATH, parse_table)
+    assert table is not None
+    for settings in table["topicConfigTable"].values():
+        del settings["attributes"]
+    replace_file(around.files, TOPICS_PATH, json.dumps(table).encode(), in_both=True)
+
+
+def test_topic_whose_creation_was_forgotten_is_older_until_created_again() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("Other", 1)
+                await client.put_topic("A", 1)
+                await client.send("A")
+                await create_again(client, messages=2)
+                known = await told(client)
+            rewrite_as_rocketmq_4(around)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                # The store has noted where the log ended when the topic was deleted.
+                assert await told(client) == (known[0], 0)
+                assert await told(client, "Other") == (0, 0)
+                await create_again(client, messages=2)
+                assert await told(client) > known
+
+    run_in_virtual_time(main())
+
+
+def test_attributes_keep_creations_beside_rocketmqs_own() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.send("A")
+                await create_again(client, messages=0)
+                offset, at_ms = await told(client)
+            table = read_generations(around.files, TOPICS_PATH, parse_table)
+            assert table is not None
+            assert table["topicConfigTable"]["A"]["attributes"] == {
+                "ternmq.created.log.offset": str(offset),
+                "ternmq.created.ms": str(at_ms),
+            }
+            reread = TopicTable.from_dict(table, now_ms=0)
+            assert reread.created("A") == (offset, at_ms)
+
+    run_in_virtual_time(main())

@@ -1,0 +1,116 @@
+"""What a stream does about a topic that was deleted and created again."""
+
+import logging
+
+import pytest
+
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Stretch, offsets_to_json
+from ternmq_pipeline.planning import DataLost
+from ternmq_pipeline.source.streams.offsets import NEW
+from ternmq_pipeline.source.streams.progress import BatchLimit
+from tests.support.stream_table import Table, opened, read_to_the_end
+
+A0 = MessageQueue("TopicA", "broker-a", 0)
+A1 = MessageQueue("TopicA", "broker-a", 1)
+B0 = MessageQueue("TopicA", "broker-b", 0)
+ALL = BatchLimit(everything=True)
+OWN = BatchLimit()
+TOPIC_A = ("TopicA", "broker-a")
+
+
+@pytest.mark.parametrize("options", [{}, {"maxOffsetsPerTrigger": "4"}])
+@pytest.mark.parametrize("messages", [3, 7, 12])
+def test_topic_created_again_is_a_loss_and_read_from_its_beginning(
+    options: dict[str, str], messages: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    view = Table({A0: (0, 7), A1: (0, 5), B0: (0, 2)})
+    view.stores = {"broker-a": "first", "broker-b": "other"}
+    view.created = {TOPIC_A: 0, ("TopicA", "broker-b"): 40}
+    _, end = read_to_the_end(view, NEW, **options)
+    del view.ranges[A1]
+    _, end = read_to_the_end(view, end, failOnDataLoss="false", **options)
+    assert end["parked"]
+    view.ranges |= {A0: (0, messages), A1: (0, 6)}
+    view.created[TOPIC_A] = 100
+    told = "topic TopicA, broker broker-a, queue 0: its topic was deleted and created again"
+    with pytest.raises(DataLost, match=told) as caught:
+        opened(view, None, **options).next_end(end, OWN)
+    assert [loss.queue for loss in caught.value.losses] == [A0, A1]
+    with caplog.at_level(logging.WARNING):
+        read, end = read_to_the_end(view, end, failOnDataLoss="false", **options)
+    assert "offset 7 of the one before was to come next" in caplog.text
+    assert sum(stretch.messages for stretch in read) == messages + 6
+    assert {stretch.queue: stretch.end for stretch in read} == {A0: messages, A1: 6}
+    assert read_to_the_end(view, end, **options) == ([], end)
+
+
+def test_batch_is_not_repeated_from_a_topic_created_again() -> None:
+    view = Table({A0: (0, 7), B0: (0, 2)})
+    view.created = {TOPIC_A: 40}
+    end = opened(view).next_end(NEW, OWN)
+    view.created[TOPIC_A] = 100
+    with pytest.raises(DataLost, match="created again; offset 7"):
+        opened(view).stretches(NEW, end)
+    found = opened(view, failOnDataLoss="false").stretches(NEW, end)
+    assert found == [Stretch(B0, QueueOffset(0), QueueOffset(2))]
+
+
+def test_available_now_run_reads_a_topic_created_again_up_to_its_target() -> None:
+    view = Table({A0: (0, 7)})
+    view.created = {TOPIC_A: 40}
+    _, end = read_to_the_end(view, NEW)
+    view.ranges[A0], view.created[TOPIC_A] = (0, 9), 100
+    progress = opened(view, failOnDataLoss="false")
+    progress.aim_at_present()
+    view.ranges[A0] = (0, 30)
+    following = progress.next_end(end, ALL)
+    assert progress.stretches(end, following) == [Stretch(A0, QueueOffset(0), QueueOffset(9), 100)]
+
+
+@pytest.mark.parametrize("told", [None, 0, 40, 99])
+def test_creations_forgotten_or_unknown_to_a_slave_are_no_loss(told: int | None) -> None:
+    view = Table({A0: (0, 7)})
+    view.created = {TOPIC_A: 100}
+    _, end = read_to_the_end(view, NEW)
+    view.ranges[A0] = (0, 9)
+    view.stand_ins = {"broker-a"}
+    view.created = {} if told is None else {TOPIC_A: told}
+    read, behind = read_to_the_end(view, end)
+    # What a slave says is not told to tasks, which may find its master there again.
+    assert read == [Stretch(A0, QueueOffset(7), QueueOffset(9))]
+    assert behind["stores"] == {"broker-a:TopicA": "100"}
+    view.stand_ins.clear()
+    view.ranges[A0] = (0, 11)
+    read, after = read_to_the_end(view, behind)
+    assert read == [Stretch(A0, QueueOffset(9), QueueOffset(11), told)]
+    assert after["stores"] == {"broker-a:TopicA": str(100 if told is None else told)}
+
+
+def test_older_checkpoint_learns_creations_and_older_versions_read_them() -> None:
+    view = Table({A0: (0, 7)})
+    view.stores = {"broker-a": "first"}
+    _, of_older = read_to_the_end(view, NEW)
+    view.ranges[A0], view.created = (0, 9), {TOPIC_A: 100}
+    _, end = read_to_the_end(view, of_older)
+    # Versions before pass over names of no broker, and refuse members that they do not know.
+    assert end == {
+        **offsets_to_json({A0: QueueOffset(9)}),
+        "stores": {"broker-a": "first", "broker-a:TopicA": "100"},
+    }
+    view.created[TOPIC_A] = 200
+    with pytest.raises(DataLost, match="created again"):
+        opened(view).next_end(end, OWN)
+
+
+def test_group_is_not_told_offsets_of_the_topic_before() -> None:
+    view = Table({A0: (0, 7), B0: (0, 2)})
+    view.created = {TOPIC_A: 40}
+    progress = opened(view, failOnDataLoss="false", commitGroup="G")
+    end = progress.next_end(NEW, ALL)
+    view.ranges[A0], view.created[TOPIC_A] = (0, 9), 100
+    following = progress.next_end(end, ALL)
+    progress.done(end)
+    progress.done(following)
+    assert [offsets for _, offsets in view.committed] == [{B0: 2}, {A0: 9, B0: 2}]
