@@ -1,6 +1,7 @@
 """`ternmq pipeline archive|replay|redrive`: topics to and from files, with Spark."""
 
 import logging
+import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from ternmq_console.options import (
 )
 from ternmq_console.output import print_line, print_record
 from ternmq_pipeline.jobs.archive import BATCH_ROWS as ARCHIVE_ROWS
+from ternmq_pipeline.jobs.archive import FILE_BYTES, FILE_BYTES_MAX
 from ternmq_pipeline.jobs.archive import archive as archive_topics
 from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.redrive import redrive as redrive_letters
@@ -52,6 +54,25 @@ def start(text: str) -> str:
         BadParameter: It is neither an edge nor a time.
     """
     return text if text in EDGES else str(time_ms(text))
+
+
+_BYTES: Final = re.compile(r"([0-9]{1,13})(|KiB|MiB|GiB|TiB)", re.ASCII)
+
+
+def file_bytes(text: str) -> int:
+    """Return a number of bytes such as 134217728 or 128MiB.
+
+    Raises:
+        BadParameter: It is no such number, or one that no file may be told to have.
+    """
+    match = _BYTES.fullmatch(text)
+    count = int(match[1]) << 10 * _BYTES_UNITS.index(match[2]) if match else 0
+    if not 1 <= count <= FILE_BYTES_MAX:
+        raise click.BadParameter(f"{text!r} is no size from 1 to 1TiB, such as 64MiB or 1GiB")
+    return count
+
+
+_BYTES_UNITS: Final = ("", "KiB", "MiB", "GiB", "TiB")
 
 
 def most_option(name: str, default: int, text: str) -> Callable[[F], F]:
@@ -95,6 +116,15 @@ def spark_options(function: F) -> F:
     help="Go on until Ctrl-C, with a micro-batch so often.",
 )
 @most_option("--batch-rows", ARCHIVE_ROWS, "The most messages of a micro-batch.")
+@click.option(
+    "--file-bytes",
+    "size",
+    type=file_bytes,
+    default=f"{FILE_BYTES >> 20}MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="About how large files are to be.",
+)
 @click.option("--checkpoint", default="", metavar="DIR", help="Instead of _checkpoint in --to.")
 @spark_options
 @nameserver_option
@@ -107,6 +137,7 @@ def archive(
     available_now: bool,
     interval: int | None,
     batch_rows: int,
+    size: int,
     checkpoint: str,
     master: str,
     settings: tuple[tuple[str, str], ...],
@@ -129,6 +160,7 @@ def archive(
             start=begin,
             interval_s=None if interval is None else interval / 1000,
             batch_rows=batch_rows,
+            file_bytes=size,
             checkpoint=checkpoint,
             observe=show_progress,
             master=master,

@@ -87,6 +87,43 @@ def test_archive_receives_new_messages_in_folders_by_topic_and_date(
             archive(topics, folder, checkpoint=checkpoint, **options)
 
 
+def test_archive_puts_queues_of_a_topic_into_files_of_the_wanted_size(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, advisory = tmp_path / "lake", "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+    options: dict[str, Any] = {"nameserver": dev.nameserver, "spark": spark}
+    topics = ["many-queues", "one-queue"]
+    sent: Counter[bytes] = Counter()
+
+    def unhinted(frame: Any, *_: str) -> Any:
+        return frame
+
+    def send_more(begin: int) -> None:
+        for topic, queues in zip(topics, (8, 1), strict=True):
+            sent.update(fill(dev.nameserver, topic, 4_000, queues=queues, begin=begin))
+
+    send_more(0)
+    with monkeypatch.context() as patch:
+        # As before there was a size: a file for each queue. Its checkpoint goes on.
+        patch.setattr(type(spark.range(1)), "hint", unhinted)
+        assert archive(topics, lake, **options).files >= 8 + 1
+    send_more(4_000)
+    before = spark.conf.get(advisory)
+    together = archive(topics, lake, **options)
+    new = archived_files(lake)[-together.files :]
+    assert together.rows == 8_000
+    assert len({(file.partition("topic"), file.partition("date")) for file in new}) == len(new)
+    send_more(8_000)
+    monkeypatch.setattr("ternmq_pipeline.jobs.archive.PIECE_ROWS", 500)
+    apart = archive(topics, lake, file_bytes=together.bytes // 8, **options)
+    assert apart.rows == 8_000
+    new = archived_files(lake)[-apart.files :]
+    for topic in topics:
+        assert len([file for file in new if file.partition("topic") == topic]) >= 3
+    assert spark.conf.get(advisory) == before
+    assert bodies(spark.read.parquet(str(lake))) == sent
+
+
 def newest_ms(dev: ServiceProcess, topic: str) -> int:
     """Return when the newest message of a topic was stored."""
     description = ask(dev.nameserver, lambda admin: admin.describe_topic(topic))
@@ -159,7 +196,7 @@ def forget_last_batch(lake: Path, *, is_in_archive: bool) -> None:
 
 
 def test_replay_sends_archived_messages_once_and_unchanged(
-    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(dev.nameserver, "played")
     send(
@@ -178,7 +215,8 @@ def test_replay_sends_archived_messages_once_and_unchanged(
     )
     options: dict[str, Any] = {"nameserver": dev.nameserver, "spark": spark}
     lake, kept = tmp_path / "lake", tmp_path / "replayed"
-    archive(["played"], lake, **options)
+    monkeypatch.setattr("ternmq_pipeline.jobs.archive.FILE_ROWS", 25)
+    assert archive(["played"], lake, **options).files == 2
     for topic in ("again", "evens", "in-order"):
         make_topic(dev.nameserver, topic)
     with pytest.raises(UsageError, match=r"where='tag = 1'.*tag"):

@@ -8,7 +8,8 @@ The archive is what Spark's log in the folder says, `_spark_metadata`: Spark rea
 over from a run that was killed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,6 +34,19 @@ CHECKPOINT: Final = "_checkpoint"
 
 BATCH_ROWS: Final = 1_000_000
 """The most messages of one micro-batch: a run that is killed loses the work on no more."""
+
+FILE_BYTES: Final = 128 << 20
+"""The size that files are to have: many readers want 100 MB or more."""
+
+FILE_BYTES_MAX: Final = 1 << 40
+
+FILE_ROWS: Final = 500_000
+"""Most messages of a file: `replay` sends a file in one batch, and brokers hold 1,000,000 half
+messages by default."""
+
+PIECE_ROWS: Final = 50_000
+"""Most messages of one task that reads. All that a task has read of a day lies in one file, so long
+queues are cut, or a file would be as large as what a queue has in a micro-batch."""
 
 DATE: Final = "date_from_unix_date(cast(unix_micros(storeTimestamp) div 86400000000 as int))"
 """The day of a row in UTC, whatever the session's time zone is: Spark's expression."""
@@ -76,6 +90,7 @@ def archive(
     start: str = "earliest",
     interval_s: float | None = None,
     batch_rows: int = BATCH_ROWS,
+    file_bytes: int = FILE_BYTES,
     checkpoint: str | Path = "",
     observe: Observe | None = None,
     master: str = LOCAL,
@@ -97,6 +112,9 @@ def archive(
         interval_s: Go on until somebody ends it, with a micro-batch so often; 0 = one after the
             other. None = end when all is archived that is there now.
         batch_rows: The most messages of a micro-batch.
+        file_bytes: What a micro-batch has of a topic and a day goes into one file, or into files of
+            about so many bytes, estimated before Parquet has encoded them. 1 to 1 TiB. No file has
+            more than 500,000 messages, which `replay` can send at once.
         checkpoint: Where progress is kept; `_checkpoint` in the folder when empty.
         observe: Is told of each micro-batch.
         master: Spark's master.
@@ -114,6 +132,8 @@ def archive(
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
     options = start_options(start, option="start") | _source(topics, pattern, batch_rows)
+    if not 1 <= file_bytes <= FILE_BYTES_MAX:
+        raise UsageError(f"file_bytes={file_bytes}: must be 1 to {FILE_BYTES_MAX}")
     where = place_of(str(folder), option="folder")
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
     check_topics(nameserver, topics)
@@ -123,7 +143,7 @@ def archive(
         rows = session.readStream.format("ternmq").options(nameserver=nameserver, **options).load()
         with alone(progress):
             before, batch_before = set(to.committed()), to.last_batch()
-            totals = run(lambda: _query(rows, where, kept, interval_s), observe)
+            totals = run(lambda: _query(rows, where, kept, interval_s, file_bytes), observe)
             added = [file for file in to.committed() if file not in before]
         if to.last_batch() > max(totals.last_batch, batch_before):
             # Spark does not tell of a batch that it committed in the moment of the stop.
@@ -160,13 +180,40 @@ def archived_files(folder: str | Path) -> list[CommittedFile]:
     ]
 
 
+@contextmanager
+def _few_files(session: "SparkSession", file_bytes: int) -> Generator[None]:
+    """Let queries that start in the block put rows that are to lie together into few tasks.
+
+    A query copies the session's settings when it starts; the session gets its own ones back.
+    """
+    settings = {
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.streaming.stateless.enabled": "true",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{file_bytes}b",
+        # Else rows of past micro-batches fill the disk until the JVM happens to collect them.
+        "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
+    }
+    before = {name: session.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, own in before.items():
+            if own is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, own)
+
+
 def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, str]:
     if bool(topics) == bool(pattern):
         raise UsageError("tell which topics: their names, or a pattern")
     if batch_rows < 1:
         raise UsageError(f"batch_rows={batch_rows}: at least 1")
     which = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
-    return {**which, "maxOffsetsPerTrigger": str(batch_rows)}
+    limits = {"maxOffsetsPerTrigger": batch_rows, "maxRecordsPerPartition": PIECE_ROWS}
+    return which | {name: str(limit) for name, limit in limits.items()}
 
 
 def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) -> None:
@@ -190,15 +237,18 @@ def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) 
 
 
 def _query(
-    rows: "DataFrame", folder: str, checkpoint: str, interval_s: float | None
+    rows: "DataFrame", folder: str, checkpoint: str, interval_s: float | None, file_bytes: int
 ) -> "StreamingQuery":
     writer = (
         rows.selectExpr("*", f"{DATE} AS date")
+        .hint("rebalance", "topic", "date")
         .writeStream.format("parquet")
         .partitionBy("topic", "date")
         .option("path", folder)
+        .option("maxRecordsPerFile", FILE_ROWS)
         .option("checkpointLocation", checkpoint)
     )
-    if interval_s is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds").start()
+    with _few_files(rows.sparkSession, file_bytes):
+        if interval_s is None:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds").start()

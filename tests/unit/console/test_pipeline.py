@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from ternmq_console import pipeline
 from ternmq_console.main import ternmq
-from ternmq_console.pipeline import setting, show_progress, start
+from ternmq_console.pipeline import file_bytes, setting, show_progress, start
 from ternmq_pipeline.jobs.archive import Archived
 from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.sending import Sent
@@ -27,6 +27,15 @@ def test_start_is_an_edge_or_a_time() -> None:
     assert start("1970-01-01T00:00:01Z") == "1000"
     with pytest.raises(click.BadParameter):
         start("soon")
+
+
+def test_file_bytes_are_a_number_with_or_without_a_binary_unit() -> None:
+    told = ("1", "64KiB", "128MiB", "1GiB", "1TiB", "1099511627776")
+    counts = [1, 64 << 10, 128 << 20, 1 << 30, 1 << 40, 1 << 40]
+    assert [file_bytes(text) for text in told] == counts
+    for wrong in ("0", "-1", "", "MiB", "1.5GiB", "128 MiB", "128MB", "2TiB", "1099511627777"):
+        with pytest.raises(click.BadParameter, match="no size from 1 to 1TiB"):
+            file_bytes(wrong)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +98,7 @@ def test_archive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = (
         *("pipeline", "archive", "T", "U", "--to", "lake", "--from", "1970-01-01T00:00:01Z"),
         *("--interval", "2s", "--batch-rows", "20", "--checkpoint", "c", *SPARK),
-        *("--nameserver", "n:1", "--json"),
+        *("--file-bytes", "64MiB", "--nameserver", "n:1", "--json"),
     )
     done = CliRunner().invoke(ternmq, arguments)
     assert done.exit_code == 0
@@ -100,6 +109,7 @@ def test_archive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "start": "1000",
         "interval_s": 2.0,
         "batch_rows": 20,
+        "file_bytes": 64 << 20,
         "checkpoint": "c",
         "observe": show_progress,
         "master": "local[1]",

@@ -6,46 +6,77 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
+from ternmq_model.visible_text import visible
 from ternmq_pipeline.jobs.reporting import plots
 from ternmq_pipeline.jobs.reporting.tables import TABLES, Report, Row, rows_of
 
 _CSS: Final = """
-:root { color-scheme: light; }
+:root { color-scheme: light dark; --page: #f4f6f8; --card: #fff; --edge: #e3e7ec; --text: #1f2733;
+  --ink: #3a4350; --faint: #5f6a78; --line: #dfe3e8; --row: #eef1f4; --alarm: #c2413b;
+  --head: #16324f; --shade: #0003; --c0: #2563a8; --c1: #e08a2b; --c2: #3f9a6b; --c3: #b8475b;
+  --c4: #7a62b3; --c5: #4aa3b8; --c6: #8a6a4f; --c7: #b4bac2; }
+@media screen and (prefers-color-scheme: dark) { :root { --page: #12161b; --card: #1b2129;
+  --edge: #2c343e; --text: #e4e9ef; --ink: #c3ccd6; --faint: #98a4b1; --line: #36404b;
+  --row: #28303a; --alarm: #ff8078; --head: #0f2438; --shade: #000a; --c0: #5b9ee6; --c3: #e0748a;
+  --c4: #a78fe0; --c6: #b8957a; --c7: #7d8792; } }
 * { box-sizing: border-box; }
-body { margin: 0; background: #f4f6f8; color: #1f2733; line-height: 1.45;
+body { margin: 0; background: var(--page); color: var(--text); overflow-wrap: anywhere;
   font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-main, header > div { max-width: 1180px; margin: 0 auto; padding: 0 24px; }
-header { background: #16324f; color: #fff; padding: 26px 0 60px; }
+main, header > div { max-width: 1560px; margin: 0 auto; padding: 0 24px; }
+header { background: var(--head); color: #fff; padding: 26px 0 60px; }
 h1 { font-size: 24px; margin: 0 0 4px; font-weight: 650; }
 header p { margin: 0; color: #c6d3e1; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(112px, 1fr)); gap: 12px;
   margin-top: -40px; }
-.tile, section { background: #fff; border: 1px solid #e3e7ec; border-radius: 8px; }
+.tile, section { background: var(--card); border: 1px solid var(--edge); border-radius: 8px; }
 .tile { padding: 12px; }
 .tile b { display: block; font-size: 19px; font-weight: 650; white-space: nowrap; }
-.tile span { color: #66717f; font-size: 13px; }
-.alarm b, td.alarm { color: #c2413b; }
+.tile span { color: var(--faint); font-size: 13px; }
+.alarm b, td.alarm { color: var(--alarm); }
 td.alarm { font-weight: 600; }
 section { margin: 16px 0; padding: 18px 20px; min-width: 0; }
 h2 { font-size: 16px; margin: 0 0 10px; font-weight: 650; }
-h2 small { font-weight: 400; color: #66717f; font-size: 13px; margin-left: 6px; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); gap: 0 16px;
-  align-items: stretch; }
+h2 small { font-weight: 400; color: var(--faint); font-size: 13px; margin-left: 6px; }
 figure { margin: 0; }
-svg { width: 100%; height: auto; display: block; }
+.pair { display: grid; gap: 0 16px;
+  grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); }
+.scroll { overflow-x: auto; background: linear-gradient(90deg, var(--card) 50%, transparent) local,
+  linear-gradient(270deg, var(--card) 50%, transparent) 100% 0 local,
+  linear-gradient(90deg, var(--shade), transparent) scroll,
+  linear-gradient(270deg, var(--shade), transparent) 100% 0 scroll;
+  background-repeat: no-repeat; background-size: 32px 100%, 32px 100%, 14px 100%, 14px 100%; }
+svg { width: 100%; min-width: 680px; height: auto; display: block; }
 svg text { font-family: inherit !important; }
-.scroll { overflow-x: auto; }
+.legend { display: flex; flex-wrap: wrap; gap: 2px 18px; margin: 0 0 8px; padding: 0;
+  list-style: none; font-size: 13px; }
+.legend li { display: flex; gap: 6px; align-items: baseline; }
+.legend i { flex: none; width: 12px; height: 12px; }
+.bars { display: grid; gap: 6px 10px; grid-template-columns: fit-content(40%) 1fr max-content;
+  align-items: center; font-size: 13px; }
+.bars i { height: 18px; background: var(--c0); }
+.bars i.alarm { background: var(--alarm); }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th { text-align: left; font-weight: 600; color: #66717f; font-size: 12.5px;
-  border-bottom: 1px solid #cfd6de; padding: 6px 10px; white-space: nowrap; }
-td { border-bottom: 1px solid #eef1f4; padding: 6px 10px; overflow-wrap: break-word;
-  min-width: 5ch; max-width: 38ch; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th { text-align: left; font-weight: 600; color: var(--faint); font-size: 12.5px;
+  border-bottom: 1px solid var(--line); padding: 6px 7px; vertical-align: bottom;
+  overflow-wrap: normal; }
+td { border-bottom: 1px solid var(--row); padding: 6px 7px; min-width: 14ch; max-width: 46ch; }
+.whole { white-space: nowrap; }
+.number { text-align: right; font-variant-numeric: tabular-nums; min-width: 0; }
+td.number { white-space: nowrap; }
 tr:last-child td { border-bottom: 0; }
-.none { color: #66717f; margin: 0; }
-footer { color: #66717f; font-size: 13px; padding: 4px 0 28px; }
-@media print { body { background: #fff; } section, .tile { break-inside: avoid; } }
+.none { color: var(--faint); margin: 0; }
+footer { color: var(--faint); font-size: 13px; padding: 4px 0 28px; }
+@page { size: A4 landscape; margin: 10mm; }
+@media print { body { background: none; } main, header > div { padding: 0; }
+  header { background: none; color: inherit; padding: 0; } header p { color: inherit; }
+  .tiles { margin-top: 12px; } tr, .tile, figure, .bars { break-inside: avoid; }
+  h2 { break-after: avoid; } .bars i, .legend i { print-color-adjust: exact; }
+  .scroll { overflow: visible; background: none; } table { font-size: 10px; }
+  th { font-size: 9px; } th, td { padding: 3px 4px; } td { min-width: 0; } }
 """
+
+BARS_MAX: Final = 12
+"""Longer lists are in the tables."""
 
 _TITLES: Final[Mapping[str, str]] = {
     "topics": "Topics",
@@ -87,7 +118,7 @@ def page(report: Report) -> str:
             _tiles(report),
             _slow(report),
             _section(f"Messages by hour<small>the last {report.hours} h, by topic</small>",
-                     plots.traffic_svg(report.traffic), "No message was stored in that time."),
+                     _traffic(report), "No message was stored in that time."),
             f'<div class="pair">{_lag(report)}{_sizes(report)}</div>',
             f'<div class="pair">{_rates(report)}{_letters(report)}</div>',
             *(_table(report, name) for name in TABLES if name != "traffic"),
@@ -103,8 +134,8 @@ def time_text(at_ms: int) -> str:
 
 
 def _brokers(report: Report) -> str:
-    names = ", ".join(map(escape, report.brokers))
-    silent = ", ".join(escape(each.broker_name) for each in report.unreachable)
+    names = ", ".join(map(_name, report.brokers))
+    silent = ", ".join(_name(each.broker_name) for each in report.unreachable)
     missing = f" No answer from {silent}: what they have is missing." if silent else ""
     return f"Brokers: {names}.{missing}" if names else "No broker is registered."
 
@@ -148,7 +179,7 @@ def _slow(report: Report) -> str:
     if not report.slow:
         return ""
     lines = "".join(
-        f'<tr><td>{escape(row.group)}</td><td>{escape(row.topic)}</td><td class="number">'
+        f'<tr><td>{_name(row.group)}</td><td>{_name(row.topic)}</td><td class="number">'
         f'{row.lag:,}</td><td class="number alarm">{plots.duration_text(row.lag_s)}</td>'
         f'<td class="number">{row.members}</td></tr>'
         for row in report.slow
@@ -156,7 +187,7 @@ def _slow(report: Report) -> str:
     headings = _headings(("group", "topic"), ("waiting", "oldest waits", "members"))
     return (
         f"<section><h2>Slow<small>a message has waited for {_patience(report)} or longer</small>"
-        f'</h2><div class="scroll"><table>{headings}{lines}</table></div></section>'
+        f"</h2>{_framed('Slow', f'<table>{headings}{lines}</table>')}</section>"
     )
 
 
@@ -165,35 +196,66 @@ def _lag(report: Report) -> str:
     for row in report.groups:
         lags[row.group] = max(lags.get(row.group, 0), row.lag_s)
     slow = sorted({row.group for row in report.slow})
-    svg = plots.bars_svg(lags, salt="lag", unit="seconds", alarmed=slow)
-    return _section("How far groups are behind<small>oldest waiting message</small>", svg,
+    bars = _bars(lags, unit="seconds", alarmed=slow)
+    return _section("How far groups are behind<small>oldest waiting message</small>", bars,
                     "No group is behind.")  # fmt: skip
 
 
 def _sizes(report: Report) -> str:
     if any(row.bytes for row in report.topics):
         sizes: dict[str, float] = {row.topic: row.bytes or 0 for row in report.topics}
-        svg = plots.bars_svg(sizes, salt="sizes", unit="bytes")
-        return _section("What topics keep<small>size</small>", svg, "")
+        bars = _bars(sizes, unit="bytes")
+        return _section("What topics keep<small>size</small>", bars, "")
     counts: dict[str, float] = {row.topic: row.messages for row in report.topics}
-    svg = plots.bars_svg(counts, salt="sizes", unit="messages")
-    return _section("What topics keep<small>messages</small>", svg, "No topic keeps a message.")
+    bars = _bars(counts, unit="messages")
+    return _section("What topics keep<small>messages</small>", bars, "No topic keeps a message.")
 
 
 def _rates(report: Report) -> str:
-    svg = plots.bars_svg({r.topic: r.in_24h for r in report.topics}, salt="in", unit="messages")
-    return _section("What topics got<small>messages, 24 h</small>", svg, "None got a message.")
+    bars = _bars({row.topic: row.in_24h for row in report.topics}, unit="messages")
+    return _section("What topics got<small>messages, 24 h</small>", bars, "None got a message.")
 
 
 def _letters(report: Report) -> str:
     waiting: dict[str, float] = {row.group: row.waiting for row in report.dead_letters}
-    svg = plots.bars_svg(waiting, salt="letters", unit="messages", alarmed=list(waiting))
+    bars = _bars(waiting, unit="messages", alarmed=list(waiting))
     title = "Dead letters that wait<small>by group</small>"
-    return _section(title, svg, "No dead letter waits.")
+    return _section(title, bars, "No dead letter waits.")
 
 
-def _section(title: str, svg: str, empty: str) -> str:
-    body = f"<figure>{svg}</figure>" if svg else f'<p class="none">{empty}</p>'
+def _traffic(report: Report) -> str:
+    """Return the plot, and its legend as text that wraps: names may be longer than a line."""
+    svg = plots.traffic_svg(report.traffic)
+    if not svg:
+        return ""
+    shown = plots.colours(list(plots.stacks(report.traffic)[1]))
+    names = "".join(
+        f'<li><i style="background:var(--c{number})"></i>{_name(name)}</li>'
+        for name, number in shown.items()
+    )
+    return f'<ul class="legend">{names}</ul>{_framed("Messages by hour", svg)}'
+
+
+def _bars(amounts: Mapping[str, float], *, unit: str, alarmed: Sequence[str] = ()) -> str:
+    """Return a bar for each of the largest amounts; empty when there is none above 0.
+
+    Args:
+        amounts: By name.
+        unit: What is counted: `bytes`, `seconds` or anything else.
+        alarmed: Names whose bars are to be seen first.
+    """
+    chosen = plots.largest(amounts, BARS_MAX)
+    bars = "".join(
+        f"<span>{_name(name)}</span>"
+        f'<i{_ALARM if name in alarmed else ""} style="width:{100 * each / chosen[0][1]:.1f}%"></i>'
+        f'<span class="number">{plots.in_unit(each, unit)}</span>'
+        for name, each in chosen
+    )
+    return f'<div class="bars">{bars}</div>' if bars else ""
+
+
+def _section(title: str, plot: str, empty: str) -> str:
+    body = f"<figure>{plot}</figure>" if plot else f'<p class="none">{empty}</p>'
     return f"<section><h2>{title}</h2>{body}</section>"
 
 
@@ -213,8 +275,21 @@ def _table(report: Report, name: str) -> str:
     )
     return (
         f"<section><h2>{_TITLES[name]}<small>{len(rows)}</small></h2>"
-        f'<div class="scroll"><table><tr>{head}</tr>{lines}</table></div></section>'
+        f"{_framed(_TITLES[name], f'<table><tr>{head}</tr>{lines}</table>')}</section>"
     )
+
+
+def _framed(title: str, wide: str) -> str:
+    """Return what may be wider than the page in a frame of its own, which scrolls, by keys too."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{wide}</div>'
+
+
+def _name(text: str) -> str:
+    """Return a text of somebody else's as one that neither is markup nor turns others around."""
+    return escape(visible(text))
+
+
+_ALARM: Final = ' class="alarm"'
 
 
 _NUMBER: Final = ' class="number"'
@@ -227,9 +302,11 @@ def _headings(words: Sequence[str], numbers: Sequence[str]) -> str:
 
 def _cell(row: Row, name: str, *, is_word: bool) -> str:
     value: object = getattr(row, name)
-    text = escape(_text(name, value))
+    text = _name(_text(name, value))
     if name == "is_slow" and value:
         return f'<td class="number alarm">{text}</td>'
+    if name == "address":
+        return f'<td class="whole">{text}</td>'
     return f"<td>{text}</td>" if is_word else f"<td{_NUMBER}>{text}</td>"
 
 

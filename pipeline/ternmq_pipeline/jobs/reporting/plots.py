@@ -1,4 +1,4 @@
-"""The plots of a report: SVG texts to be laid into a page, drawn by matplotlib."""
+"""The plot of a report: an SVG text to be laid into a page, drawn by matplotlib; its numbers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -7,26 +7,24 @@ from typing import Any, Final, cast
 
 from ternmq_pipeline.jobs.reporting.tables import HourRow
 
-BARS_MAX: Final = 12
-"""Longer lists are in the tables."""
-
 TOPICS_MAX: Final = 7
 """Topics with a colour of their own; the others are put together."""
 
-_ROWS_MIN: Final = 3
-"""Places for bars that are always there, so that a single one is as thin as many are."""
-
 OTHERS: Final = "others"
 
-COLOURS: Final = (
-    *("#2563a8", "#e08a2b", "#3f9a6b", "#b8475b", "#7a62b3", "#4aa3b8", "#8a6a4f"),
-    "#b4bac2",
-)
-ALARM: Final = "#c2413b"
 _INK: Final = "#3a4350"
 _LINE: Final = "#dfe3e8"
+_COLOURS: Final = tuple(f"#00ff{number:02x}" for number in range(TOPICS_MAX + 1))
+_OF_PAGE: Final[Mapping[str, str]] = {
+    _INK: "ink",
+    _LINE: "line",
+    **{colour: f"c{number}" for number, colour in enumerate(_COLOURS)},
+}
+"""What matplotlib draws with, and which colours of the page that stands for: these differ in the
+dark."""
 
 _STYLE: Final[Mapping[str, Any]] = {
+    "svg.hashsalt": "traffic",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 10,
@@ -71,60 +69,44 @@ def stacks(traffic: Sequence[HourRow]) -> tuple[list[int], dict[str, list[int]]]
     return starts, found
 
 
+def colours(stacked: Sequence[str]) -> dict[str, int]:
+    """Return the number of the page's colour of each name that `stacks` returns."""
+    return {name: TOPICS_MAX if name == OTHERS else n for n, name in enumerate(stacked)}
+
+
 def traffic_svg(traffic: Sequence[HourRow]) -> str:
-    """Return bars for the hours, stacked by topic; empty when there was no message."""
+    """Return bars for the hours, stacked by topic; empty when there was no message.
+
+    Its colours are the page's: `--ink`, `--line`, and `--c0` and so on, numbered by `colours`.
+    """
     starts, found = stacks(traffic)
     if not found:
         return ""
+    import matplotlib
+    from matplotlib.figure import Figure
 
-    def draw(figure: Any) -> None:
+    # Their types say more about themselves than a checker can follow.
+    styled, made = cast("Any", matplotlib), cast("Any", Figure)
+    with styled.rc_context(_STYLE):
+        figure = made(figsize=(12.0, 3.9), layout="constrained")
         axes = figure.subplots()
         bottom = [0] * len(starts)
-        colours = [COLOURS[-1] if name == OTHERS else COLOURS[n] for n, name in enumerate(found)]
-        for (name, amounts), colour in zip(found.items(), colours, strict=True):
-            axes.bar(range(len(starts)), amounts, 0.8, bottom, color=colour, label=name)
-            bottom = [a + b for a, b in zip(bottom, amounts, strict=True)]
+        for name, number in colours(list(found)).items():
+            axes.bar(range(len(starts)), found[name], 0.8, bottom, color=_COLOURS[number])
+            bottom = [a + b for a, b in zip(bottom, found[name], strict=True)]
         every = max(1, -(-len(starts) // 12))
         ticks = range(0, len(starts), every)
         axes.set_xticks(list(ticks), [_hour_text(starts[tick], every) for tick in ticks])
         axes.set_xlim(-0.6, len(starts) - 0.4)
         axes.grid(visible=False, axis="x")
         axes.yaxis.set_major_formatter(_tick)
-        figure.legend(loc="outside upper left", ncols=TOPICS_MAX + 1, frameon=False, fontsize=9)
-
-    return _svg(draw, height=4.2, salt="traffic", width=12.0)
-
-
-def bars_svg(
-    amounts: Mapping[str, float], *, salt: str, unit: str, alarmed: Sequence[str] = ()
-) -> str:
-    """Return a bar for each of the largest amounts; empty when there is none above 0.
-
-    Args:
-        amounts: By name.
-        salt: Keeps the ids inside this SVG apart from those of others on the page.
-        unit: What is counted, such as `messages` or `bytes`.
-        alarmed: Names whose bars are to be seen first.
-    """
-    chosen = largest(amounts, BARS_MAX)
-    if not chosen:
-        return ""
-
-    def draw(figure: Any) -> None:
-        axes = figure.subplots()
-        names = [_cut(name) for name, _ in chosen]
-        colours = [ALARM if name in alarmed else COLOURS[0] for name, _ in chosen]
-        bars = axes.barh(range(len(chosen)), [each for _, each in chosen], 0.62, color=colours)
-        axes.bar_label(bars, [in_unit(each, unit) for _, each in chosen], padding=4, fontsize=9)
-        axes.set_yticks(range(len(chosen)), names)
-        axes.set_ylim(max(len(chosen), _ROWS_MIN) - 0.5, -0.5)
-        axes.margins(x=0.16)
-        axes.grid(visible=False, axis="y")
-        axes.tick_params(axis="y", length=0)
-        axes.spines["bottom"].set_visible(False)
-        axes.tick_params(axis="x", labelbottom=False, length=0)
-
-    return _svg(draw, height=0.5 + 0.34 * max(len(chosen), _ROWS_MIN), salt=salt)
+        written = StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(written, format="svg", transparent=True, metadata=nothing)
+    text = written.getvalue()
+    for stand_in, name in _OF_PAGE.items():
+        text = text.replace(stand_in, f"var(--{name})")
+    return text[text.index("<svg") :]
 
 
 def short(value: float) -> str:
@@ -175,23 +157,3 @@ def _hour_text(start_ms: int, every: int) -> str:
     if every >= 24:
         return f"{at:%d %b}"
     return f"{at:%d %b %H:00}" if at.hour < every else f"{at:%H:00}"
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= 34 else name[:20] + "…" + name[-13:]
-
-
-def _svg(draw: Any, *, height: float, salt: str, width: float = 7.2) -> str:
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    # Their types say more about themselves than a checker can follow.
-    styled, made = cast("Any", matplotlib), cast("Any", Figure)
-    with styled.rc_context({**_STYLE, "svg.hashsalt": salt}):
-        figure = made(figsize=(width, height), layout="constrained")
-        draw(figure)
-        written = StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(written, format="svg", transparent=True, metadata=nothing)
-    text = written.getvalue()
-    return text[text.index("<svg") :]

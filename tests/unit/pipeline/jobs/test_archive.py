@@ -21,6 +21,8 @@ NOBODY = "127.0.0.1:1"
         (["a"], {"pattern": "b"}, "names, or a pattern"),
         (["a"], {"start": "soon"}, "start='soon'"),
         (["a"], {"batch_rows": 0}, "batch_rows=0"),
+        (["a"], {"file_bytes": 0}, "file_bytes=0: must be 1 to 1099511627776"),
+        (["a"], {"file_bytes": (1 << 40) + 1}, "file_bytes=1099511627777"),
         (["a b"], {}, "topic 'a b'"),
     ],
 )

@@ -5,8 +5,8 @@ import pytest
 from ternmq_pipeline.jobs.reporting.plots import (
     OTHERS,
     TOPICS_MAX,
-    bars_svg,
     bytes_text,
+    colours,
     duration_text,
     largest,
     short,
@@ -65,17 +65,15 @@ def test_sizes_and_times_have_suitable_units() -> None:
 def test_empty_data_makes_no_plot() -> None:
     assert traffic_svg([]) == ""
     assert traffic_svg([HourRow("T", 0, 0)]) == ""
-    assert bars_svg({"a": 0}, salt="x", unit="messages") == ""
 
 
-def test_plot_is_one_element_with_escaped_names() -> None:
+def test_plot_is_one_element_with_a_bar_of_its_colour_for_each_topic() -> None:
     pytest.importorskip("matplotlib")
-    name = "<script>$\\frac$&"
-    for text in (
-        bars_svg({name: 3, "b": 2}, salt="x", unit="bytes", alarmed=["b"]),
-        traffic_svg([HourRow(name, 0, 3)]),
-    ):
-        assert "<script" not in text
-        root = ElementTree.fromstring(text)
-        assert root.tag.endswith("svg")
-        assert name in {each.text for each in root.iter() if each.tag.endswith("text")}
+    text = traffic_svg([HourRow(f"t{n}", 0, n) for n in range(1, TOPICS_MAX + 3)])
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    for number in range(TOPICS_MAX + 1):
+        assert f"fill: var(--c{number})" in text
+
+
+def test_colours_follow_the_order_of_the_stack_and_the_last_is_of_others() -> None:
+    assert colours(["b", "a", OTHERS]) == {"b": 0, "a": 1, OTHERS: TOPICS_MAX}
