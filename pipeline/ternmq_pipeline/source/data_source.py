@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSource
 
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.schema import ddl_of
+from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.asked_schema import columns_offered
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@short_errors
 class TernmqDataSource(DataSource):
     """Topics as tables and streams. Spark finds it by the package `pyspark_ternmq`."""
 

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.options import ReadOptions, TriggerLimits
+from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
 from ternmq_pipeline.source.tasks.reading import StretchPartition, StretchReading
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@short_errors
 class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as a stream. Made by `TernmqDataSource`.
 
