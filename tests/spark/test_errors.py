@@ -36,11 +36,12 @@ def test_plan_task_and_stream_tell_the_sentence_first(
         writer = rows.write.format("ternmq").option("nameserver", dev.nameserver)
         writer.option("topic", "errors-sent").options(**options).mode("append").save()
 
-    def stream(topic: str, column: str) -> None:
+    def stream(topic: str, column: str, **options: str) -> None:
         nonlocal streams
         streams += 1
         reader = spark.readStream.format("ternmq").option("nameserver", dev.nameserver)
-        rows = reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
+        reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+        rows = reader.options(**options).load()
         writer = rows.selectExpr(column).writeStream.format("ternmq").trigger(availableNow=True)
         writer = writer.option("nameserver", dev.nameserver).option("topic", "errors-sent")
         writer = writer.option("checkpointLocation", str(tmp_path / str(streams)))
@@ -51,6 +52,10 @@ def test_plan_task_and_stream_tell_the_sentence_first(
         (lambda: frame(subscribe="errors-none").count(), "no broker has topic errors-none"),
         (lambda: write("1 AS body"), "column 'body' has the type int"),
         (lambda: write("if(body = '1', null, 'x') AS body"), "column 'body': is null"),
+        (
+            lambda: stream("errors-read", "body", endingOffsets="latest"),
+            "endingOffsets='latest': is for batches",
+        ),
         (lambda: stream("errors-none", "body"), "no broker has topic errors-none"),
         (lambda: stream("errors-read", "cast(null AS binary) AS body"), "column 'body': is null"),
     ):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.schema import ddl_of
 from ternmq_pipeline.short_errors import short_errors
@@ -61,15 +62,14 @@ class TernmqDataSource(DataSource):
         return batch_reader(read_options(options, streaming=False), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
-        """Return what plans and reads a stream.
+        """Return what plans and reads a stream; it fails when an option or a column is refused."""
+        from ternmq_pipeline.source.streams.reader import RefusedStreamReader, TernmqStreamReader
 
-        Raises:
-            UsageError: An option or a column of the schema is refused; it is named.
-        """
-        from ternmq_pipeline.source.streams.reader import TernmqStreamReader
-
-        options = reading_options(self.options, schema)
-        return TernmqStreamReader(read_options(options, streaming=True), schema)
+        try:
+            options = reading_options(self.options, schema)
+            return TernmqStreamReader(read_options(options, streaming=True), schema)
+        except UsageError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
         """Return what writes a batch.
