@@ -1,4 +1,4 @@
-"""For programs around Spark, beside `format("ternmq")`: the jobs, and a listener for streams.
+"""For programs around Spark, beside `format("ternmq")`: the jobs, a listener, threads' sessions.
 
 Needs the extra `spark`, but for `archived_files`, which reads the log of an archive alone. Without
 PySpark `StreamListener` and `StreamReport` raise `MissingPackage`, an `ImportError`, when they are
@@ -15,6 +15,7 @@ from ternmq_pipeline.jobs.redrive import redrive as redrive
 from ternmq_pipeline.jobs.replay import replay as replay
 from ternmq_pipeline.jobs.report import report as report
 from ternmq_pipeline.jobs.requirements import need
+from ternmq_pipeline.jobs.session import set_active_session as set_active_session
 from ternmq_runtime.field_docs import describe_fields as _describe_fields
 
 if TYPE_CHECKING:
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
     from ternmq_pipeline.source.streams.metrics import StreamReport as StreamReport
 
 
-__all__ = ["Archived", "archive", "archived_files", "redrive", "replay", "report"]
+__all__ = [
+    "Archived",
+    "archive",
+    "archived_files",
+    "redrive",
+    "replay",
+    "report",
+    "set_active_session",
+]
 if _find_spec("pyspark"):
     __all__ += ["StreamListener", "StreamReport"]
 

@@ -490,7 +490,9 @@ def test_unstageable_messages_are_refused_by_name(
             with pytest.raises(UsageError, match="COMMIT or ROLLBACK"):
                 await producer.end([], Resolution.UNKNOWN)
             cancels = Message(TOPIC, b"x", deliver_at_ms=5, cancels="A" * 32)
-            with pytest.raises(StageFailed, match="cannot cancel"):
-                await producer.stage([cancels], staged_for="q/1")
+            with pytest.raises(StageFailed, match="cannot cancel") as failed:
+                await producer.stage([*rows(2), cancels], staged_for="q/1")
+            assert failed.value.first == 2
+            assert "cannot cancel" in str(failed.value.reason)
 
     run_in_virtual_time(main())

@@ -12,6 +12,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
 from ternmq_consumer import BlockingPullConsumer
 from ternmq_model.stored_message import StoredMessage
+from ternmq_pipeline.jobs.session import set_active_session
 
 _WITHIN_S: Final = 200.0
 _PAUSE_S: Final = 0.05
@@ -71,8 +72,7 @@ def write_beside(
     """Append a frame in a thread of `pool`."""
 
     def write() -> None:
-        # Makes the session the thread's own, without which no Python data source is found.
-        frame.sparkSession.createDataFrame([], "nothing int")
+        set_active_session(frame.sparkSession)
         frame.write.format(format_name).options(**options).mode("append").save()
 
     return pool.submit(write)

@@ -24,6 +24,7 @@ class ToyStager:
         self.staged_for: set[tuple[str, int]] = set()
         self.stage_fails_after: int | None = None
         """So many messages can be staged in all."""
+        self.stage_fails_with: TernError = Unreachable("the toy is full")
         self.commits_left: int | None = None
         """So many can be committed in all."""
         self.is_away = False
@@ -71,8 +72,8 @@ class ToyStager:
         )
         if room < len(messages):
             left = len(messages) - room
-            reason = Unreachable("the toy is full")
-            raise StageFailed(reason, staged, failures=left, count=len(messages))
+            reason = self.stage_fails_with
+            raise StageFailed(reason, staged, failures=left, count=len(messages), first=room)
         return staged
 
     def states(

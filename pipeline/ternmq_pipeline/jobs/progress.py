@@ -65,9 +65,11 @@ def messages_behind(source: Mapping[str, Any]) -> int | None:
 
 _RAISED: Final = re.compile(r"^(?:\w+\.)*(\w+): (.+)", re.MULTILINE)
 _OURS: Final = re.compile(
-    r"^ternmq_\w+(?:\.\w+)*\.\w+: (.+(?:\n(?!\s*(?:\tat|at|File|Trace|\*)).+)*)", re.MULTILINE
+    r"(?:^|: )ternmq_\w+(?:\.\w+)*\.\w+: "
+    r"(.+(?:\n(?!\s*(?:\tat|at|File|Trace|SQLSTATE|JVM|===|\*)).+)*)",
+    re.MULTILINE,
 )
-"""An error of ours at the end of a traceback, with the lines that still belong to its text."""
+"""An error of ours behind Spark's words or a traceback, with the lines that belong to its text."""
 
 _NOISE: Final = re.compile(
     r"\[[A-Z0-9_.]{4,}\] |Query \[id = [^\]]*\] terminated with exception: | SQLSTATE: \w+"

@@ -60,7 +60,7 @@ def spark_session(
         JobFailed: Spark does not start, or an error of Spark's ends the block.
     """
     if spark is not None:
-        with failures_of(job):
+        with failures_of(job), _active(spark):
             yield spark
         return
     need(job, "pyspark", "pyarrow", "pandas")
@@ -98,6 +98,46 @@ def spark_session(
         stack.callback(_end_session, made)
         with failures_of(job):
             yield made
+
+
+def set_active_session(spark: "SparkSession") -> None:
+    """Make a session the active one of the thread that calls.
+
+    Spark looks up Python data sources in the session of the thread that asks; in a thread without
+    one `df.write.format("ternmq")` and `df.writeStream.format("ternmq")` fail with
+    DATA_SOURCE_NOT_FOUND. Only the thread that made the session has it by itself. As the
+    initializer of a pool, `ThreadPoolExecutor(4, initializer=set_active_session,
+    initargs=(spark,))`, it is called in each of its threads.
+
+    Without effect where PySpark does not give each Python thread a thread of its JVM
+    (`PYSPARK_PIN_THREAD=false`), and with Spark Connect, where sessions are the server's.
+
+    Args:
+        spark: The session, until the thread ends or another one is set.
+    """
+    if hasattr(spark, "_jsparkSession"):
+        _sessions_of(spark).setActiveSession(cast("Any", spark)._jsparkSession)
+
+
+@contextmanager
+def _active(spark: "SparkSession") -> Generator[None]:
+    """Let a session be the thread's active one inside the block."""
+    known = _sessions_of(spark)
+    before = known.getActiveSession()
+    set_active_session(spark)
+    try:
+        yield
+    finally:
+        with suppress(*jvm_gone()):
+            if before.isDefined():
+                known.setActiveSession(before.get())
+            else:
+                known.clearActiveSession()
+
+
+def _sessions_of(spark: "SparkSession") -> Any:
+    """Return the JVM's class of a session."""
+    return getattr(cast("Any", spark)._jvm, "org.apache.spark.sql.classic.SparkSession")
 
 
 def has_jvm(gateway: object | None, environment: Mapping[str, str]) -> bool:

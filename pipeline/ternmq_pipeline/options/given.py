@@ -66,9 +66,9 @@ class Given:
         for name, value in cast("Iterable[tuple[object, object]]", options.items()):
             if not isinstance(name, str):
                 raise UsageError(f"option {name!r}: a name must be a text")
-            lower = name.lower()
-            if lower in _OF_SPARK or lower.startswith(_INTERNAL_PREFIXES):
+            if is_of_spark(name):
                 continue
+            lower = name.lower()
             if lower not in names:
                 raise UsageError(_unknown(name, names, hints))
             if names[lower] in self._values:
@@ -183,6 +183,12 @@ class Given:
         if match is None or unit not in _UNITS_MS:
             raise ConfigError(name, shown(text), "must be a duration, such as 90s, 15m or 1h")
         return float(match["number"]) * _UNITS_MS[unit]
+
+
+def is_of_spark(name: str) -> bool:
+    """Tell whether Spark itself adds an option, which is passed over."""
+    lower = name.lower()
+    return lower in _OF_SPARK or lower.startswith(_INTERNAL_PREFIXES)
 
 
 def _checked_value(name: str, value: object) -> str:

@@ -9,7 +9,15 @@ import pyarrow.compute as pc
 
 from ternmq_model import properties as names
 from ternmq_model.delay import DELAY_MS_MAX
-from ternmq_model.errors import IllegalMessage, IllegalName, UsageError
+from ternmq_model.errors import (
+    Fault,
+    IllegalMessage,
+    IllegalName,
+    PermissionRefused,
+    TernError,
+    TopicNotFound,
+    UsageError,
+)
 from ternmq_model.message import Message
 from ternmq_model.record import PROPERTIES_BYTES_MAX
 from ternmq_pipeline.options.writing import written_topic
@@ -17,6 +25,7 @@ from ternmq_pipeline.sink import columns, identity
 from ternmq_pipeline.sink.columns import Layout
 from ternmq_pipeline.sink.identity import PartIdentity
 from ternmq_pipeline.sink.reserved import NOT_OF_USERS, OF_A_LIFE
+from ternmq_pipeline.strict_json import shown
 
 _US_IN_MS: Final = 1000
 _PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
@@ -53,7 +62,7 @@ class RowReader:
         topics = self._topics(batch, first_row)
         tags = _values(batch, layout.tags) or [""] * count
         sharding = _values(batch, layout.sharding_key) or [""] * count
-        keys = self._keys(batch) or [()] * count
+        keys = self._keys(batch, first_row) or [()] * count
         delays = self._delays(batch, first_row, now_ms) or [0] * count
         maps = _values(batch, layout.properties) or [None] * count
         own = self.part.properties()
@@ -75,22 +84,43 @@ class RowReader:
         """Return the error for a value of this partition."""
         return IllegalMessage(f"row {row} of {self.part}: column {column!r}: {why}")
 
-    def name_illegal(self, messages: Iterable[Message], *, first_row: int) -> IllegalMessage | None:
-        """Return the error for the first message that breaks a limit, naming its row."""
+    def name_illegal(self, messages: Iterable[Message], *, first_row: int) -> UsageError | None:
+        """Return the error for the first message that breaks a limit, naming row and column."""
         for row, message in enumerate(messages, first_row):
             try:
                 encoded = message.encoded_properties()
             except (IllegalMessage, IllegalName) as error:
-                return IllegalMessage(f"row {row} of {self.part}: {error}")
+                return self._name_column(message, row, error)
             if len(encoded) > _PROPERTIES_BYTES_MAX:
-                why = f"{len(encoded)} bytes of properties, at most {_PROPERTIES_BYTES_MAX} fit"
-                return IllegalMessage(f"row {row} of {self.part}: {why}")
+                parts = _parts(message)
+                longest = max(parts, key=lambda name: len(parts[name].encoded_properties()))
+                why = f"with the row's other columns {len(encoded)} bytes of properties"
+                return self.illegal(row, longest, f"{why}, at most {_PROPERTIES_BYTES_MAX} fit")
         return None
+
+    def name_refused(self, reason: TernError, *, row: int) -> UsageError | None:
+        """Return the error for a row that its broker refused, None when the row is not why."""
+        if reason.fault is not Fault.CALLER:
+            return None
+        if not isinstance(reason, PermissionRefused | TopicNotFound):
+            return IllegalMessage(f"row {row} of {self.part}: {reason}")
+        if self.layout.topic_for_all is not None:
+            return UsageError(f"option 'topic': {reason}")
+        return self.illegal(row, columns.TOPIC, str(reason))
+
+    def _name_column(self, message: Message, row: int, error: UsageError) -> IllegalMessage:
+        """Return the error for a message that is illegal: by the first part that is so alone."""
+        for column, part in _parts(message).items():
+            try:
+                part.encoded_properties()
+            except IllegalMessage as found:
+                return self.illegal(row, column, _short(str(found), part))
+        return IllegalMessage(f"row {row} of {self.part}: {error}")
 
     def _bodies(self, column: Any, first_row: int) -> list[bytes]:
         null = _first_null(column)
         if null is not None:
-            raise self.illegal(first_row + null, columns.BODY, "is null")
+            raise self.illegal(first_row + null, columns.BODY, "is null; each row needs a body")
         if pa.types.is_string(column.type):
             column = column.cast(pa.binary())
         elif pa.types.is_large_string(column.type):
@@ -116,10 +146,16 @@ class RowReader:
                 raise self.illegal(row, columns.TOPIC, str(error)) from None
         return topics
 
-    def _keys(self, batch: pa.RecordBatch) -> list[Sequence[str]] | None:
+    def _keys(self, batch: pa.RecordBatch, first_row: int) -> list[Sequence[str]] | None:
         told = _values(batch, self.layout.keys)
-        if told is not None and self.layout.keys_are_text:
+        if told is None:
+            return None
+        if self.layout.keys_are_text:
             return [text.split() if text else () for text in told]
+        for row, keys in enumerate(told, first_row):
+            if keys and None in keys:
+                why = f"its key number {keys.index(None)} is null; leave it out"
+                raise self.illegal(row, columns.KEYS, why)
         return told
 
     def _delays(self, batch: pa.RecordBatch, first_row: int, now_ms: int) -> list[int] | None:
@@ -161,10 +197,36 @@ class RowReader:
     def _check_names(self, told: Mapping[str, str | None], row: int) -> None:
         for name, text in told.items():
             if text is None:
-                raise self.illegal(row, columns.PROPERTIES, f"property {name!r} is null")
+                raise self.illegal(row, columns.PROPERTIES, f"property {shown(name)!r} is null")
             if name in NOT_OF_USERS:
                 why = f"property {name!r} has a meaning of its own; pick another name"
                 raise self.illegal(row, columns.PROPERTIES, why)
+
+
+def _parts(message: Message) -> dict[str, Message]:
+    """Return what each column says of a message, as a message that says nothing else."""
+    topic = message.topic
+    own = {name: text for name, text in message.properties.items() if name not in identity.NAMES}
+    return {
+        columns.BODY: Message(topic, message.body),
+        columns.TAGS: Message(topic, b"", message.tags),
+        columns.KEYS: Message(topic, b"", keys=message.keys),
+        columns.PROPERTIES: Message(topic, b"", properties=own),
+        columns.SHARDING_KEY: Message(topic, b"", sharding_key=message.sharding_key),
+        columns.DELAY: Message(
+            topic,
+            b"",
+            deliver_at_ms=message.deliver_at_ms,
+            deliver_after_ms=message.deliver_after_ms,
+        ),
+    }
+
+
+def _short(text: str, part: Message) -> str:
+    """Return an error's text, in which long values of the row have lost their ends."""
+    for value in (part.tags, *part.keys, part.sharding_key, *part.properties):
+        text = text.replace(repr(value), repr(shown(value)))
+    return text.removeprefix(f"message for {part.topic!r}: ")
 
 
 def _values(batch: pa.RecordBatch, place: int | None) -> list[Any] | None:

@@ -73,7 +73,7 @@ def stage_partition(
         clock: Tells when the first row was staged.
 
     Raises:
-        IllegalMessage: A row cannot be a message; it is named.
+        IllegalMessage: A row cannot be a message, or its broker refused it; it is named.
         StageFailed: A broker did not take a row in time.
         Exception: What `batches` raised. In every case what was staged is rolled back as far as
             the brokers answer; the others roll back the rest when its immunity is over.
@@ -152,6 +152,8 @@ def _stage(
         )
     except TernError as error:
         illegal = reader.name_illegal(messages, first_row=first_row)
+        if illegal is None and isinstance(error, StageFailed):
+            illegal = reader.name_refused(error.reason, row=first_row + error.first)
         if illegal is None:
             raise
         if isinstance(error, StageFailed):

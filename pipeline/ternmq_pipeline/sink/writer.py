@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import WriteOptions, write_options
+from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.sink.columns import Layout, lay_out
 from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
 from ternmq_runtime.chance import unique_name
@@ -107,6 +108,7 @@ class Sink:
         return open_stager
 
 
+@short_errors
 class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame: all of it becomes visible, or nothing.
 
@@ -135,6 +137,7 @@ class BatchWriter(DataSourceArrowWriter):
         self.sink.abort(messages)
 
 
+@short_errors
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of a streaming query: each becomes visible as a whole.
 

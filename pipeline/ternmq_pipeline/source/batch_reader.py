@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ternmq_pipeline.options.reading import Pushdown, ReadOptions
+from ternmq_pipeline.short_errors import main_module, short_errors
 from ternmq_pipeline.source.planned import planned_stretches
 from ternmq_pipeline.source.pushdown import Pushed, push
 from ternmq_pipeline.source.tasks.reading import StretchPartition, StretchReading
@@ -42,14 +43,10 @@ def spark_pushes() -> bool:
     There is no session in Spark's planning processes, but each runs one program only. A reader that
     takes conditions while the setting is off would be refused.
     """
-    return PUSHDOWN_WORKER in sys.modules or _main_module() == PUSHDOWN_WORKER
+    return PUSHDOWN_WORKER in sys.modules or main_module() == PUSHDOWN_WORKER
 
 
-def _main_module() -> str:
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return "" if spec is None else str(spec.name)
-
-
+@short_errors
 class BatchReader(DataSourceReader):
     """Plans in the driver which stretches are read, and reads them in tasks. Spark pickles it.
 
@@ -82,6 +79,7 @@ class BatchReader(DataSourceReader):
         return self._reading.read(partition)
 
 
+@short_errors
 class PushingBatchReader(BatchReader):
     """The same for sessions that let a source apply conditions."""
 

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.schema import ddl_of
+from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.asked_schema import columns_offered
+from ternmq_pipeline.source.tables import (
+    created_table,
+    reading_options,
+    table_schema,
+    writing_options,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@short_errors
 class TernmqDataSource(DataSource):
     """Topics as tables and streams. Spark finds it by the package `pyspark_ternmq`."""
 
@@ -30,12 +39,15 @@ class TernmqDataSource(DataSource):
         """Return what `format(…)` names it by."""
         return "ternmq"
 
-    def schema(self) -> str:
-        """Return the columns of a read whose user names none, as DDL.
+    def schema(self) -> "StructType | str":
+        """Return the columns of a read whose user names none, or of a table that is created.
 
         Raises:
             UsageError: An option is refused; it is named.
         """
+        table = created_table(self.options)
+        if table is not None:
+            return table_schema(table)
         return ddl_of(columns_offered(read_options(self.options)))
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
@@ -46,17 +58,18 @@ class TernmqDataSource(DataSource):
         """
         from ternmq_pipeline.source.batch_reader import batch_reader
 
-        return batch_reader(read_options(self.options, streaming=False), schema)
+        options = reading_options(self.options, schema)
+        return batch_reader(read_options(options, streaming=False), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
-        """Return what plans and reads a stream.
+        """Return what plans and reads a stream; it fails when an option or a column is refused."""
+        from ternmq_pipeline.source.streams.reader import RefusedStreamReader, TernmqStreamReader
 
-        Raises:
-            UsageError: An option or a column of the schema is refused; it is named.
-        """
-        from ternmq_pipeline.source.streams.reader import TernmqStreamReader
-
-        return TernmqStreamReader(read_options(self.options, streaming=True), schema)
+        try:
+            options = reading_options(self.options, schema)
+            return TernmqStreamReader(read_options(options, streaming=True), schema)
+        except UsageError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
         """Return what writes a batch.
@@ -66,7 +79,7 @@ class TernmqDataSource(DataSource):
         """
         from ternmq_pipeline.sink.writer import batch_writer
 
-        return batch_writer(self.options, schema, overwrite)
+        return batch_writer(writing_options(self.options, schema), schema, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":
         """Return what writes a stream's batches.
@@ -76,4 +89,4 @@ class TernmqDataSource(DataSource):
         """
         from ternmq_pipeline.sink.writer import stream_writer
 
-        return stream_writer(self.options, schema, overwrite)
+        return stream_writer(writing_options(self.options, schema), schema, overwrite)

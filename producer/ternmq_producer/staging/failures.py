@@ -12,13 +12,23 @@ class StageFailed(TernError):
     Attributes:
         staged: Those that are, for whoever rolls them back. What else may be staged
             (`may_have_happened`) the broker rolls back when its time is over.
+        reason: Why the first one is not.
+        first: Its place in what was given.
     """
 
     def __init__(
-        self, reason: TernError, staged: StagedMessages, *, failures: int, count: int
+        self,
+        reason: TernError,
+        staged: StagedMessages,
+        *,
+        failures: int,
+        count: int,
+        first: int = 0,
     ) -> None:
         super().__init__(f"{failures} of {count} messages not staged; the first: {reason}")
         self.staged = staged
+        self.reason = reason
+        self.first = first
         self.fault = reason.fault
         self.retryable = reason.retryable
         self.may_have_happened = reason.may_have_happened

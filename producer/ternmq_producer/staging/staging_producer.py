@@ -212,4 +212,6 @@ def _stage_failed(results: Sequence[SendResult | TernError]) -> StageFailed:
         for one in results
         if isinstance(one, SendResult)
     )
-    return StageFailed(reason, staged, failures=len(errors), count=len(results))
+    return StageFailed(
+        reason, staged, failures=len(errors), count=len(results), first=results.index(reason)
+    )

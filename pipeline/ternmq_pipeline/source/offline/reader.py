@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from ternmq_model.errors import StoreError
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.options import ReadOptions
+from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.asked_schema import columns_asked
 from ternmq_pipeline.source.offline.plan import (
     check_offline,
@@ -45,6 +46,7 @@ class LogPartition(InputPartition):
     part: LogPart | RawPart
 
 
+@short_errors
 class OfflineReader(DataSourceReader):
     """Plans in the driver which parts of the log are read, and reads them in tasks.
 
@@ -145,6 +147,7 @@ class OfflineReader(DataSourceReader):
         return parse_subscription(any_topic, *expression) if expression else None
 
 
+@short_errors
 class PushingOfflineReader(OfflineReader):
     """The same for sessions that let a source apply conditions."""
 

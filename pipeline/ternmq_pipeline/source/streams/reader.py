@@ -13,8 +13,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ternmq_model.errors import TernError
 from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.options import ReadOptions, TriggerLimits
+from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
 from ternmq_pipeline.source.tasks.reading import StretchPartition, StretchReading
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@short_errors
 class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as a stream. Made by `TernmqDataSource`.
 
@@ -90,6 +93,45 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             view = open_cluster_view(self._options)
             self._progress = StreamProgress(self._options, view, SystemClock(), rest)
         return self._progress
+
+
+@short_errors
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Fails at Spark's first question, in place of a reader that cannot be made.
+
+    PySpark 4.3 stops its reader where `streamReader` fails, before it has one: all that a user is
+    told then is an error of its own.
+
+    Args:
+        why: What it fails with.
+    """
+
+    def __init__(self, why: TernError) -> None:
+        self._why = why
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Fail."""
+        raise self._why
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Fail."""
+        raise self._why
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Fail."""
+        raise self._why
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fail."""
+        raise self._why
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Fail."""
+        raise self._why
+
+    def read(self, partition: InputPartition) -> "Iterator[tuple[Any, ...]]":
+        """Fail."""
+        raise self._why
 
 
 def default_limit(limits: TriggerLimits) -> ReadLimit:

@@ -53,6 +53,22 @@ java.lang.RuntimeException: other
     assert reason_of(text) == "T/a/0: wanted 3, but it begins with 9; failOnDataLoss=true"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[PYTHON_DATA_SOURCE_ERROR] Failed to plan: ", "\n SQLSTATE: 38000"),
+        ("An exception was thrown from the Python worker:\n", "\n\nJVM stacktrace:\norg.x"),
+        (
+            "[STREAM_FAILED] Query [id = 7c] terminated with exception: [P] Failed: ",
+            "\n SQLSTATE: 38000 SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: [id = 7c]",
+        ),
+    ],
+)
+def test_failure_reason_is_our_sentence_without_a_traceback(before: str, after: str) -> None:
+    text = f"{before}ternmq_model.errors.DataLost: T/a/0: wanted 3;\n  more of it{after}"
+    assert reason_of(text) == "T/a/0: wanted 3; more of it"
+
+
 def test_failure_reason_is_first_line_and_exception_without_our_error() -> None:
     text = "[FAILED] it failed\n  File x\nValueError: no number\n\tat java.Thing"
     assert reason_of(text) == "it failed: ValueError: no number"

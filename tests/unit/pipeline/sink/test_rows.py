@@ -151,6 +151,11 @@ def test_time_is_kept_as_a_time_unless_past() -> None:
             None,
             "row 11 .*column 'topic': topic='white space'",
         ),
+        (
+            {"body": [b"x", b""], "keys": [["k"], ["a", None]]},
+            "t",
+            "row 11 .*column 'keys': its key number 1 is null",
+        ),
         ({"body": [b"x"], "topic": ["%RETRY%g"]}, None, "row 10 .*brokers alone"),
         ({"body": [b"x"], "delay": [-1]}, "t", "row 10 .*column 'delay': is -1"),
         ({"body": [b"x"], "delay": [3 * DAY_MS + 1]}, "t", "row 10 .*column 'delay': .*3 days"),
@@ -211,20 +216,30 @@ def test_sharding_key_column_precedes_the_property_read() -> None:
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        ({"tags": ["ok", "a||b"]}, r"row 6 .*tag 'a\|\|b'"),
-        ({"keys": [["ok"], ["a b"]]}, "row 6 .*key 'a b'"),
-        ({"properties": [[("a", "b")], [("a", "")]]}, "row 6 .*property 'a'"),
-        ({"shardingKey": ["ok", "\x01"]}, "row 6 .*property"),
-        ({"shardingKey": ["ok", "x" * 32_000]}, "row 6 .* bytes of properties, at most 31743 fit"),
+        ({"body": [b"x", bytes((4 << 20) + 1)]}, "'body': body has 4194305 bytes, at most 4194304"),
+        ({"tags": ["ok", "a||b"]}, r"'tags': tag 'a\|\|b'"),
+        ({"tags": ["ok", "a\x01"]}, "'tags': property 'tags': 0x01"),
+        ({"keys": [["ok"], ["a b"]]}, "'keys': key 'a b': a blank"),
+        ({"keys": [["ok"], ["k", ""]]}, "'keys': property 'keys'='': neither may be empty"),
+        ({"keys": [["ok"], ["a b" * 900]]}, "'keys': key '[ab ]{100}…': a blank"),
+        ({"properties": [[("a", "b")], [("a", "")]]}, "'properties': property 'a'=''"),
+        ({"properties": [[], [("n" * 900, "")]]}, "'properties': property 'n{100}…'=''"),
+        ({"properties": [[], [("UNIQ_KEY", "1"), ("a", None)]]}, "'properties': .*'a'=None"),
+        ({"shardingKey": ["ok", "\x01"]}, "'shardingKey': property"),
+        (
+            {"shardingKey": ["ok", "x" * 32_000], "tags": ["a", "b"]},
+            "'shardingKey': with the row's other columns 3....+ bytes .*, at most 31743 fit",
+        ),
     ],
 )
-def test_row_that_makes_an_illegal_message_is_named(
+def test_row_that_makes_an_illegal_message_is_named_with_its_column(
     columns: dict[str, list[Any]], told: str
 ) -> None:
     messages = messages_of({"body": [b"x", b"y"], **columns}, first_row=5)
     error = RowReader(Layout(body=0), PART).name_illegal(messages, first_row=5)
     assert error is not None
-    assert re.search(told, str(error))
+    assert re.search(f"^row 6 of partition 2 of batch 4: column {told}", str(error))
+    assert len(str(error)) < 400
 
 
 def test_legal_messages_have_no_error() -> None:

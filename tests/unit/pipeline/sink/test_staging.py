@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from ternmq_model.errors import IllegalMessage
+from ternmq_model.errors import IllegalMessage, UsageError, refusal
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import TransactionState
 from ternmq_pipeline.options import WriteOptions
 from ternmq_pipeline.sink import staging
@@ -84,6 +85,36 @@ def test_rows_a_broker_took_before_failing_are_rolled_back() -> None:
     stager.stage_fails_after = 3
     with pytest.raises(StageFailed):
         stage(stager, iter([rows(b"a", b"b"), rows(b"c", b"d")]))
+    assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("code", "topic_for_all", "told"),
+    [
+        (
+            ResponseCode.NO_PERMISSION,
+            None,
+            "row 3 of partition 2 of batch 4: column 'topic': b: no",
+        ),
+        (ResponseCode.TOPIC_NOT_EXIST, None, "row 3 of partition 2 of batch 4: column 'topic': b"),
+        (ResponseCode.NO_PERMISSION, "flights", "option 'topic': b: no"),
+        (ResponseCode.MESSAGE_ILLEGAL, "flights", "row 3 of partition 2 of batch 4: b: no"),
+    ],
+)
+def test_row_that_its_broker_refuses_is_named(
+    code: int, topic_for_all: str | None, told: str
+) -> None:
+    stager = ToyStager()
+    stager.stage_fails_after = 3
+    stager.stage_fails_with = refusal(code, "no", "b")
+    reader = RowReader(Layout(body=0, topic=1, topic_for_all=topic_for_all), PART)
+    topics = pa.array(["flights", "flights"])
+    batches = [
+        pa.record_batch([pa.array(bodies, pa.binary()), topics], names=["body", "topic"])
+        for bodies in ([b"a", b"b"], [b"c", b"d"])
+    ]
+    with pytest.raises(UsageError, match=f"^{told}"):
+        stage_partition(batches, reader, OPTIONS, open_stager=stager, clock=StoppedClock())
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a", b"b", b"c"]
 
 
