@@ -311,7 +311,7 @@ async def load_tables(
             logger.warning(
                 "no offsets are kept, groups begin anew file=%s", found.offsets.main.path
             )
-        topics.settle_created(store.deletions, store.log_end())
+        topics.settle_created(store.deletions, now_ms=now_ms)
     topics.set_template(
         queues=config.default_topic_queues, is_allowed=config.auto_create_topics, now_ms=now_ms
     )

@@ -4,6 +4,7 @@ Source: RocketMQ `TopicConfigManager`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self
 
@@ -23,6 +24,7 @@ from ternmq_model.names import (
     check_new_name,
     check_topic,
     is_legal,
+    is_system_topic,
 )
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
@@ -59,8 +61,8 @@ class TopicTable:
         allows_dots: Clients and operators may make topics whose names have dots.
         odd: Entries of the file under names that no topic can have here. Nobody uses them, and they
             are written back unchanged.
-        log_end: Returns where the log ends, which is noted of a topic that is created. Nothing is
-            noted when it is None.
+        log_end: Returns where the log ends, which is noted of a topic that is created, but for the
+            broker's own. Nothing is noted when it is None.
     """
 
     def __init__(self, version: DataVersion) -> None:
@@ -98,28 +100,34 @@ class TopicTable:
         return self._topics.get(topic)
 
     def created(self, topic: str) -> Created:
-        """Return when the topic was created; the same at all members of a broker name."""
+        """Return when the topic was created. What no number of ours is counts as not noted."""
         attributes = self._kept_attributes(topic)
-        at = PhysicalOffset(_number(attributes, _CREATED_OFFSET, topic))
-        return Created(at, _number(attributes, _CREATED_MS, topic))
+        log_offset = at_ms = 0
+        with suppress(ValueError):
+            log_offset = _number(attributes, _CREATED_OFFSET, topic)
+        with suppress(ValueError):
+            at_ms = _number(attributes, _CREATED_MS, topic)
+        return Created(PhysicalOffset(log_offset), at_ms)
 
-    def settle_created(
-        self, deletions: Mapping[str, PhysicalOffset], log_end: PhysicalOffset
-    ) -> None:
-        """Correct what is noted of creations by what the log is known to have.
+    def settle_created(self, deletions: Mapping[str, PhysicalOffset], *, now_ms: int) -> None:
+        """Raise what is noted of creations to what the log is known to have; never lower it.
 
         A table may be older than its log, or have been written by a RocketMQ without attributes.
 
         Args:
             deletions: Of topics that were deleted, where the log ended then: a topic of that name
-                was created later.
-            log_end: Where the log ends: a tail that was cut may have been longer.
+                was created later, nobody knows when.
+            now_ms: Wall clock.
         """
-        for topic in self._topics:
-            noted, at_ms = self.created(topic)
-            settled = PhysicalOffset(min(max(noted, deletions.get(topic, 0)), log_end))
-            if settled != noted:
-                self._note_created(topic, Created(settled, at_ms))
+        late = [
+            topic
+            for topic in self._topics
+            if self.created(topic).log_offset < deletions.get(topic, 0)
+        ]
+        for topic in late:
+            self._note_created(topic, Created(deletions[topic], 0))
+        if late:
+            self._version = self._version.next(now_ms)
 
     def _note_created(self, topic: str, created: Created) -> None:
         attributes = self._kept_attributes(topic)
@@ -155,7 +163,8 @@ class TopicTable:
 
     def _keep(self, config: TopicConfig, now_ms: int, *, is_found: bool = False) -> bool:
         known = self._topics.get(config.topic)
-        if known is None and self.log_end is not None and not is_found:
+        is_noted = not is_found and not is_system_topic(config.topic)  # nobody deletes those
+        if known is None and self.log_end is not None and is_noted:
             self._note_created(config.topic, Created(self.log_end(), now_ms))
         if known != config:
             self._set(config)
@@ -347,7 +356,6 @@ class TopicTable:
             except IllegalName as error:
                 raise ValueError(str(error)) from None
             table._extras[name] = fields
-            table.created(name)
         return table
 
 

@@ -1,17 +1,21 @@
 """What tells a topic from one of its name that was deleted: the same at all members, for good."""
 
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
+from ternmq_broker.config import FlushMode
 from ternmq_broker.table_formats import TOPICS, parse_table
 from ternmq_broker.topics import TopicTable
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
+from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_generations, replace_file
-from tests.support.brokers import CONFIG, Client, World, world
-from tests.support.simulated_cluster import SimulatedCluster
-from tests.support.simulated_replicas import master_and_slave, promote, replicated
+from tests.support.brokers import CONFIG, Client, world
+from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster
+from tests.support.simulated_replicas import master_and_slave, promote, replicated, status_of
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPICS_PATH = CONFIG.data / "config" / TOPICS.name
@@ -32,8 +36,8 @@ async def create_again(client: Client, messages: int, topic: str = "A") -> None:
         await client.send(topic, b"%d" % number)
 
 
-async def told_by(cluster: SimulatedCluster, name: str) -> tuple[int, int]:
-    return await told(await cluster.connect(name))
+async def told_by(cluster: SimulatedCluster, name: str, topic: str = "A") -> tuple[int, int]:
+    return await told(await cluster.connect(name), topic)
 
 
 def test_topic_created_again_is_told_apart_by_every_member_for_good() -> None:
@@ -91,13 +95,13 @@ def test_topic_that_promoted_member_finds_in_its_log_was_not_created_again() -> 
     run_in_virtual_time(main())
 
 
-def rewrite_as_rocketmq_4(around: World) -> None:
+def rewrite_as_rocketmq_4(files: FileSystem) -> None:
     """Write the topics as a RocketMQ does that knows no attributes, and no checksums."""
-    table = read_generations(around.files, TOPICS_PATH, parse_table)
+    table = read_generations(files, TOPICS_PATH, parse_table)
     assert table is not None
     for settings in table["topicConfigTable"].values():
         del settings["attributes"]
-    replace_file(around.files, TOPICS_PATH, json.dumps(table).encode(), in_both=True)
+    replace_file(files, TOPICS_PATH, json.dumps(table).encode(), in_both=True)
 
 
 def test_topic_whose_creation_was_forgotten_is_older_until_created_again() -> None:
@@ -110,7 +114,7 @@ def test_topic_whose_creation_was_forgotten_is_older_until_created_again() -> No
                 await client.send("A")
                 await create_again(client, messages=2)
                 known = await told(client)
-            rewrite_as_rocketmq_4(around)
+            rewrite_as_rocketmq_4(around.files)
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 # The store has noted where the log ended when the topic was deleted.
@@ -139,5 +143,58 @@ def test_attributes_keep_creations_beside_rocketmqs_own() -> None:
             }
             reread = TopicTable.from_dict(table, now_ms=0)
             assert reread.created("A") == (offset, at_ms)
+
+    run_in_virtual_time(main())
+
+
+def test_creation_that_a_start_settles_is_kept_by_slaves() -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, client):
+            await client.send("A")
+            await create_again(client, messages=2)
+            known, _ = await told(client)
+            await replicated(cluster)
+            for name in ("a-1", "a"):
+                await cluster.stop(name)
+                rewrite_as_rocketmq_4(cluster.disks[name])
+            for name in ("a", "a-1"):
+                await cluster.start(name)
+            await replicated(cluster)
+            await asyncio.sleep(2)
+            assert await told_by(cluster, "a-1") == (known, 0)
+            cluster.kill("a")
+            await cluster.stop("a-1")
+            await cluster.start("a-1")
+            assert await told_by(cluster, "a-1") == (known, 0)
+
+    run_in_virtual_time(main())
+
+
+def test_creation_in_a_tail_that_was_cut_is_not_later_at_a_promoted_slave() -> None:
+    lazy = replace(CLUSTER_STORE, flush_interval_ms=60_000, flush_thorough_interval_ms=600_000)
+
+    async def main() -> None:
+        async with master_and_slave(seed=1, mode=FlushMode.ASYNC, store=lazy) as (cluster, client):
+            for _ in range(50):
+                await client.send("A", b"x" * 100)
+            await client.put_topic("T", 1)
+            await asyncio.sleep(1.5)
+            await cluster.stop("a-1")
+            made, end = (await told(client, "T"))[0], (await status_of(cluster, "a")).log_end
+            cluster.lose_power("a")
+            await cluster.start("a")
+            assert (await status_of(cluster, "a")).log_end < end
+            known, _ = await told_by(cluster, "a", "T")
+            await cluster.start("a-1")
+            client = await cluster.connect("a")
+            for _ in range(100):
+                await client.send("A", b"x" * 100)
+            await replicated(cluster)
+            await asyncio.sleep(2)
+            cluster.kill("a")
+            await cluster.stop("a-1")
+            await cluster.start("a-1")
+            await promote(cluster, "a-1", is_forced=True)
+            assert (await told_by(cluster, "a-1", "T"))[0] <= known <= made
 
     run_in_virtual_time(main())

@@ -5,7 +5,7 @@ import pytest
 from ternmq_broker import topics
 from ternmq_broker.loose_json import parse_json, write_json, write_row
 from ternmq_broker.registration import Registrant, register_request
-from ternmq_broker.topics import REGISTERED_BYTES_MAX, TOPICS_MAX, TopicTable
+from ternmq_broker.topics import REGISTERED_BYTES_MAX, TOPICS_MAX, Created, TopicTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, RefusedError
 from ternmq_model.offsets import PhysicalOffset
@@ -204,34 +204,54 @@ def test_creation_is_kept_by_changes_copies_and_files_and_ends_with_its_topic() 
 
 
 @pytest.mark.parametrize(
-    ("noted", "deleted", "end", "settled"),
+    ("noted", "deleted", "settled"),
     [
-        pytest.param(700, 0, 900, 700, id="of its log"),
-        pytest.param(700, 650, 900, 700, id="created again"),
-        pytest.param(0, 650, 900, 650, id="found in the log, or written by others"),
-        pytest.param(300, 650, 900, 650, id="older than its log"),
-        pytest.param(700, 0, 500, 500, id="of a tail that was cut"),
+        pytest.param(700, 0, Created(PhysicalOffset(700), 5), id="of its log"),
+        pytest.param(700, 650, Created(PhysicalOffset(700), 5), id="created again"),
+        pytest.param(0, 650, Created(PhysicalOffset(650), 0), id="found, or written by others"),
+        pytest.param(300, 650, Created(PhysicalOffset(650), 0), id="older than its log"),
     ],
 )
 def test_creation_is_settled_by_what_the_log_has(
-    noted: int, deleted: int, end: int, settled: int
+    noted: int, deleted: int, settled: Created
 ) -> None:
     table = TopicTable(DataVersion(0))
     table.log_end = lambda: PhysicalOffset(noted)
     table.put(TopicConfig("T"), now_ms=5)
     table.to_written()
-    table.settle_created({"T": PhysicalOffset(deleted)}, PhysicalOffset(end))
-    assert table.created("T") == (settled, 5)
-    assert f'"ternmq.created.log.offset": "{settled}"' in write_json(table.to_written())
+    before = table.version
+    table.settle_created({"T": PhysicalOffset(deleted)}, now_ms=6)
+    assert table.created("T") == settled
+    assert f'"ternmq.created.log.offset": "{settled.log_offset}"' in write_json(table.to_written())
+    # Slaves save what they take over by the version.
+    assert (table.version != before) == (settled.log_offset != noted)
 
 
-@pytest.mark.parametrize("key", ["retention.ms", "created.log.offset", "created.ms"])
-def test_malformed_attribute_is_refused(key: str) -> None:
+def test_creation_of_the_brokers_own_topics_is_not_noted() -> None:
+    table = TopicTable(DataVersion(0))
+    table.log_end = lambda: PhysicalOffset(700)
+    table.put(TopicConfig("RMQ_SYS_TRACE_TOPIC", 1, 1), now_ms=5)
+    assert table.created("RMQ_SYS_TRACE_TOPIC") == (0, 0)
+
+
+def with_attribute(key: str) -> TopicTable:
     entry = (
         f'{{"perm":6,"readQueueNums":8,"writeQueueNums":8,"attributes":{{"ternmq.{key}":"soon"}}}}'
     )
-    with pytest.raises(ValueError, match=key):
-        TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"T":{entry}}}}}'), now_ms=1)
+    return TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"T":{entry}}}}}'), now_ms=1)
+
+
+def test_malformed_retention_is_refused() -> None:
+    with pytest.raises(ValueError, match="retention"):
+        with_attribute("retention.ms")
+
+
+@pytest.mark.parametrize("key", ["created.log.offset", "created.ms"])
+def test_malformed_creation_counts_as_not_noted(key: str) -> None:
+    table = with_attribute(key)
+    assert table.created("T") == (0, 0)
+    table.settle_created({"T": PhysicalOffset(650)}, now_ms=2)
+    assert table.created("T") == (650, 0)
 
 
 def test_unknown_fields_of_later_rocketmq_are_written_back() -> None:
