@@ -9,7 +9,7 @@ from ternmq_broker.clients import ClientTable
 from ternmq_broker.filters import FilterRules
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.topics import TopicTable
-from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.errors import RefusedError, created_again, refusal
 from ternmq_model.names import check_topic, is_read_forbidden
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.response_code import ResponseCode
@@ -139,8 +139,7 @@ class PullRules:
             RefusedError: It was deleted and created again since.
         """
         if self._topics.created(topic).log_offset > log_offset:
-            remark = f"topic {topic!r} was deleted and created again"
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+            raise created_again(topic)
 
     def check_queue(self, topic: str, queue_id: int) -> None:
         """Let a queue be read.

@@ -196,6 +196,7 @@ class StretchLost(RefusedError):
         wanted_offset: The first message that was wanted and is not there.
         first_offset: The first one that the queue keeps.
         end_offset: Behind the last one that it has; None = not asked, since it begins too late.
+        topic_remark: Why the topic that was to be read is not there; "" = it is there.
     """
 
     def __init__(
@@ -207,8 +208,11 @@ class StretchLost(RefusedError):
         wanted_offset: int,
         first_offset: int,
         end_offset: int | None = None,
+        topic_remark: str = "",
     ) -> None:
-        if end_offset is None:
+        if topic_remark:
+            kept = topic_remark
+        elif end_offset is None:
             kept = f"messages before {first_offset} are no longer kept"
         else:
             kept = f"the queue ends at {end_offset}"
@@ -221,6 +225,7 @@ class StretchLost(RefusedError):
         self.wanted_offset = wanted_offset
         self.first_offset = first_offset
         self.end_offset = end_offset
+        self.topic_remark = topic_remark
 
 
 _BY_CODE: dict[int, type[RefusedError]] = {
@@ -244,6 +249,12 @@ def refusal(
     error = _BY_CODE.get(code, RefusedError)(code, remark, peer)
     error.may_have_happened = may_have_happened
     return error
+
+
+def created_again(topic: str, peer: str = "") -> RefusedError:
+    """Return what who reads a topic is told when its name is another topic's by now."""
+    remark = f"topic {topic!r} was deleted and created again"
+    return refusal(ResponseCode.TOPIC_NOT_EXIST, remark, peer)
 
 
 class TransportError(TernError):

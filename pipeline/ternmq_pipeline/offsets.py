@@ -36,7 +36,7 @@ class Stretch(NamedTuple):
     queue: MessageQueue
     begin: QueueOffset
     end: QueueOffset
-    created: int | None = None
+    created_log_offset: int | None = None
     """When its topic was created, as `Snapshot.created`; None when nobody tells."""
 
     @property

@@ -215,7 +215,7 @@ def test_stretch_of_a_topic_created_again_is_lost_although_the_topic_has_its_off
     assert read(known) == 3
     delete_topic(dev.nameserver, topic)
     fill(dev.nameserver, topic, 5)
-    with pytest.raises(StretchLost):
+    with pytest.raises(StretchLost, match="was deleted and created again"):
         read(known)
     assert created_at(dev.nameserver, topic) > known
     assert read(created_at(dev.nameserver, topic)) == 3

@@ -125,7 +125,7 @@ def test_topic_created_again_between_planning_and_reading_is_an_error_by_default
     fill(dev.nameserver, "BatchGone", 12, queues=1)
     with pytest.raises(PySparkException) as caught:
         strict.collect()
-    for told in ("topic BatchGone", "queue 0", "made anew", "failOnDataLoss"):
+    for told in ("topic BatchGone", "queue 0", "deleted and created again", "failOnDataLoss"):
         assert told in str(caught.value)
     assert lenient.collect() == []
 

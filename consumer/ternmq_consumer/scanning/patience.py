@@ -89,11 +89,12 @@ class Progress:
         self.first_offset = self.queue_end = 0
         self.has_begun = False
 
-    def lost(self, *, end_offset: int | None = None) -> StretchLost:
+    def lost(self, *, end_offset: int | None = None, topic_remark: str = "") -> StretchLost:
         """Return the error that says what is not there.
 
         Args:
             end_offset: Where the queue ends, when it does so before the stretch.
+            topic_remark: Why its topic is not there.
         """
         return StretchLost(
             topic=self.queue.topic,
@@ -102,6 +103,7 @@ class Progress:
             wanted_offset=self.next_offset,
             first_offset=self.first_offset,
             end_offset=end_offset,
+            topic_remark=topic_remark,
         )
 
     def begins_late(self, connection: Connection) -> TernError:
@@ -113,10 +115,12 @@ class Progress:
             return self.lost()
         return self._waits_for_master(f"messages from {self.first_offset} on")
 
-    def ends_early(self, connection: Connection, end_offset: int) -> TernError:
+    def ends_early(
+        self, connection: Connection, end_offset: int, topic_remark: str = ""
+    ) -> TernError:
         """Return the error of a queue that ends before the stretch does over `connection`."""
         if is_master(connection):
-            return self.lost(end_offset=end_offset)
+            return self.lost(end_offset=end_offset, topic_remark=topic_remark)
         return self._waits_for_master(f"messages before {end_offset}")
 
     @contextmanager
@@ -129,7 +133,7 @@ class Progress:
         try:
             yield
         except TopicNotFound as error:
-            raise self.ends_early(connection, 0) from error
+            raise self.ends_early(connection, 0, error.remark) from error
 
     def _waits_for_master(self, kept: str) -> Unreachable:
         topic, broker_name, queue_id = self.queue

@@ -11,9 +11,8 @@ from ternmq_consumer.scanning.stretches import (
     cut_records,
 )
 from ternmq_consumer.subscriptions import subscription_message
-from ternmq_model.errors import ConnectionLost, refusal
+from ternmq_model.errors import ConnectionLost, created_again, refusal
 from ternmq_model.queue import MessageQueue
-from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import ALL_TAGS, Subscription
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -81,8 +80,7 @@ class _Reading(Progress):
         request = admin.DescribeTopicRequest(topic=self.queue.topic)
         reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=_ASK_S)
         if self._created is not None and reply.created_log_offset > self._created:
-            remark = f"topic {self.queue.topic!r} was deleted and created again"
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark, self.queue.broker_name)
+            raise created_again(self.queue.topic, self.queue.broker_name)
         for status in reply.queues:
             if status.queue_id == self.queue.queue_id:
                 self.first_offset = status.min_offset

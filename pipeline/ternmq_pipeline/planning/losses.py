@@ -98,6 +98,11 @@ def gone(wanted: int, *, broker_is_registered: bool) -> str:
     return f"its broker is no longer registered; offset {wanted} was to come next"
 
 
+def topic_gone(wanted: int, remark: str) -> str:
+    """Return the reason of a queue whose broker says that it does not have the topic any more."""
+    return f"{remark}; offset {wanted} was to come next"
+
+
 def another_store(wanted: int) -> str:
     """Return the reason of a queue whose broker holds other messages than those that were read."""
     return (
@@ -137,7 +142,8 @@ def replaced(
         offsets: The next message of each queue.
         stores: Whose offsets these are, by broker; nothing is known of brokers that are not there.
         created: When their topics were created, as `Snapshot.created`; likewise. One that is lower
-            by now is the same topic: its broker has lost what it had noted, or is a slave.
+            by now is the same topic: its broker has lost what it had noted, or is a slave. Of a
+            topic whose queues are all at 0, nothing was read.
         snapshot: What there is.
         fail_on_data_loss: Whether that is an error.
 
@@ -146,7 +152,8 @@ def replaced(
     """
     now = snapshot.stores
     others = {name for name in stores.keys() & now.keys() if stores[name] != now[name]}
-    places = created.keys() & snapshot.created.keys()
+    read = {(queue.topic, queue.broker_name) for queue in offsets if offsets[queue]}
+    places = read & created.keys() & snapshot.created.keys()
     again = {place for place in places if snapshot.created[place] > created[place]}
     found: set[MessageQueue] = set()
     losses = Losses(fail=fail_on_data_loss)

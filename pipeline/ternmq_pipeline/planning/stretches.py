@@ -44,7 +44,7 @@ def stretches(
     for queue in sorted(end):
         stretch = _stretch(queue, start.get(queue), end[queue], snapshot, losses)
         if stretch is not None and stretch.messages > 0:
-            found.append(stretch._replace(created=_created(queue, snapshot)))
+            found.append(stretch._replace(created_log_offset=_created(queue, snapshot)))
     return Planned(found, losses.warnings())
 
 

@@ -361,11 +361,16 @@ def _stores(queues: Iterable[MessageQueue], start: Told, snapshot: Snapshot) -> 
 def _created(
     queues: Iterable[MessageQueue], start: Told, snapshot: Snapshot
 ) -> dict[tuple[str, str], int]:
-    """Return when the topics of `queues` were created; a slave may not have heard of it yet."""
+    """Return when the topics of `queues` were created, as a master said.
+
+    A slave's master may be of an older version, and tell it nothing. So a slave's word counts only
+    where it is higher than what a master said before.
+    """
     known = created_of(start)
     created = known | {
-        place: max(at, known.get(place, 0)) if place[1] in snapshot.stand_ins else at
+        place: at
         for place, at in snapshot.created.items()
+        if place[1] not in snapshot.stand_ins or at > known.get(place, at)
     }
     places = {(queue.topic, queue.broker_name) for queue in queues}
     return {place: created[place] for place in places & created.keys()}

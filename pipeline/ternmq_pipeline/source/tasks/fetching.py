@@ -28,6 +28,7 @@ from ternmq_pipeline.planning.losses import (
     beyond_end,
     damaged_among,
     no_longer_kept,
+    topic_gone,
 )
 from ternmq_pipeline.source.pushdown import Narrowing
 from ternmq_store.columns.batches import build_rows
@@ -141,6 +142,7 @@ def lost_with_topic(stretch: Stretch, wanted: Wanted, unknown: TopicNotFound) ->
         wanted_offset=stretch.begin,
         first_offset=0,
         end_offset=0,
+        topic_remark=unknown.remark,
     )
 
 
@@ -154,6 +156,8 @@ def _behind_the_loss(stretch: Stretch, lost: StretchLost, wanted: Wanted) -> Que
     if lost.end_offset is None:
         first = min(QueueOffset(lost.first_offset), end)
         reason = no_longer_kept(lost.wanted_offset, first, lost.first_offset)
+    elif lost.topic_remark:
+        first, reason = end, topic_gone(lost.wanted_offset, lost.topic_remark)
     else:
         first, reason = end, beyond_end(lost.wanted_offset, lost.end_offset)
     loss = Loss(stretch.queue, reason)
@@ -172,7 +176,7 @@ def _scanned(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
         columns=wanted.columns,
         batch_rows_max=wanted.rows_max,
         skips_damaged=not wanted.fail_on_data_loss,
-        created_log_offset=stretch.created,
+        created_log_offset=stretch.created_log_offset,
         retry_timeout_s=wanted.timeout_s,
     )
     damaged = 0
@@ -211,7 +215,7 @@ def _pulled(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
     scanner = shared_scanner(wanted.nameserver)
     with scanner.pull(
         *(stretch.queue, stretch.begin, stretch.end, wanted.subscription),
-        created_log_offset=stretch.created,
+        created_log_offset=stretch.created_log_offset,
         retry_timeout_s=wanted.timeout_s,
     ) as pieces:
         for piece in joined(pieces, wanted.rows_max):

@@ -37,8 +37,9 @@ def read(
     /,
     **options: str,
 ) -> list[tuple[MessageQueue, int, int]]:
-    """Return what each task of a batch reads."""
+    """Return what each task of a batch reads, of topics that were created at 700."""
     view = View(ranges)
+    view.created = {(queue.topic, queue.broker_name): 700 for queue in ranges}
 
     def opened(_: ReadOptions) -> View:
         return view
@@ -46,7 +47,9 @@ def read(
     monkeypatch.setattr(planned, "open_cluster_view", opened)
     asked = read_options({"subscribe": "TopicA"} | options, streaming=False)
     try:
-        return [stretch[:3] for stretch in planned_stretches(asked, pushed or Pushed())]
+        found = planned_stretches(asked, pushed or Pushed())
+        assert {stretch.created_log_offset for stretch in found} <= {700}
+        return [(stretch.queue, stretch.begin, stretch.end) for stretch in found]
     finally:
         assert view.is_closed
 

@@ -88,6 +88,40 @@ def test_creations_forgotten_or_unknown_to_a_slave_are_no_loss(told: int | None)
     assert after["stores"] == {"broker-a:TopicA": str(100 if told is None else told)}
 
 
+def test_slave_that_stands_in_tells_no_creation_that_a_master_has_not_told() -> None:
+    view = Table({A0: (0, 7)})
+    # Its master was of an older version, and told it nothing.
+    view.stand_ins, view.created = {"broker-a"}, {TOPIC_A: 0}
+    _, end = read_to_the_end(view, NEW)
+    assert "stores" not in end
+    view.stand_ins.clear()
+    view.ranges[A0], view.created = (0, 9), {TOPIC_A: 948}
+    read, end = read_to_the_end(view, end)
+    assert read == [Stretch(A0, QueueOffset(7), QueueOffset(9), 948)]
+    assert end["stores"] == {"broker-a:TopicA": "948"}
+    view.stand_ins = {"broker-a"}
+    view.ranges[A0], view.created = (0, 3), {TOPIC_A: 2_000}
+    with pytest.raises(DataLost, match="created again; offset 9"):
+        opened(view).next_end(end, OWN)
+    read, end = read_to_the_end(view, end, failOnDataLoss="false")
+    assert read == [Stretch(A0, QueueOffset(0), QueueOffset(3))]
+    assert read_to_the_end(view, end) == ([], end)
+
+
+def test_topic_of_which_nothing_was_read_may_be_created_again() -> None:
+    view = Table({A0: (0, 0), A1: (0, 0)})
+    view.created = {TOPIC_A: 40}
+    _, end = read_to_the_end(view, NEW)
+    view.ranges[A0], view.created[TOPIC_A] = (0, 2), 100
+    read, end = read_to_the_end(view, end)
+    assert read == [Stretch(A0, QueueOffset(0), QueueOffset(2), 100)]
+    assert end["stores"] == {"broker-a:TopicA": "100"}
+    view.created[TOPIC_A] = 200
+    with pytest.raises(DataLost, match="created again") as caught:
+        opened(view).next_end(end, OWN)
+    assert [loss.queue for loss in caught.value.losses] == [A0, A1]
+
+
 def test_older_checkpoint_learns_creations_and_older_versions_read_them() -> None:
     view = Table({A0: (0, 7)})
     view.stores = {"broker-a": "first"}

@@ -20,7 +20,7 @@ from tests.support.records import record
 from tests.support.scripted_scans import numbered
 
 ItemT = TypeVar("ItemT")
-STRETCH = Stretch(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30), created=700)
+STRETCH = Stretch(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30), 700)
 SCHEMA = pa.schema([pa.field("queueOffset", pa.int64())])
 
 
@@ -60,7 +60,7 @@ class Scanner:
     def scan(
         self, queue: MessageQueue, begin: int, end: int, options: ScanOptions
     ) -> Opened[ScannedBatch]:
-        assert (queue, begin, end) == STRETCH[:3]
+        assert Stretch(queue, QueueOffset(begin), QueueOffset(end), 700) == STRETCH
         self.options = options
         return self.opened
 

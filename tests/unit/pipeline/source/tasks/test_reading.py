@@ -8,7 +8,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from ternmq_model.errors import RefusedError, StretchLost, TopicNotFound, UsageError
+from ternmq_model.errors import RefusedError, StretchLost, TopicNotFound, UsageError, created_again
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -38,10 +38,12 @@ def wanted(**options: str) -> Wanted:
     return wanted_of(chosen, EVERYTHING, "T", ("queueOffset",), 100)
 
 
-def lost(*, wanted_offset: int, first: int, end: int | None = None) -> StretchLost:
+def lost(
+    *, wanted_offset: int, first: int, end: int | None = None, remark: str = ""
+) -> StretchLost:
     return StretchLost(
         topic="T", broker_name="broker-a", queue_id=3,
-        wanted_offset=wanted_offset, first_offset=first, end_offset=end,
+        wanted_offset=wanted_offset, first_offset=first, end_offset=end, topic_remark=remark,
     )  # fmt: skip
 
 
@@ -107,6 +109,15 @@ def test_shortened_queue_is_read_to_its_end_when_tolerated(
     assert offsets(fetch_stretch(STRETCH, wanted(failOnDataLoss="false"))) == [10]
     monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
     with pytest.raises(DataLost, match="offset 11 is beyond its end, which is 11"):
+        offsets(fetch_stretch(STRETCH, wanted()))
+
+
+def test_topic_created_again_is_the_reason_of_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    remark = created_again("T").remark
+    answer = [lost(wanted_offset=10, first=0, end=0, remark=remark)]
+    monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
+    told = "queue 3: topic 'T' was deleted and created again; offset 10 was to come next"
+    with pytest.raises(DataLost, match=told):
         offsets(fetch_stretch(STRETCH, wanted()))
 
 
