@@ -100,7 +100,8 @@ class TopicCreatedAt:
 
     log_offset: int | None
     """Where the broker's log ended then: higher when the topic was deleted and created again. 0 =
-    it was created before brokers noted that, or by RocketMQ; None = the broker notes none."""
+    it was created before brokers noted that, by RocketMQ, or is the broker's own; None = the broker
+    notes none."""
 
     at_ms: int
     """Unix milliseconds; 0 = not known."""

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.config import FlushMode
 from ternmq_broker.table_formats import TOPICS, parse_table
 from ternmq_broker.topics import TopicTable
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
+from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_generations, replace_file
 from tests.support.brokers import CONFIG, Client, world

@@ -32,4 +32,5 @@ class Snapshot:
 
     created: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """When each topic was created at each of these brokers, as the offset that the log ended with;
-    a topic that was deleted and created again has a higher one. By topic and broker."""
+    a topic that was deleted and created again has a higher one. By topic and broker. One of
+    `stand_ins` may tell a lower one than its master."""
