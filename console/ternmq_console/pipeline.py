@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from ternmq_client import patience
+from ternmq_client.patience import RETRY_TIMEOUT_S
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import (
     TIME_HELP,
@@ -82,7 +84,15 @@ def most_option(name: str, default: int, text: str) -> Callable[[F], F]:
 
 
 def spark_options(function: F) -> F:
-    """Add `--master` and `--conf`, which become the arguments `master` and `settings`."""
+    """Add what all jobs have that run Spark: `--master`, `--conf` and `--retry-timeout`."""
+    function = click.option(
+        "--retry-timeout",
+        type=duration_ms,
+        default=f"{RETRY_TIMEOUT_S:.0f}s",
+        show_default=True,
+        metavar="DURATION",
+        help="How long to wait for a NameServer or broker that is away.",
+    )(function)
     function = click.option(
         "--conf",
         "settings",
@@ -139,6 +149,7 @@ def archive(
     batch_rows: int,
     size: int,
     checkpoint: str,
+    retry_timeout: int,
     master: str,
     settings: tuple[tuple[str, str], ...],
     nameserver: str,
@@ -162,6 +173,7 @@ def archive(
             batch_rows=batch_rows,
             file_bytes=size,
             checkpoint=checkpoint,
+            retry_timeout_s=retry_timeout / 1000,
             observe=show_progress,
             master=master,
             settings=dict(settings),
@@ -199,6 +211,7 @@ def replay(
     once: bool,
     dry_run: bool,
     batch_rows: int,
+    retry_timeout: int,
     master: str,
     settings: tuple[tuple[str, str], ...],
     nameserver: str,
@@ -224,6 +237,7 @@ def replay(
             checkpoint=checkpoint,
             dry_run=dry_run,
             batch_rows=batch_rows,
+            retry_timeout_s=retry_timeout / 1000,
             observe=show_progress,
             master=master,
             settings=dict(settings),
@@ -246,6 +260,7 @@ def redrive(
     checkpoint: str,
     dry_run: bool,
     batch_rows: int,
+    retry_timeout: int,
     master: str,
     settings: tuple[tuple[str, str], ...],
     nameserver: str,
@@ -266,6 +281,7 @@ def redrive(
             where=where,
             dry_run=dry_run,
             batch_rows=batch_rows,
+            retry_timeout_s=retry_timeout / 1000,
             observe=show_progress,
             master=master,
             settings=dict(settings),
@@ -278,11 +294,16 @@ def _ends_as_exits() -> Generator[None]:
     """Turn errors into a line and an exit code, and an interruption into an exit code."""
     # Else logging begins to print when PySpark tells it of the interruption that we raise.
     logging.getLogger().addHandler(logging.NullHandler())
+    # Who sits there is told why nothing happens.
+    waits, handler = logging.getLogger(patience.__name__), logging.StreamHandler()
+    waits.addHandler(handler)
     with errors_as_exits():
         try:
             yield
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
+        finally:
+            waits.removeHandler(handler)
 
 
 def show_progress(progress: BatchProgress) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.queue_ends import QueueRange
-from ternmq_model.errors import PermissionRefused, TransportError
+from ternmq_model.errors import PermissionRefused, TransportError, Unreachable
 from ternmq_model.message import Message
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -25,9 +25,9 @@ from tests.support.virtual_time import run_in_virtual_time
 HALF = QueueRange(QueueOffset(0), QueueOffset(100))
 
 
-def reader_at(env: Environment, retries_max: int = 3) -> ClusterReader:
+def reader_at(env: Environment, retry_timeout_s: float = 10.0) -> ClusterReader:
     config = ClientConfig(nameservers=(NAMESERVER,))
-    return ClusterReader(config, retries_max=retries_max, env=env)
+    return ClusterReader(config, retry_timeout_s=retry_timeout_s, env=env)
 
 
 def test_snapshot_reads_slave_while_master_is_away() -> None:
@@ -56,7 +56,7 @@ def test_silent_broker_is_an_error_and_asked_again() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
             choice = Subscribe(("TopicA",))
-            async with reader_at(cluster.environment("driver"), retries_max=1) as reader:
+            async with reader_at(cluster.environment("driver")) as reader:
                 assert len((await reader.snapshot(choice)).ranges) == 2
                 cluster.network.partition("driver", "b")
                 with pytest.raises(TransportError):
@@ -162,9 +162,83 @@ def test_newly_started_nameserver_is_given_time_to_learn() -> None:
             await cluster.nameservers.stop("ns")
             await cluster.nameservers.start("ns")
             async with reader_at(cluster.environment("driver2")) as fresh:
-                assert not (await fresh.snapshot(choice)).ranges, "it knows nothing yet"
+                # It knows nothing at first, then one broker, then both.
+                assert (await fresh.snapshot(choice)).ranges == before.ranges
                 found = await fresh.snapshot(choice, expected=before.ranges)
                 assert found.ranges == before.ranges
+
+    run_in_virtual_time(main())
+
+
+def test_plan_outlasts_a_nameserver_that_is_away_and_sees_all_brokers_again() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            queues = {MessageQueue("TopicA", name, 0) for name in "ab"}
+            await cluster.nameservers.stop("ns")
+            async with reader_at(cluster.environment("driver"), 60) as fresh:
+                asked = asyncio.create_task(fresh.snapshot(Subscribe(("TopicA",))))
+                await asyncio.sleep(15)
+                await cluster.nameservers.start("ns")
+                found = await asked
+                assert found.ranges.keys() == queues
+                assert await fresh.offsets_at(dict.fromkeys(queues, 5)) == dict.fromkeys(queues, 0)
+                nowhere = await fresh.snapshot(Subscribe(("Nowhere",)))
+                assert nowhere.missing == {"topic Nowhere"}
+
+    run_in_virtual_time(main())
+
+
+def test_plan_outlasts_a_broker_that_is_killed_and_a_cluster_that_is_stopped() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            queue = MessageQueue("TopicA", "a", 0)
+            async with reader_at(cluster.environment("driver"), 60) as fresh:
+                for leave in (cluster.kill, cluster.stop):
+                    if (left := leave("a")) is not None:
+                        await left
+                    asked = asyncio.create_task(fresh.snapshot(Subscribe(("TopicA",))))
+                    await asyncio.sleep(15)
+                    await cluster.start("a")
+                    assert list((await asked).ranges) == [queue]
+
+    run_in_virtual_time(main())
+
+
+def test_topic_that_a_nameserver_denies_is_missing_at_once() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(brokers=("a",)) as cluster,
+            reader_at(cluster.environment("driver"), 60) as reader,
+        ):
+            begun_ms = cluster.now_ms()
+            found = await reader.snapshot(Subscribe(("Nowhere",)))
+            assert found.missing == {"topic Nowhere"}
+            assert cluster.now_ms() - begun_ms < 500
+
+    run_in_virtual_time(main())
+
+
+def test_long_absence_ends_in_an_error_that_names_who_and_how_long() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            choice = Subscribe(("TopicA",))
+            async with reader_at(cluster.environment("driver"), 20) as reader:
+                expected = (await reader.snapshot(choice)).ranges
+                await cluster.stop("a")
+                with pytest.raises(
+                    Unreachable, match=r"no broker is registered at ns:9876; for 20"
+                ):
+                    await reader.snapshot(choice)
+                begun_ms = cluster.now_ms()
+                found = await reader.snapshot(choice, expected=expected, brokers=["a"])
+                assert 20_000 <= cluster.now_ms() - begun_ms < 22_000
+                assert not found.ranges, "the plan says what of it is lost"
+                await cluster.nameservers.stop("ns")
+                with pytest.raises(Unreachable, match=r"ns:9876.*; for 20 s \(retryTimeout\)"):
+                    await reader.snapshot(choice)
 
     run_in_virtual_time(main())
 

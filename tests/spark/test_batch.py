@@ -160,7 +160,7 @@ def test_missing_topic_is_refused_by_name(spark: SparkSession, dev: ServiceProce
 
 
 def test_absent_nameserver_is_reported(spark: SparkSession) -> None:
-    options = {"nameserver": "127.0.0.1:1", "fetchOffset.numRetries": "0", "subscribe": "T"}
+    options = {"nameserver": "127.0.0.1:1", "retryTimeout": "1s", "subscribe": "T"}
     assert "127.0.0.1:1" in refusal_of(spark, **options)
 
 

@@ -59,7 +59,7 @@ def test_broker_killed_and_returning_in_mid_batch_loses_no_row(
             assert [each.numInputRows for each in batches(query)] == [COUNT]
             assert arrived(spark, tmp_path) == sent.places
             second.kill()
-        frame = source(spark, address, subscribe="BrokerDies", readTimeout="3s")
+        frame = source(spark, address, subscribe="BrokerDies", retryTimeout="3s")
         with pytest.raises(StreamingQueryException, match="broker-a"):
             run(frame, tmp_path)
 

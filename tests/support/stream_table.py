@@ -1,7 +1,7 @@
 """A cluster as a table, and a clock, for streams without Spark and without brokers."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ternmq_consumer.queue_ends import QueueRange
@@ -30,6 +30,7 @@ class Table:
         self.errors: list[TernError] = []
         self.committed: list[tuple[str, Offsets]] = []
         self.looks = 0
+        self.awaited: list[frozenset[str]] = []
         self.is_closed = False
 
     def snapshot(
@@ -38,9 +39,11 @@ class Table:
         *,
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
+        brokers: Collection[str] = (),
     ) -> Snapshot:
-        """Tell what the table has."""
+        """Tell what the table has, at once, and remember which brokers were waited for."""
         self.looks += 1
+        self.awaited.append(frozenset(brokers))
         if self.errors:
             raise self.errors.pop(0)
         return Snapshot(
@@ -89,18 +92,15 @@ class RestingClock(HandClock):
 
     def __init__(self) -> None:
         super().__init__(5_000)
-        self.on_rest: Callable[[], None] = lambda: None
 
     def rest(self, seconds: float) -> None:
         """Let time go by."""
         self.now_ms += int(seconds * 1_000)
-        self.on_rest()
 
 
 def opened(table: Table, clock: RestingClock | None = None, **options: str) -> StreamProgress:
     """Return a stream of `TopicA` over `table`, from its earliest message unless told."""
-    clock = clock or RestingClock()
-    return StreamProgress(asked(**options), table, clock, clock.rest)
+    return StreamProgress(asked(**options), table, clock or RestingClock())
 
 
 def asked(**options: str) -> ReadOptions:

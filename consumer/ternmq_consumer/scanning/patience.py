@@ -1,11 +1,10 @@
 """Reading a stretch over one connection after the other, and how long when it gets no further."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, contextmanager
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.patience import Patience
 from ternmq_client.route_cache import RouteCache
 from ternmq_model.errors import (
     ClosedError,
@@ -24,23 +23,6 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
 
 PieceT = TypeVar("PieceT")
-
-SHORT_S: Final = 5.0
-"""For so long a master is asked again whose queue ends before the stretch does."""
-
-_DELAYS: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=2.0)
-
-_AGAIN: Final = frozenset(
-    {
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.FLOW_CONTROL,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.PULL_RETRY_IMMEDIATELY,
-        ResponseCode.PULL_OFFSET_MOVED,
-        ResponseCode.TOPIC_NOT_EXIST,
-    }
-)
-"""By these somebody says that another member, or the same one later, may do what was asked."""
 
 
 class ScanClient(Protocol):
@@ -166,7 +148,7 @@ async def read_on(
         TransportError: For `timeout_s` nobody was there to get any further with, or only a slave
             that has not got so far.
     """
-    patience = Patience(client.env, timeout_s)
+    patience = Patience(client.env, timeout_s, was_there=True)
     queue = reading.queue
     while True:
         reached = reading.next_offset
@@ -190,63 +172,6 @@ async def read_on(
         if reading.next_offset > reached:
             patience.got_further()
         await patience.pause(failure)
-
-
-class Patience:
-    """Decides whether a failure is the end. Owned by the reading of one stretch.
-
-    Args:
-        env: Clock and randomness.
-        timeout_s: For so long reading may get no further.
-    """
-
-    def __init__(self, env: Environment, timeout_s: float) -> None:
-        self._env = env
-        self._timeout_ms = timeout_s * 1000
-        self._failures = 0
-        self._failing_since_ms = 0
-        self._lost_since_ms: int | None = None
-
-    def got_further(self) -> None:
-        """Take note of progress: the time begins anew with the next failure."""
-        self._failures = 0
-        self._lost_since_ms = None
-
-    async def pause(self, error: TernError) -> None:
-        """Wait before the next attempt.
-
-        That messages are lost, or no NameServer knows their topic, is not expected to pass: it is
-        believed sooner, but counts from when it was first said. A broker that was away and returns
-        may have its last messages a little later, and a NameServer its topics.
-
-        Args:
-            error: Why the last one failed.
-
-        Raises:
-            TernError: `error`: it is for good, or has lasted too long.
-        """
-        if not _may_pass(error):
-            raise error
-        now_ms = self._env.clock.monotonic_ms()
-        if not self._failures:
-            self._failing_since_ms = now_ms
-        since_ms, limit_ms = self._failing_since_ms, self._timeout_ms
-        if not isinstance(error, StretchLost | TopicNotFound):
-            self._lost_since_ms = None
-        else:
-            if self._lost_since_ms is None:
-                self._lost_since_ms = now_ms
-            since_ms, limit_ms = self._lost_since_ms, min(limit_ms, SHORT_S * 1000)
-        if now_ms - since_ms >= limit_ms:
-            raise error
-        self._failures += 1
-        await asyncio.sleep(_DELAYS.delay_s(self._failures, self._env.random))
-
-
-def _may_pass(error: TernError) -> bool:
-    if isinstance(error, RefusedError):
-        return error.code in _AGAIN
-    return isinstance(error, TransportError)
 
 
 async def connected(

@@ -51,7 +51,8 @@ class ScanOptions:
     since counts as deleted. None = any. Brokers of earlier versions do not look at it."""
 
     retry_timeout_s: float = RETRY_TIMEOUT_S
-    """For so long reading may get no further, while the broker is away, before it fails."""
+    """For so long reading may get no further, while the broker is away, before it fails. The log
+    and errors call it by the name of Spark's option, `retryTimeout`."""
 
 
 class ScannedBatch(NamedTuple):

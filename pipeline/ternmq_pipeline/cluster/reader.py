@@ -8,11 +8,18 @@ from typing import Final, NamedTuple, TypeVar
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
+from ternmq_client.patience import RETRY_TIMEOUT_S, Patience, nobody_registered
 from ternmq_client.route_cache import LOSS_GRACE_MS
 from ternmq_consumer.closed_brokers import ClosedBrokers
 from ternmq_consumer.queue_ends import QueueRange
 from ternmq_consumer.scanning import StretchToMeasure, given_up_when_broken, measure
-from ternmq_model.errors import TernError, TopicNotFound, Unreachable, refusal
+from ternmq_model.errors import (
+    TernError,
+    TopicNotFound,
+    TransportError,
+    Unreachable,
+    refusal,
+)
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -36,8 +43,6 @@ logger = logging.getLogger(__name__)
 UNDER_WAY_MAX: Final = 32
 """Most questions to brokers at a time."""
 
-ABSENCE_INTERVAL_S: Final = 0.5
-
 
 class _Answer(NamedTuple):
     """What one broker said of one topic."""
@@ -54,12 +59,11 @@ class _Answer(NamedTuple):
 class ClusterReader(Lifecycle):
     """Asks NameServers and brokers, between `async with` and its end.
 
-    A question that nobody answers is asked again, as often as it was told to.
+    A question that nobody answers is asked again, see `ternmq_client.patience`.
 
     Args:
-        config: Where the NameServers are, and the client's patience.
-        retries_max: How often a question is asked again.
-        retry_interval_s: Wait before each.
+        config: Where the NameServers are, and how long one request may take.
+        retry_timeout_s: For so long; 0 = not at all.
         env: The seams. None = the real world, opened and closed with this.
     """
 
@@ -67,14 +71,14 @@ class ClusterReader(Lifecycle):
         self,
         config: ClientConfig | None = None,
         *,
-        retries_max: int = 3,
-        retry_interval_s: float = 1.0,
+        retry_timeout_s: float = RETRY_TIMEOUT_S,
         env: Environment | None = None,
     ) -> None:
         self.client = ClientInstance(config, env=env)
         self._closed = ClosedBrokers()
-        self._retries_max = retries_max
-        self._retry_interval_s = retry_interval_s
+        self._retry_timeout_s = retry_timeout_s
+        self._silent_at_ms: int | None = None
+        """When no NameServer was seen that knows any broker, the last time."""
         self._under_way = asyncio.Semaphore(UNDER_WAY_MAX)
         self._gone: set[MessageQueue] = set()
         """Queues that were expected and are known not to come back."""
@@ -88,6 +92,7 @@ class ClusterReader(Lifecycle):
         *,
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
+        brokers: Collection[str] = (),
     ) -> Snapshot:
         """Return what the queues that `choice` takes have now.
 
@@ -96,26 +101,56 @@ class ClusterReader(Lifecycle):
             include_system: A pattern takes topics that brokers made for themselves too.
             expected: Queues that were there before. One that nobody tells of is asked for again
                 for five seconds: a NameServer that has just started does not know all yet.
+            brokers: Those that are waited for, as long as for any answer, while no NameServer
+                names them.
 
         Raises:
-            TransportError: No NameServer answers, or a broker of a topic does not.
+            TransportError: No NameServer answers, or none knows any broker, or a broker of a topic
+                does not answer.
             RefusedError: One said no; or a queue that is expected or named, or every queue of a
                 topic that is named, may not be read.
         """
         wanted = set(expected)
-        clock = self.client.env.clock
-        give_up_at_ms = clock.monotonic_ms() + LOSS_GRACE_MS
+        patience = self._patience(was_there=bool(wanted))
         while True:
-            found = await self._again(lambda: self._snapshot(choice, include_system, wanted))
-            self._gone -= found.ranges.keys()
-            absent = wanted - found.ranges.keys()
-            if absent <= self._gone:
+            found: Snapshot | None = None
+            try:
+                found = await self._snapshot(choice, include_system, wanted)
+                failure = self._doubt(found, wanted, brokers)
+                if failure is None:
+                    return found
+            except TernError as error:
+                failure = error
+            try:
+                await patience.pause(failure)
+            except TernError:
+                if found is None or not (wanted or found.brokers):
+                    raise
+                if absent := wanted - found.ranges.keys() - self._gone:
+                    self._gone |= absent
+                    logger.warning("queues are gone queues=%s", ", ".join(map(str, sorted(absent))))
                 return found
-            if clock.monotonic_ms() >= give_up_at_ms:
-                self._gone |= absent
-                logger.warning("queues are gone queues=%s", ", ".join(map(str, sorted(absent))))
-                return found
-            await asyncio.sleep(ABSENCE_INTERVAL_S)
+
+    def _doubt(
+        self, found: Snapshot, wanted: set[MessageQueue], brokers: Collection[str]
+    ) -> TernError | None:
+        """Return why more than `found` may be there in a moment; None when all of it is."""
+        self._gone -= found.ranges.keys()
+        now_ms = self.client.env.clock.monotonic_ms()
+        if not found.brokers:
+            self._silent_at_ms = now_ms
+            if not wanted:
+                return nobody_registered(self.client.nameservers.addresses)
+        if missed := sorted(set(brokers) - found.brokers):
+            return Unreachable(f"broker {', '.join(missed)}: is registered at no NameServer")
+        if absent := sorted(wanted - found.ranges.keys() - self._gone):
+            remark = f"nobody tells of queues {', '.join(map(str, absent))}"
+            return refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not wanted and self._silent_at_ms is not None:
+            if now_ms - self._silent_at_ms < LOSS_GRACE_MS:
+                return Unreachable("brokers register again with a NameServer that was away")
+            self._silent_at_ms = None
+        return None
 
     async def offsets_at(
         self, times_ms: Mapping[MessageQueue, int]
@@ -178,7 +213,11 @@ class ClusterReader(Lifecycle):
     async def _snapshot(
         self, choice: TopicChoice, include_system: bool, expected: Collection[MessageQueue]
     ) -> Snapshot:
-        brokers = await self.client.nameservers.brokers()
+        try:
+            brokers = await self.client.nameservers.brokers()
+        except TransportError:
+            self._silent_at_ms = self.client.env.clock.monotonic_ms()
+            raise
         topics = await self._topics(choice, include_system)
         routes = await self._routes(topics)
         _refuse_unreadable(choice, routes, expected)
@@ -281,16 +320,17 @@ class ClusterReader(Lifecycle):
         return [Measured(one.end, one.bytes) for one in await measure(self.client, wanted)]
 
     async def _again(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer, or the number of attempts is used up."""
-        for attempts_left in range(self._retries_max, -1, -1):
+        """Ask until there is an answer, or patience ends."""
+        patience = self._patience()
+        while True:
             try:
                 return await question()
             except TernError as error:
-                if not attempts_left or not error.retryable:
-                    raise
-                logger.warning("cluster is asked again left=%s error=%s", attempts_left, error)
-            await asyncio.sleep(self._retry_interval_s)
-        raise AssertionError("the last attempt returns or raises")
+                failure = error
+            await patience.pause(failure)
+
+    def _patience(self, *, was_there: bool = False) -> Patience:
+        return Patience(self.client.env, self._retry_timeout_s, was_there=was_there)
 
 
 def _refuse_unreadable(

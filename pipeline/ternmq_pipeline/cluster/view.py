@@ -1,6 +1,6 @@
 """The cluster for Spark's driver, which calls plain functions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Self
 
 from ternmq_client.blocking import BlockingFace
@@ -34,10 +34,14 @@ class ClusterView(BlockingFace[ClusterReader]):
         *,
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
+        brokers: Collection[str] = (),
     ) -> Snapshot:
         """Return what the queues that `choice` takes have now; see `ClusterReader.snapshot`."""
-        wanted = self._client.snapshot(choice, include_system=include_system, expected=expected)
-        return self._run(wanted)
+        return self._run(
+            self._client.snapshot(
+                choice, include_system=include_system, expected=expected, brokers=brokers
+            )
+        )
 
     def offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, QueueOffset]:
         """Return of each queue the first message stored at its time or later, else its end."""
@@ -63,7 +67,4 @@ def open_cluster_view(options: ReadOptions) -> ClusterView:
     config = ClientConfig(
         nameservers=options.nameservers, request_timeout_s=options.request_timeout_s
     )
-    reader = ClusterReader(
-        config, retries_max=options.retries_max, retry_interval_s=options.retry_interval_s
-    )
-    return ClusterView(reader).__enter__()
+    return ClusterView(ClusterReader(config, retry_timeout_s=options.retry_timeout_s)).__enter__()

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ternmq_client.patience import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs import file_log
-from ternmq_pipeline.jobs.cluster import check_topics
+from ternmq_pipeline.jobs.cluster import check_topics, retry_option
 from ternmq_pipeline.jobs.file_log import CommittedFile
 from ternmq_pipeline.jobs.places import Folder, alone, claim, place_of
 from ternmq_pipeline.jobs.running import Observe, run
@@ -92,6 +93,7 @@ def archive(
     batch_rows: int = BATCH_ROWS,
     file_bytes: int = FILE_BYTES,
     checkpoint: str | Path = "",
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
     observe: Observe | None = None,
     master: str = LOCAL,
     settings: Mapping[str, str] | None = None,
@@ -116,6 +118,8 @@ def archive(
             about so many bytes, estimated before Parquet has encoded them. 1 to 1 TiB. No file has
             more than 500,000 messages, which `replay` can send at once.
         checkpoint: Where progress is kept; `_checkpoint` in the folder when empty.
+        retry_timeout_s: How long it goes on while a NameServer or broker is away, before Spark
+            starts and in each of its plans, tasks and commits. 1 s to 1 day.
         observe: Is told of each micro-batch.
         master: Spark's master.
         settings: More settings of Spark.
@@ -126,7 +130,7 @@ def archive(
         UsageError: Folder or checkpoint hold something else, or an option cannot be.
         TopicNotFound: A topic is on no broker.
         MissingPackage: The extra `spark` or Java is not installed.
-        TransportError: No NameServer answers.
+        TransportError: No NameServer answers for `retry_timeout_s`, or none knows any broker.
         JobFailed: The run ended with an error; what it had committed stays.
     """
     clock = clock or SystemClock()
@@ -136,11 +140,12 @@ def archive(
         raise UsageError(f"file_bytes={file_bytes}: must be 1 to {FILE_BYTES_MAX}")
     where = place_of(str(folder), option="folder")
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
-    check_topics(nameserver, topics)
+    options |= {"nameserver": nameserver, **retry_option(retry_timeout_s)}
+    check_topics(nameserver, topics, retry_timeout_s=retry_timeout_s)
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
         to, progress = Folder(session, where), Folder(session, kept)
         _claim(to, progress, topics, pattern)
-        rows = session.readStream.format("ternmq").options(nameserver=nameserver, **options).load()
+        rows = session.readStream.format("ternmq").options(**options).load()
         with alone(progress):
             before, batch_before = set(to.committed()), to.last_batch()
             totals = run(lambda: _query(rows, where, kept, interval_s, file_bytes), observe)

@@ -5,59 +5,111 @@ from typing import TypeVar
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
-from ternmq_client.descriptions import require_all
-from ternmq_model.errors import refusal
+from ternmq_client.config import nameserver_texts
+from ternmq_client.descriptions import TopicDescription, require_all
+from ternmq_client.patience import RETRY_TIMEOUT, Patience, nobody_registered
+from ternmq_model.errors import TernError, UsageError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
+from ternmq_pipeline.jobs.signals import ended_by_signals
 from ternmq_pipeline.offsets import EARLIEST, offsets_from_json, offsets_text
+from ternmq_pipeline.options.given import (
+    RETRY_TIMEOUT_S_MAX,
+    RETRY_TIMEOUT_S_MIN,
+)
+from ternmq_remoting.system import system_environment
 
 T = TypeVar("T")
 
 
-def ask(nameserver: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """Return what `question` finds out.
+def ask(
+    nameserver: str,
+    question: Callable[[AdminClient], Awaitable[T]],
+    *,
+    retry_timeout_s: float = 0.0,
+) -> T:
+    """Return what `question` finds out. Ctrl-C and SIGTERM end it by KeyboardInterrupt.
+
+    Args:
+        nameserver: `HOST:PORT`; several separated by commas.
+        question: Asked again as a query's questions are, see `ternmq_client.patience`.
+        retry_timeout_s: For so long; 0 = not at all.
 
     Raises:
         TernError: As it does.
     """
 
     async def main() -> T:
-        async with AdminClient(nameserver=nameserver) as admin:
-            return await question(admin)
+        async with (
+            system_environment() as env,
+            AdminClient(nameserver=nameserver, env=env) as admin,
+        ):
+            patience = Patience(env, retry_timeout_s)
+            while True:
+                try:
+                    return await question(admin)
+                except TernError as error:
+                    failure = error
+                await patience.pause(failure)
 
     # The loop of all blocking clients: a notebook has one of its own in the present thread.
-    return shared_loop_thread().run(main())
+    with ended_by_signals():
+        return shared_loop_thread().run(main())
 
 
-def check_topics(nameserver: str, topics: Sequence[str]) -> None:
-    """Make sure that a NameServer answers and that topics exist.
+def retry_option(retry_timeout_s: float) -> dict[str, str]:
+    """Return how long a job goes on while services are away, as option of source and sink.
+
+    Raises:
+        UsageError: It is out of bounds.
+    """
+    if not RETRY_TIMEOUT_S_MIN <= retry_timeout_s <= RETRY_TIMEOUT_S_MAX:
+        bounds = f"from {RETRY_TIMEOUT_S_MIN:g} to {RETRY_TIMEOUT_S_MAX:g}"
+        raise UsageError(f"retry_timeout_s={retry_timeout_s}: {bounds}")
+    return {RETRY_TIMEOUT: f"{retry_timeout_s:.3f}s"}
+
+
+def check_topics(nameserver: str, topics: Sequence[str], *, retry_timeout_s: float) -> None:
+    """Make sure that a NameServer answers and that topics exist. Asks as `ask` does.
 
     Raises:
         IllegalName: A name cannot be a topic's.
         TopicNotFound: One is on no broker.
-        TransportError: No NameServer answers.
+        TransportError: No NameServer answers, or none knows any broker.
     """
     for topic in topics:
         check_topic(topic)
-    there = set(ask(nameserver, lambda admin: admin.topics()))
-    for topic in topics:
-        if topic not in there:
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+
+    async def question(admin: AdminClient) -> None:
+        if not await admin.brokers():
+            raise nobody_registered(nameserver_texts(nameserver))
+        there = set(await admin.topics())
+        for topic in topics:
+            if topic not in there:
+                raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+
+    ask(nameserver, question, retry_timeout_s=retry_timeout_s)
 
 
-def going_on(nameserver: str, topic: str, committed: str) -> str:
+def going_on(nameserver: str, topic: str, committed: str, *, retry_timeout_s: float) -> str:
     """Return where a stream goes on in each queue of its topic, as the source's startingOffsets.
 
     Args:
         nameserver: Of the cluster that has it.
         topic: The one that it reads.
         committed: Where it has been, from `committed_offsets`; queues may have come since then.
+        retry_timeout_s: For so long the cluster is asked again.
 
     Raises:
         TopicNotFound: It is on no broker.
         TransportError: No NameServer answers, or a broker does not.
     """
     offsets = offsets_from_json(committed)
-    described = ask(nameserver, lambda admin: admin.describe_topic(topic))
-    require_all(described.unreachable)
+
+    async def question(admin: AdminClient) -> TopicDescription:
+        described = await admin.describe_topic(topic)
+        require_all(described.unreachable)
+        return described
+
+    described = ask(nameserver, question, retry_timeout_s=retry_timeout_s)
     return offsets_text({one.queue: offsets.get(one.queue, EARLIEST) for one in described.queues})

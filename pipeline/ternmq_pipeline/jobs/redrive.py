@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import require_all
+from ternmq_client.patience import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept_group
-from ternmq_pipeline.jobs.cluster import ask, check_topics, going_on
+from ternmq_pipeline.jobs.cluster import ask, check_topics, going_on, retry_option
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
 from ternmq_pipeline.jobs.resending import message_columns, origin_topic
 from ternmq_pipeline.jobs.running import Observe
@@ -49,6 +50,7 @@ def redrive(
     where: str = "",
     dry_run: bool = False,
     batch_rows: int = BATCH_ROWS,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
     observe: Observe | None = None,
     master: str = LOCAL,
     settings: Mapping[str, str] | None = None,
@@ -68,6 +70,8 @@ def redrive(
         where: A condition in Spark's SQL over the source's columns: only such letters are sent.
         dry_run: Send nothing, and count.
         batch_rows: The most letters of a micro-batch.
+        retry_timeout_s: How long it goes on while a NameServer or broker is away, before Spark
+            starts and in each of its plans, tasks and commits. 1 s to 1 day.
         observe: Is told of each micro-batch.
         master: Spark's master.
         settings: More settings of Spark.
@@ -78,7 +82,7 @@ def redrive(
         UsageError: What is asked for cannot be; nothing was sent.
         TopicNotFound: The group has no dead letters.
         MissingPackage: The extra `spark` or Java is not installed.
-        TransportError: No NameServer answers.
+        TransportError: No NameServer answers for `retry_timeout_s`, or none knows any broker.
         JobFailed: It ended with an error; the batches that were committed are sent.
     """
     clock = clock or SystemClock()
@@ -89,14 +93,19 @@ def redrive(
     if not checkpoint and not dry_run:
         raise UsageError("checkpoint: name a folder where it is kept what was sent")
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else ""
-    check_topics(nameserver, [letters])
-    source = {"nameserver": nameserver, "subscribe": letters}
+    cluster = {"nameserver": nameserver, **retry_option(retry_timeout_s)}
+    check_topics(nameserver, [letters], retry_timeout_s=retry_timeout_s)
+    source = {**cluster, "subscribe": letters}
     with spark_session("redrive", master=master, settings=settings, spark=spark) as session:
         done = committed_offsets(Folder(session, kept)) if kept else ""
         source["startingOffsets"] = (
-            going_on(nameserver, letters, done)
+            going_on(nameserver, letters, done, retry_timeout_s=retry_timeout_s)
             if done
-            else ask(nameserver, lambda admin: _waiting(admin, letters))
+            else ask(
+                nameserver,
+                lambda admin: _waiting(admin, letters),
+                retry_timeout_s=retry_timeout_s,
+            )
         )
         if dry_run:
             rows = session.read.format("ternmq").options(**source).load()
@@ -107,7 +116,7 @@ def redrive(
         frame = _messages(rows, where)
         progress = Folder(session, kept)
         claim(progress, {"job": "redrive", "group": group, "where": where or None})
-        totals = send_stream(frame, nameserver=nameserver, checkpoint=progress, observe=observe)
+        totals = send_stream(frame, cluster=cluster, checkpoint=progress, observe=observe)
     return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)
 
 

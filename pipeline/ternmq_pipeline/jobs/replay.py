@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ternmq_client.patience import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.cluster import check_topics, going_on
+from ternmq_pipeline.jobs.cluster import check_topics, going_on, retry_option
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
 from ternmq_pipeline.jobs.progress import reason_of
 from ternmq_pipeline.jobs.resending import all_of, between, message_columns, text
@@ -55,6 +56,8 @@ class Origin:
     nameserver: str
     """Of the cluster that has the topic."""
 
+    retry_timeout_s: float
+
     start_ms: int | None
     end_ms: int | None
     where: str
@@ -81,6 +84,7 @@ def replay(
     checkpoint: str | Path = "",
     dry_run: bool = False,
     batch_rows: int = BATCH_ROWS,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
     observe: Observe | None = None,
     master: str = LOCAL,
     settings: Mapping[str, str] | None = None,
@@ -106,6 +110,8 @@ def replay(
         dry_run: Send nothing, and count. From a topic, what the checkpoint has as sent is left out.
         batch_rows: The most messages of a micro-batch. Of Parquet as many files as have no more
             together are sent in one, but at least one file.
+        retry_timeout_s: How long it goes on while a NameServer or broker is away, before Spark
+            starts and in each of its plans, tasks and commits. 1 s to 1 day.
         observe: Is told of each micro-batch.
         master: Spark's master.
         settings: More settings of Spark.
@@ -116,17 +122,19 @@ def replay(
         UsageError: What is asked for cannot be; nothing was sent.
         TopicNotFound: A topic is on no broker.
         MissingPackage: The extra `spark` or Java is not installed.
-        TransportError: No NameServer answers.
+        TransportError: No NameServer answers for `retry_timeout_s`, or none knows any broker.
         JobFailed: It ended with an error; the batches that were committed are sent.
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
-    origin = _origin(folder, topic, from_nameserver or nameserver, start_ms, end_ms, where)
+    read_from = from_nameserver or nameserver
+    origin = _origin(folder, topic, read_from, retry_timeout_s, start_ms, end_ms, where)
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else ""
     if dry_run and kept and origin.folder:
         raise UsageError("a dry run over Parquet counts all rows: leave checkpoint out")
     if batch_rows < 1:
         raise UsageError(f"batch_rows={batch_rows}: at least 1")
+    cluster = {"nameserver": nameserver, **retry_option(retry_timeout_s)}
     _check_topics(origin, to_topic, nameserver, now_ms=clock.wall_ms())
     with spark_session("replay", master=master, settings=settings, spark=spark) as session:
         if dry_run:
@@ -137,10 +145,10 @@ def replay(
             frame = _messages(_stream(session, origin, batch_rows), origin, to_topic)
             progress = Folder(session, kept)
             claim(progress, {"job": "replay", "to": to_topic} | origin.mark)
-            totals = send_stream(frame, nameserver=nameserver, checkpoint=progress, observe=observe)
+            totals = send_stream(frame, cluster=cluster, checkpoint=progress, observe=observe)
         else:
             frame = _messages(_in_order(_batch(session, origin, "")), origin, to_topic)
-            totals = send_batch(frame, nameserver=nameserver)
+            totals = send_batch(frame, cluster=cluster)
     return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)
 
 
@@ -148,6 +156,7 @@ def _origin(
     folder: str | Path,
     topic: str,
     nameserver: str,
+    retry_timeout_s: float,
     start_ms: int | None,
     end_ms: int | None,
     where: str,
@@ -157,7 +166,7 @@ def _origin(
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
         raise UsageError(f"start_ms={start_ms}: must be before end_ms={end_ms}")
     place = place_of(str(folder), option="folder") if str(folder) else ""
-    return Origin(place, topic, nameserver, start_ms, end_ms, where)
+    return Origin(place, topic, nameserver, retry_timeout_s, start_ms, end_ms, where)
 
 
 def _check_topics(origin: Origin, to_topic: str, nameserver: str, *, now_ms: int) -> None:
@@ -167,9 +176,10 @@ def _check_topics(origin: Origin, to_topic: str, nameserver: str, *, now_ms: int
     if same and (origin.end_ms is None or origin.end_ms > now_ms):
         # A later run would take for the topic's own what this one has sent.
         raise UsageError(f"topic {to_topic!r} would be read into itself: give end_ms, a time past")
-    check_topics(nameserver, [to_topic])
+    retry_timeout_s = origin.retry_timeout_s
+    check_topics(nameserver, [to_topic], retry_timeout_s=retry_timeout_s)
     if origin.topic:
-        check_topics(origin.nameserver, [origin.topic])
+        check_topics(origin.nameserver, [origin.topic], retry_timeout_s=retry_timeout_s)
 
 
 def _stream(session: "SparkSession", origin: Origin, batch_rows: int) -> "DataFrame":
@@ -199,7 +209,9 @@ def _batch(session: "SparkSession", origin: Origin, after: str) -> "DataFrame":
     options = _source(origin)
     if after:
         options = {name: value for name, value in options.items() if "starting" not in name}
-        options["startingOffsets"] = going_on(origin.nameserver, origin.topic, after)
+        options["startingOffsets"] = going_on(
+            origin.nameserver, origin.topic, after, retry_timeout_s=origin.retry_timeout_s
+        )
     if origin.end_ms is not None:
         options["endingTimestamp"] = str(origin.end_ms)
     return session.read.format("ternmq").options(**options).load()
@@ -225,6 +237,7 @@ def _parquet(session: "SparkSession", folder: str) -> "DataFrame":
 def _source(origin: Origin) -> dict[str, str]:
     start = "earliest" if origin.start_ms is None else str(origin.start_ms)
     found = {"nameserver": origin.nameserver, "subscribe": origin.topic}
+    found |= retry_option(origin.retry_timeout_s)
     return found | start_options(start, option="start_ms")
 
 

@@ -64,7 +64,7 @@ def report(
 
     async def question(admin: AdminClient) -> Report:
         config = ClientConfig(nameservers=nameserver_texts(nameserver))
-        async with ClusterReader(config, retries_max=0) as reader:
+        async with ClusterReader(config, retry_timeout_s=0) as reader:
             return await ask_cluster(
                 admin,
                 lambda queues: kept_bytes(reader, queues),

@@ -57,13 +57,13 @@ def only(frame: "DataFrame", where: str) -> "DataFrame":
 
 
 def send_stream(
-    frame: "DataFrame", *, nameserver: str, checkpoint: Folder, observe: Observe | None
+    frame: "DataFrame", *, cluster: Mapping[str, str], checkpoint: Folder, observe: Observe | None
 ) -> Totals:
     """Send all rows of a stream that are there now. A batch under way is ended before a stop.
 
     Args:
         frame: Rows with the sink's columns; those whose topic is null are counted and left.
-        nameserver: Of the cluster that gets them.
+        cluster: Options of the sink: which cluster gets them.
         checkpoint: The job's, where progress is kept.
         observe: Is told of each micro-batch.
 
@@ -74,15 +74,14 @@ def send_stream(
 
     def start() -> "StreamingQuery":
         writer = _counted(frame).where("topic IS NOT NULL").writeStream.format("ternmq")
-        writer = writer.option("nameserver", nameserver)
-        writer = writer.option("checkpointLocation", checkpoint.place)
+        writer = writer.options(**cluster, checkpointLocation=checkpoint.place)
         return writer.trigger(availableNow=True).start()
 
     with alone(checkpoint):
         return run(start, observe, ends_batches=True)
 
 
-def send_batch(frame: "DataFrame", *, nameserver: str) -> Totals:
+def send_batch(frame: "DataFrame", *, cluster: Mapping[str, str]) -> Totals:
     """Send all rows of a batch, whatever was sent before; all of them become visible, or none.
 
     Raises:
@@ -92,7 +91,7 @@ def send_batch(frame: "DataFrame", *, nameserver: str) -> Totals:
 
     counts = Observation()
     rows: Any = _counted(frame, counts).where("topic IS NOT NULL").write
-    rows.format("ternmq").mode("append").option("nameserver", nameserver).save()
+    rows.format("ternmq").mode("append").options(**cluster).save()
     found: Mapping[str, int | None] = counts.get
     totals = Totals(batches=1)
     totals.observed = {name: count or 0 for name, count in found.items()}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final, TypeVar, cast
 
+from ternmq_client.patience import RETRY_TIMEOUT, RETRY_TIMEOUT_S
 from ternmq_model.errors import ConfigError, UsageError
 from ternmq_pipeline.strict_json import shown
 
@@ -17,6 +18,21 @@ EnumT = TypeVar("EnumT", bound=Enum)
 
 VALUE_CHARACTERS_MAX: Final = 8 << 20
 """Longest value of an option."""
+
+RETRY_TIMEOUT_S_MIN: Final = 1.0
+RETRY_TIMEOUT_S_MAX: Final = 86_400.0
+"""How long source and sink go on asking a cluster that gives no answer."""
+
+_NOW_RETRY_TIMEOUT: Final = f"is {RETRY_TIMEOUT} now, which holds for all that a query asks"
+RENAMED: Final[Mapping[str, str]] = dict.fromkeys(
+    (
+        *("readtimeout", "sendtimeout", "committimeout"),
+        *("fetchoffset.numretries", "fetchoffset.retryintervalms"),
+        *("kafkaconsumer.polltimeoutms", "kafka.delivery.timeout.ms"),
+    ),
+    _NOW_RETRY_TIMEOUT,
+)
+"""Names that it had before, and those that users of Kafka know."""
 
 COUNT_MAX: Final = (1 << 63) - 1
 
@@ -131,6 +147,11 @@ class Given:
             rule = f"must be a duration from {minimum:g} s to {maximum:g} s"
             raise ConfigError(name, shown(self.text(name)), rule)
         return seconds
+
+    def retry_timeout_s(self) -> float:
+        """Return what the option `retryTimeout` says, in seconds."""
+        least, most = RETRY_TIMEOUT_S_MIN, RETRY_TIMEOUT_S_MAX
+        return self.seconds(RETRY_TIMEOUT, RETRY_TIMEOUT_S, minimum=least, maximum=most)
 
     def milliseconds(self, name: str, default: int, *, minimum: int, maximum: int) -> int:
         """Return an option's duration; a number without a unit is in milliseconds."""

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from ternmq_client.config import default_nameservers, nameserver_texts
+from ternmq_client.patience import RETRY_TIMEOUT, RETRY_TIMEOUT_S
 from ternmq_model.address import parse_address
 from ternmq_model.errors import ConfigError, IllegalName, UsageError
 from ternmq_model.expression_text import trimmed
@@ -19,7 +20,7 @@ from ternmq_model.subscription import (
     parse_subscription,
 )
 from ternmq_pipeline.offsets import topics_of
-from ternmq_pipeline.options.given import Given
+from ternmq_pipeline.options.given import RENAMED, Given
 from ternmq_pipeline.options.positions import (
     ENDING,
     STARTING,
@@ -134,13 +135,10 @@ class ReadOptions:
 
     scan: Scan = Scan.AUTO
     batch_rows_max: int = 10_000
-    retries_max: int = 3
-    """How often a question of the driver is asked again when no broker answers it."""
+    retry_timeout_s: float = RETRY_TIMEOUT_S
+    """How long plans and tasks go on while a NameServer or broker is away, getting no further."""
 
-    retry_interval_s: float = 1.0
     request_timeout_s: float = 3.0
-    read_timeout_s: float = 60.0
-    """How long a reader waits for a broker that is away, without getting a message."""
 
     @property
     def nameserver(self) -> str:
@@ -160,10 +158,8 @@ _CLUSTER_ONLY: Final = (
     "nameserver",
     "maxRecordsPerPartition",
     "scan",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
+    RETRY_TIMEOUT,
     "requestTimeout",
-    "readTimeout",
 )
 _STORE_ONLY: Final = ("brokerName",)
 _NOT_RAW: Final = (
@@ -190,6 +186,7 @@ READ_OPTIONS: Final = tuple(
 """Names of all options of the source."""
 
 _HINTS: Final[Mapping[str, str]] = {
+    **RENAMED,
     "path": "a read has no path: name topics by subscribe, or a broker's directory by store",
     "paths": "a read has no path: name topics by subscribe, or a broker's directory by store",
     "topic": "the source reads the topics of subscribe; topic is an option of the sink",
@@ -198,7 +195,6 @@ _HINTS: Final[Mapping[str, str]] = {
     "namesrvaddr": "it is called nameserver here",
     "kafka.group.id": "it is called commitGroup here",
     "groupidprefix": "readers belong to no group; commitGroup tells a group how far they are",
-    "kafkaconsumer.polltimeoutms": "it is called readTimeout here",
     "subexpression": "it is called filter here",
 }
 
@@ -260,13 +256,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         arrow=given.boolean("arrow", True),
         scan=given.choice("scan", Scan.AUTO),
         batch_rows_max=given.count("batchRows", 10_000, minimum=1, maximum=10_000),
-        retries_max=given.count("fetchOffset.numRetries", 3, minimum=0, maximum=1_000),
-        retry_interval_s=given.milliseconds(
-            "fetchOffset.retryIntervalMs", 1_000, minimum=0, maximum=3_600_000
-        )
-        / 1_000,
+        retry_timeout_s=given.retry_timeout_s(),
         request_timeout_s=given.seconds("requestTimeout", 3.0, minimum=0.1, maximum=3_600),
-        read_timeout_s=given.seconds("readTimeout", 60.0, minimum=0.1, maximum=86_400),
     )
 
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_client.patience import RETRY_TIMEOUT, RETRY_TIMEOUT_S
 from ternmq_model.errors import ConfigError
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_send_forbidden
-from ternmq_pipeline.options.given import Given
+from ternmq_pipeline.options.given import RENAMED, Given
 from ternmq_pipeline.options.reading import checked_group, given_nameservers
 from ternmq_pipeline.options.topics import checked_topic
 
@@ -26,11 +27,8 @@ class WriteOptions:
     staging_timeout_s: int = STAGING_TIMEOUT_S
     """How long brokers keep what tasks stored before they roll it back by themselves."""
 
-    commit_timeout_s: int = 120
-    """How long a commit goes on while a broker is away."""
-
-    send_timeout_s: int = 60
-    """How long a task goes on with one chunk of its rows while a broker is away."""
+    retry_timeout_s: float = RETRY_TIMEOUT_S
+    """How long tasks and commits go on while a NameServer or broker is away."""
 
     request_timeout_s: float = 3.0
     producer_group: str = PRODUCER_GROUP
@@ -40,14 +38,14 @@ WRITE_OPTIONS: Final = (
     "nameserver",
     "topic",
     "stagingTimeout",
-    "commitTimeout",
-    "sendTimeout",
+    RETRY_TIMEOUT,
     "requestTimeout",
     "producerGroup",
 )
 """Names of all options of the sink."""
 
 _HINTS: Final[Mapping[str, str]] = {
+    **RENAMED,
     "path": "a write has no path: name the topic by the option topic",
     "kafka.bootstrap.servers": "it is called nameserver here: HOST:PORT of a TernMQ NameServer",
     "namesrvaddr": "it is called nameserver here",
@@ -73,8 +71,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         staging_timeout_s=_whole_seconds(
             given, "stagingTimeout", STAGING_TIMEOUT_S, maximum=STAGING_TIMEOUT_S_MAX
         ),
-        commit_timeout_s=_whole_seconds(given, "commitTimeout", 120, maximum=86_400),
-        send_timeout_s=_whole_seconds(given, "sendTimeout", 60, maximum=86_400),
+        retry_timeout_s=given.retry_timeout_s(),
         request_timeout_s=given.seconds("requestTimeout", 3.0, minimum=0.1, maximum=3_600),
         producer_group=PRODUCER_GROUP if group is None else checked_group("producerGroup", group),
     )

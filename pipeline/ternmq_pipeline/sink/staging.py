@@ -148,7 +148,7 @@ def _stage(
             messages,
             staged_for=reader.part.of.staged_for,
             immunity_s=options.staging_timeout_s,
-            timeout_s=options.send_timeout_s,
+            timeout_s=options.retry_timeout_s,
         )
     except TernError as error:
         illegal = reader.name_illegal(messages, first_row=first_row)

@@ -80,7 +80,7 @@ class Sink:
                 parts,
                 open_stager=self.stagers(parts[0].group),
                 clock=SystemClock(),
-                timeout_s=self.options.commit_timeout_s,
+                timeout_s=self.options.retry_timeout_s,
             )
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:

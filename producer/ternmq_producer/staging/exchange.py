@@ -1,7 +1,6 @@
 """Asking one broker about many transactions, until it has answered for all of them."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Generic, TypeVar
@@ -9,6 +8,7 @@ from typing import Final, Generic, TypeVar
 from google.protobuf.message import Message
 
 from ternmq_client.instance import ClientInstance
+from ternmq_client.patience import Patience
 from ternmq_client.retry import RetryPolicy
 from ternmq_model.errors import (
     ClosedError,
@@ -23,8 +23,6 @@ from ternmq_remoting.rpc import ClientStream, Connection, StreamRpc
 
 Request = TypeVar("Request", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
-
-logger = logging.getLogger(__name__)
 
 LATER: Final = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
@@ -90,9 +88,8 @@ class Exchange(Generic[Request, Reply]):
             TernError: The time is over: why the last attempt failed. `may_have_happened` when one
                 was written.
         """
-        clock = self._client.env.clock
-        deadline_ms = clock.monotonic_ms() + round(self._timeout_s * 1000)
-        failures, was_written = 0, False
+        patience = Patience(self._client.env, self._timeout_s, delays=self._retry)
+        was_written = False
         while True:
             failure: TernError
             try:
@@ -109,18 +106,8 @@ class Exchange(Generic[Request, Reply]):
                 if error.code not in LATER:
                     raise
                 failure = error
-            failures += 1
-            left_s = (deadline_ms - clock.monotonic_ms()) / 1000
-            if left_s <= 0:
-                failure.may_have_happened |= was_written
-                raise failure
-            if failures == 1:
-                logger.warning(
-                    "transactions not answered, asked again broker=%s error=%s",
-                    *(self._broker_name, failure),
-                )
-            delay_s = self._retry.delay_s(failures, self._client.env.random)
-            await asyncio.sleep(min(delay_s, left_s))
+            failure.may_have_happened |= was_written
+            await patience.pause(failure, may_pass=True)
 
     async def _open(self) -> "ClientStream[Reply, Request]":
         if self._stream is None:

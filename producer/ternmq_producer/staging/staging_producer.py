@@ -1,16 +1,21 @@
 """The producer that stages messages, and ends them together."""
 
+import asyncio
+import itertools
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from ternmq_client.config import ClientConfig
+from ternmq_client.patience import TOLD_EVERY_MS, Patience, lasted, nobody_registered, tell
 from ternmq_client.retry import RetryPolicy
-from ternmq_model.errors import TernError, UsageError
+from ternmq_model.arguments import is_kind
+from ternmq_model.errors import TernError, TopicNotFound, TransportError, UsageError
 from ternmq_model.message import Message, SendManyFailed, SendResult
+from ternmq_model.names import check_topic
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
@@ -18,6 +23,7 @@ from ternmq_producer.staging.asking import Asking, Rows
 from ternmq_producer.staging.failures import StageFailed
 from ternmq_producer.staging.half_messages import HalfMessages, staging_suffix
 from ternmq_producer.staging.staged import StagedMessage, StagedMessages
+from ternmq_producer.whole import check_messages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
@@ -41,7 +47,8 @@ class StagingProducer(Lifecycle):
     Who stages and who ends may be two processes: `encode_staged` carries what is staged from one to
     the other, which must be of the same producer group.
 
-    Used on the event loop that entered it, by any number of tasks.
+    Used on the event loop that entered it, by any number of tasks. The log and errors call what
+    verbs take as `timeout_s` by the name of Spark's option, `retryTimeout`.
 
     Args:
         group: Name of the producer group.
@@ -104,7 +111,9 @@ class StagingProducer(Lifecycle):
                 without blanks. Their property TERNMQ_STAGED_FOR, also when they are committed.
             immunity_s: After so many seconds from their store time on the broker rolls them back,
                 or earlier, when they are as old as it keeps messages.
-            timeout_s: For each part of them from when it found room in the buffer. None = 30.
+            timeout_s: For so long it goes on while no NameServer tells where to send them, or
+                knows any broker, and then again for each part of them from when it found room in
+                the buffer, while brokers are away. None = 30.
 
         Raises:
             UsageError: `staged_for` or `immunity_s` is illegal; nothing was sent.
@@ -112,12 +121,25 @@ class StagingProducer(Lifecycle):
         """
         suffix = staging_suffix(self.group, staged_for=staged_for, immunity_s=immunity_s)
         limit_s = _STAGE_TIMEOUT_S if timeout_s is None else timeout_s
+        check_messages(messages)
+        clock = self._producer.client.env.clock
+        topics = tuple(dict.fromkeys(one.topic for one in messages if is_kind(one.topic, str)))
+        for topic in topics:
+            try:
+                await self._find(topic, limit_s)
+            except TernError as error:
+                count = len(messages)
+                raise StageFailed(error, StagedMessages(), failures=count, count=count) from error
+        began_ms = clock.monotonic_ms()
         try:
-            results = await self._producer.send_many(
-                HalfMessages(messages, suffix), timeout_s=limit_s
-            )
+            async with OwnedTasks() as tasks:
+                tasks.spawn(self._tell_who_is_away(topics, limit_s), "tell who is away")
+                results = await self._producer.send_many(
+                    HalfMessages(messages, suffix), timeout_s=limit_s
+                )
         except SendManyFailed as failed:
-            raise _stage_failed(failed.results) from failed
+            lasted_s = (clock.monotonic_ms() - began_ms) / 1000
+            raise _stage_failed(failed.results, lasted_s) from failed
         names: dict[tuple[str, str], int] = {}
         places = [
             names.setdefault((queue.broker_name, queue.topic), len(names))
@@ -180,6 +202,50 @@ class StagingProducer(Lifecycle):
         await _of_each_broker(columns, lambda name, rows: asking.end(name, rows, resolution))
         asking.check()
 
+    async def _find(self, topic: str, timeout_s: float) -> None:
+        """Have it known where messages of a topic are sent, as soon as somebody tells.
+
+        What is wrong with the topic, sending tells.
+
+        Raises:
+            TransportError: Nobody did.
+        """
+        client, config = self._producer.client, self._config
+        patience = Patience(client.env, timeout_s)
+        template = config.template_topic if config.creates_topics else None
+        while True:
+            try:
+                check_topic(topic)
+                await client.routes.route_to_write(
+                    topic, template=template, queues_max=config.topic_queues
+                )
+                return
+            except TransportError as error:
+                failure: TernError = error
+            except TopicNotFound as error:
+                failure = error
+                with suppress(TransportError):  # they answered just now
+                    if not await client.nameservers.brokers():
+                        failure = nobody_registered(client.nameservers.addresses)
+            except TernError:
+                return
+            try:
+                await patience.pause(failure)
+            except TopicNotFound:
+                return
+
+    async def _tell_who_is_away(self, topics: Sequence[str], timeout_s: float) -> None:
+        """Log from time to time which brokers a send waits for, until cancelled."""
+        client = self._producer.client
+        pause_s = TOLD_EVERY_MS / 1000
+        for number in itertools.count(1):
+            await asyncio.sleep(pause_s)
+            routes = filter(None, map(client.routes.cached, topics))
+            names = {queue.broker_name for route in routes for queue in route.write_queues()}
+            if away := sorted(name for name in names if client.reaches(name) is False):
+                left_s = max(0.0, timeout_s - number * pause_s)
+                tell(f"broker {', '.join(away)}: cannot be reached", left_s)
+
     def _asking(self, staged: StagedMessages, timeout_s: float) -> Asking:
         return Asking(
             self._producer.client, self.group, staged, retry=self._retry, timeout_s=timeout_s
@@ -203,15 +269,14 @@ async def _of_each_broker(
         raise group.exceptions[0] from None
 
 
-def _stage_failed(results: Sequence[SendResult | TernError]) -> StageFailed:
+def _stage_failed(results: Sequence[SendResult | TernError], lasted_s: float) -> StageFailed:
     errors = [result for result in results if isinstance(result, TernError)]
-    reason = errors[0]
+    first = results.index(errors[0])
+    reason = lasted(errors[0], lasted_s) if isinstance(errors[0], TransportError) else errors[0]
     reason.may_have_happened = any(error.may_have_happened for error in errors)
     staged = StagedMessages.of(
         StagedMessage(one.queue.broker_name, one.queue.topic, one.physical_offset, one.message_id)
         for one in results
         if isinstance(one, SendResult)
     )
-    return StageFailed(
-        reason, staged, failures=len(errors), count=len(results), first=results.index(reason)
-    )
+    return StageFailed(reason, staged, failures=len(errors), count=len(results), first=first)

@@ -132,7 +132,7 @@ def test_restarted_broker_loses_no_row_and_shows_none_early(
 ) -> None:
     gate = tmp_path / "gate"
     frame = numbers(spark, 600)
-    options = {"topic": "broker", "commitTimeout": "60", "sendTimeout": "60"}
+    options = {"topic": "broker", "retryTimeout": "60s"}
     name = "ternmq" if moment == "staging" else "halfway"
     if moment == "staging":
         frame = frame.select(stops_at(F.col("body"), "599", gate).alias("body"))
@@ -163,7 +163,7 @@ def test_commit_with_an_absent_broker_reports_how_much_is_visible(
 ) -> None:
     spark.dataSource.register(HalfwaySource)
     gate = tmp_path / "gate"
-    options = {"topic": "away", "gate": str(gate), "commitTimeout": "1s", "requestTimeout": "1s"}
+    options = {"topic": "away", "gate": str(gate), "retryTimeout": "1s", "requestTimeout": "1s"}
     with ThreadPoolExecutor(1) as pool, running_nameserver(tmp_path / "nameserver") as names:
         nameserver = names.nameserver
         with running_broker(tmp_path / "broker-a", nameserver) as broker:
@@ -176,7 +176,7 @@ def test_commit_with_an_absent_broker_reports_how_much_is_visible(
         with pytest.raises(Exception, match="20 of 40 rows are visible, 20 are not confirmed"):
             done.result(60)
         done = write_beside(
-            *(pool, frame, "ternmq"), nameserver=nameserver, topic="away", sendTimeout="1s"
+            *(pool, frame, "ternmq"), nameserver=nameserver, topic="away", retryTimeout="1s"
         )
         with pytest.raises(Exception, match="20 of 20 messages not staged"):
             done.result(60)

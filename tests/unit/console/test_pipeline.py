@@ -64,11 +64,21 @@ def test_impossible_command_is_refused(arguments: list[str], named: str) -> None
         ["archive", "T", "--to", "d"],
         ["replay", "T", "--parquet", "d", "--once"],
         ["redrive", "--group", "g", "--dry-run"],
-        ["report"],
     ],
 )
-def test_silent_cluster_exits_with_code_4(arguments: list[str]) -> None:
-    done = CliRunner().invoke(ternmq, ["pipeline", *arguments, "--nameserver", "127.0.0.1:1"])
+def test_silent_cluster_is_waited_for_visibly_and_exits_with_code_4(arguments: list[str]) -> None:
+    silent = ("--nameserver", "127.0.0.1:1", "--retry-timeout", "1s")
+    done = CliRunner().invoke(ternmq, ["pipeline", *arguments, *silent])
+    assert done.exit_code == 4
+    waits, line = done.stderr.splitlines()
+    assert waits.startswith("waiting for the cluster left_s=1 (retryTimeout) reason=")
+    assert "127.0.0.1:1" in waits
+    assert line.startswith("ternmq: ")
+    assert line.endswith("; for 1 s (retryTimeout)")
+
+
+def test_report_tells_at_once_that_nobody_answers() -> None:
+    done = CliRunner().invoke(ternmq, ["pipeline", "report", "--nameserver", "127.0.0.1:1"])
     assert done.exit_code == 4
     (line,) = done.stderr.splitlines()
     assert line.startswith("ternmq: ")
@@ -111,6 +121,7 @@ def test_archive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "batch_rows": 20,
         "file_bytes": 64 << 20,
         "checkpoint": "c",
+        "retry_timeout_s": 120.0,
         "observe": show_progress,
         "master": "local[1]",
         "settings": {"spark.a": "1", "spark.b": "2=3"},
@@ -152,6 +163,7 @@ def test_replay_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "checkpoint": "c",
         "dry_run": False,
         "batch_rows": 20,
+        "retry_timeout_s": 120.0,
         "observe": show_progress,
         "master": "local[1]",
         "settings": {"spark.a": "1", "spark.b": "2=3"},
@@ -177,6 +189,7 @@ def test_redrive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "checkpoint": "c",
         "dry_run": True,
         "batch_rows": 20,
+        "retry_timeout_s": 120.0,
         "observe": show_progress,
         "master": "local[1]",
         "settings": {"spark.a": "1", "spark.b": "2=3"},

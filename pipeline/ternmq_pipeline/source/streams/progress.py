@@ -1,9 +1,9 @@
 """How far a stream is, between Spark's questions: what it reads next, and what is done."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
@@ -35,12 +35,7 @@ from ternmq_pipeline.source.streams.offsets import (
     stores_of,
 )
 
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
-
-AWAY_INTERVAL_S: Final = 0.5
-"""Between two looks for brokers that are away."""
 
 
 class StreamView(Protocol):
@@ -52,8 +47,9 @@ class StreamView(Protocol):
         *,
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
+        brokers: Collection[str] = (),
     ) -> Snapshot:
-        """Return what the chosen topics' queues have now; those of `expected` are looked for."""
+        """Return what the chosen topics' queues have now; what is expected is looked for."""
         ...
 
     def offsets_at(
@@ -103,21 +99,13 @@ class StreamProgress:
     Args:
         options: What was asked for; with topics.
         view: The cluster; this object owns it from now on.
-        clock: Tells how long a batch has waited for more, and how long a broker was away.
-        rest: Does nothing for so many seconds, between two looks for a broker that is away.
+        clock: Tells how long a batch has waited for more.
     """
 
-    def __init__(
-        self,
-        options: ReadOptions,
-        view: StreamView,
-        clock: Clock,
-        rest: Callable[[float], None],
-    ) -> None:
+    def __init__(self, options: ReadOptions, view: StreamView, clock: Clock) -> None:
         self._options = options
         self._view = view
         self._clock = clock
-        self._rest = rest
         self._targets: Offsets | None = None
         self._latest: dict[str, Any] | None = None
         self._planned: tuple[Told, Snapshot] | None = None
@@ -159,7 +147,7 @@ class StreamProgress:
             snapshot,
             limit.with_options(self._options.limits),
             moment=moment,
-            measure=self._measure,
+            measure=self._view.measure,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
         self._warn([*gone.warnings, *admitted.warnings])
@@ -248,7 +236,7 @@ class StreamProgress:
         found = starting_offsets(
             options.starting,
             snapshot,
-            self._patiently(lambda: self._view.offsets_at(times_ms)) if times_ms else {},
+            self._view.offsets_at(times_ms) if times_ms else {},
             strategy=options.starting_strategy,
             fail_on_data_loss=options.fail_on_data_loss,
         )
@@ -271,11 +259,8 @@ class StreamProgress:
             known = {queue: ends[queue] for queue in begin if queue in ends}
             self._targets = {**known, **self._targets}
 
-    def _measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
-        return self._patiently(lambda: self._view.measure(asked))
-
     def _look(self, needed: Collection[MessageQueue], *, waits: bool) -> Snapshot:
-        """Return what there is. Brokers that do not answer are asked for `readTimeout`.
+        """Return what there is. Brokers that do not answer are asked for `retryTimeout`.
 
         Args:
             needed: Queues that were there before.
@@ -286,33 +271,13 @@ class StreamProgress:
         topics = options.topics
         assert topics is not None, "a stream has topics: read_options sees to it"
         wanted = {queue.broker_name for queue in needed if waits}
-        snapshot = self._patiently(
-            lambda: self._view.snapshot(
-                topics, include_system=options.include_system_topics, expected=needed
-            ),
-            is_enough=lambda found: wanted <= found.brokers,
+        snapshot = self._view.snapshot(
+            topics, include_system=options.include_system_topics, expected=needed, brokers=wanted
         )
         if options.view is View.KAFKA:
             check_partition_numbers(queue.broker_name for queue in snapshot.ranges)
         self._latest = offsets_to_json(targets_of(snapshot))
         return snapshot
-
-    def _patiently(
-        self, ask: Callable[[], T], is_enough: Callable[[T], bool] = lambda _: True
-    ) -> T:
-        """Ask until there is an answer that is enough, or `readTimeout` is over."""
-        give_up_at_ms = self._clock.monotonic_ms() + int(self._options.read_timeout_s * 1_000)
-        while True:
-            is_last = self._clock.monotonic_ms() >= give_up_at_ms
-            try:
-                found = ask()
-            except TernError as error:
-                if is_last or not error.retryable:
-                    raise
-            else:
-                if is_last or is_enough(found):
-                    return found
-            self._rest(AWAY_INTERVAL_S)
 
     def _snapshot_of(self, end: Told, needed: Collection[MessageQueue]) -> Snapshot:
         """Return what was seen when `end` was decided; what is seen now, if by another run.

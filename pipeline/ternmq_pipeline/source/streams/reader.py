@@ -20,7 +20,7 @@ from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
 from ternmq_pipeline.source.tasks.reading import StretchPartition, StretchReading
-from ternmq_runtime.clock import SystemClock, rest
+from ternmq_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _opened(self) -> StreamProgress:
         if self._progress is None:
             view = open_cluster_view(self._options)
-            self._progress = StreamProgress(self._options, view, SystemClock(), rest)
+            self._progress = StreamProgress(self._options, view, SystemClock())
         return self._progress
 
 

@@ -13,9 +13,16 @@ import pyarrow as pa
 import pyarrow.compute
 
 from ternmq_client.config import nameserver_texts
+from ternmq_client.patience import lasted
 from ternmq_consumer.scanning import PulledStretch, ScanOptions, shared_scanner
 from ternmq_consumer.scanning.stretches import SIZE_BYTES
-from ternmq_model.errors import RefusedError, StretchLost, TernError, TopicNotFound
+from ternmq_model.errors import (
+    RefusedError,
+    StretchLost,
+    TernError,
+    TopicNotFound,
+    Unreachable,
+)
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription, parse_subscription
@@ -89,7 +96,7 @@ def wanted_of(
         rows_max=rows_max,
         by_scan=options.scan is not Scan.NEVER,
         fail_on_data_loss=options.fail_on_data_loss,
-        timeout_s=options.read_timeout_s,
+        timeout_s=options.retry_timeout_s,
     )
 
 
@@ -101,19 +108,23 @@ def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         TernError: Another failure, which lasted longer than `wanted.timeout_s`.
     """
     fetch = _scanned if wanted.by_scan else _pulled
-    begin = stretch.begin
+    begin, is_back = stretch.begin, False
     while begin < stretch.end:
         left = stretch._replace(begin=begin)
         try:
             for fetched in fetch(left, wanted):
-                begin = QueueOffset(fetched.next_offset)
+                begin, is_back = QueueOffset(fetched.next_offset), False
                 if fetched.batch is not None and fetched.batch.num_rows:
                     yield fetched.batch
             return
         except StretchLost as lost:
             begin = _behind_the_loss(left, lost, wanted)
         except TopicNotFound as unknown:
-            begin = _behind_the_loss(left, lost_with_topic(left, wanted, unknown), wanted)
+            if (gone := lost_with_topic(left, wanted)) is not None:
+                begin = _behind_the_loss(left, gone, wanted)
+            elif is_back:
+                raise unknown
+            is_back = True
         except RefusedError as error:
             if fetch is _pulled or error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
@@ -121,20 +132,31 @@ def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
             fetch = _pulled
 
 
-def lost_with_topic(stretch: Stretch, wanted: Wanted, unknown: TopicNotFound) -> StretchLost:
-    """Return what is lost of a stretch whose topic no NameServer knows.
+def lost_with_topic(stretch: Stretch, wanted: Wanted) -> StretchLost | None:
+    """Return what is lost of a stretch whose topic no NameServer knew; None when it is back.
+
+    Its broker, which may bring the topic back, is waited for.
 
     Raises:
-        TopicNotFound: `unknown`: its broker may return with the topic, or has done so.
+        TernError: Nobody can tell: no NameServer answers, or names the broker.
     """
     from ternmq_pipeline.cluster.view import open_cluster_view
 
     queue = stretch.queue
-    options = ReadOptions(nameservers=nameserver_texts(wanted.nameserver), topics=None)
+    options = ReadOptions(
+        nameservers=nameserver_texts(wanted.nameserver),
+        topics=None,
+        retry_timeout_s=wanted.timeout_s,
+    )
     with open_cluster_view(options) as view:
-        there = view.snapshot(Subscribe((queue.topic,)), expected=[queue])
-    if queue in there.ranges or queue.broker_name not in there.brokers:
-        raise unknown
+        there = view.snapshot(
+            Subscribe((queue.topic,)), expected=[queue], brokers=[queue.broker_name]
+        )
+    if queue in there.ranges:
+        return None
+    if queue.broker_name not in there.brokers:
+        away = Unreachable(f"broker {queue.broker_name}: is registered at no NameServer")
+        raise lasted(away, wanted.timeout_s)
     return StretchLost(
         topic=queue.topic,
         broker_name=queue.broker_name,

@@ -58,7 +58,7 @@ class StretchReading:
 
         Raises:
             DataLost: Retention took messages that were planned, or the queue ends before them.
-            TernError: Another failure, which lasted longer than the option `readTimeout`.
+            TernError: Another failure, which lasted longer than the option `retryTimeout`.
         """
         if not isinstance(partition, StretchPartition):
             # Spark makes a partition of its own when there is nothing to read.

@@ -4,16 +4,19 @@ from typing import Any
 import pytest
 
 from ternmq_client.descriptions import QueueStatus, TopicDescription
-from ternmq_model.errors import IllegalName, TopicNotFound
+from ternmq_model.errors import IllegalName, TopicNotFound, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.jobs import cluster
-from ternmq_pipeline.jobs.cluster import check_topics, going_on
+from ternmq_pipeline.jobs.cluster import check_topics, going_on, retry_option
 from ternmq_pipeline.offsets import EARLIEST, offsets_text
 
 
 class Admin:
     """A cluster with topics A and B, the former with three queues."""
+
+    async def brokers(self) -> list[str]:
+        return ["a"]
 
     async def topics(self) -> list[str]:
         return ["A", "B"]
@@ -28,7 +31,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the NameServers that were asked; `Admin` answers for them."""
     found: list[str] = []
 
-    def ask(nameserver: str, question: Callable[[Any], Awaitable[object]]) -> object:
+    def ask(
+        nameserver: str,
+        question: Callable[[Any], Awaitable[object]],
+        *,
+        retry_timeout_s: float,
+    ) -> object:
+        assert retry_timeout_s == 9
         found.append(nameserver)
         asking: Any = question(Admin())
         with pytest.raises(StopIteration) as answer:
@@ -40,15 +49,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_topics_are_checked_before_a_job_starts(asked: list[str]) -> None:
-    check_topics("ns:1", ["B", "A"])
+    check_topics("ns:1", ["B", "A"], retry_timeout_s=9)
     with pytest.raises(TopicNotFound, match="'C' is on no broker"):
-        check_topics("ns:2", ["A", "C"])
+        check_topics("ns:2", ["A", "C"], retry_timeout_s=9)
     assert asked == ["ns:1", "ns:2"]
 
 
 def test_illegal_topic_is_refused_without_asking(asked: list[str]) -> None:
     with pytest.raises(IllegalName):
-        check_topics("ns:1", ["A", "no topic"])
+        check_topics("ns:1", ["A", "no topic"], retry_timeout_s=9)
     assert asked == []
 
 
@@ -56,4 +65,11 @@ def test_stream_goes_on_where_it_was_and_begins_with_the_first_message_of_new_qu
     first, second, new = (MessageQueue("A", "a", queue_id) for queue_id in range(3))
     committed = {first: QueueOffset(5), second: QueueOffset(0)}
     expected = offsets_text(committed | {new: EARLIEST})
-    assert going_on("ns:1", "A", offsets_text(committed)) == expected
+    assert going_on("ns:1", "A", offsets_text(committed), retry_timeout_s=9) == expected
+
+
+@pytest.mark.parametrize("seconds", [0.5, 86_401, float("nan")])
+def test_waiting_time_out_of_bounds_is_refused(seconds: float) -> None:
+    with pytest.raises(UsageError, match="retry_timeout_s="):
+        retry_option(seconds)
+    assert retry_option(90) == {"retryTimeout": "90.000s"}

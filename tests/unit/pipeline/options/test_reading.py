@@ -75,10 +75,8 @@ def test_every_option_is_read() -> None:
             "arrow": "false",
             "scan": "never",
             "batchRows": "5",
-            "fetchOffset.numRetries": "1",
-            "fetchOffset.retryIntervalMs": "10",
             "requestTimeout": "2s",
-            "readTimeout": "1m",
+            "retryTimeout": "1m",
             "includeSystemTopics": "true",
         },
         streaming=True,
@@ -104,10 +102,8 @@ def test_every_option_is_read() -> None:
         arrow=False,
         scan=Scan.NEVER,
         batch_rows_max=5,
-        retries_max=1,
-        retry_interval_s=0.01,
         request_timeout_s=2.0,
-        read_timeout_s=60.0,
+        retry_timeout_s=60.0,
     )
 
 
@@ -243,9 +239,11 @@ HOSTILE: list[tuple[dict[str, str], bool | None, str]] = [
     ({"subscribe": "A", "pushdown": "maybe"}, None, "pushdown="),
     ({"subscribe": "A", "scan": "always"}, None, "scan="),
     ({"subscribe": "A", "batchRows": "0"}, None, "batchRows="),
-    ({"subscribe": "A", "fetchOffset.numRetries": "-1"}, None, "fetchOffset.numRetries="),
+    ({"subscribe": "A", "fetchOffset.numRetries": "3"}, None, "numRetries': is retryTimeout now"),
+    ({"subscribe": "A", "readTimeout": "60s"}, None, "readTimeout': is retryTimeout now"),
+    ({"subscribe": "A", "retryTimeout": "0"}, None, "retryTimeout="),
     ({"subscribe": "A", "requestTimeout": "0"}, None, "requestTimeout="),
-    ({"subscribe": "A", "readTimeout": "nan"}, None, "readTimeout="),
+    ({"subscribe": "A", "retryTimeout": "nan"}, None, "retryTimeout="),
     ({"subscribe": "A", "raw": "true"}, None, "raw="),
     ({"store": "/x", "raw": "true", "subscribe": "A"}, None, "subscribe="),
     ({"store": "/x", "raw": "true", "view": "kafka"}, None, "view="),
@@ -274,7 +272,7 @@ def test_every_option_has_a_test_that_refuses_it() -> None:
     refused = {name for options, _, _ in HOSTILE for name in options}
     others = {"startingOffsetsByTimestampStrategy", "endingOffsetsByTimestamp"}
     missing = set(READ_OPTIONS) - refused - others
-    assert missing == {"arrow", "fetchOffset.retryIntervalMs"}
+    assert missing == {"arrow"}
 
 
 def test_every_option_is_documented() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from ternmq_model.errors import Unreachable, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Stretch, offsets_from_json, offsets_to_json
-from ternmq_pipeline.planning import DataLost, Measured, Snapshot
+from ternmq_pipeline.planning import DataLost
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit
 from tests.support.stream_table import RestingClock, Table, asked, opened, read_to_the_end
@@ -259,63 +259,27 @@ def test_messages_lost_since_the_batch_was_planned_are_an_error_too() -> None:
         opened(view).stretches(NEW, end)
 
 
-def test_absent_broker_is_waited_for() -> None:
-    clock, view = RestingClock(), Table({A0: (0, 4), B0: (0, 4)})
+def test_stream_waits_for_the_brokers_of_its_queues_unless_it_may_lose_them() -> None:
+    view = Table({A0: (0, 4), B0: (0, 4)})
     start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
-    view.brokers.discard("broker-b")
-    view.errors = [Unreachable("broker-a at 127.0.0.1:1 cannot be reached")] * 3
-    begun_ms = clock.now_ms
-
-    def returns() -> None:
-        if clock.now_ms - begun_ms > 10_000:
-            view.brokers.add("broker-b")
-
-    clock.on_rest = returns
-    assert end_of(opened(view, clock).next_end(start, OWN)) == {A0: 4, B0: 4}
+    end = opened(view).next_end(start, OWN)
+    assert view.awaited.pop() == {"broker-a", "broker-b"}
+    opened(view, failOnDataLoss="false").next_end(start, OWN)
+    assert view.awaited.pop() == frozenset()
+    # A batch that is repeated must read what it was to read.
+    opened(view, failOnDataLoss="false").stretches(start, end)
+    assert view.awaited.pop() == {"broker-a", "broker-b"}
 
 
-def test_long_absent_broker_is_an_error_naming_it() -> None:
-    clock, view = RestingClock(), Table({A0: (0, 4), B0: (0, 4)})
+def test_broker_that_did_not_come_back_is_named() -> None:
+    view = Table({A0: (0, 4), B0: (0, 4)})
     start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
+    end = opened(view).next_end(start, OWN)
     view.brokers.discard("broker-b")
-    begun_ms = clock.now_ms
     with pytest.raises(DataLost, match="broker-b, queue 0: its broker is no longer registered"):
-        opened(view, clock, readTimeout="20s").next_end(start, OWN)
-    assert 20_000 <= clock.now_ms - begun_ms < 22_000
-    view.errors = [Unreachable("broker-a at 127.0.0.1:1 cannot be reached")] * 1000
-    with pytest.raises(Unreachable, match="broker-a"):
-        opened(view, clock).next_end(start, OWN)
-
-
-def test_repeated_batch_waits_for_its_brokers_despite_failOnDataLoss() -> None:
-    clock, view = RestingClock(), Table({A0: (0, 4), B0: (0, 4)})
-    end = opened(view, failOnDataLoss="false").next_end(NEW, OWN)
-    view.brokers.discard("broker-b")
-    clock.on_rest = lambda: view.brokers.add("broker-b")
-    found = opened(view, clock, failOnDataLoss="false").stretches(NEW, end)
-    assert [stretch.queue for stretch in found] == [A0, B0]
-    view.brokers.discard("broker-b")
-    clock.on_rest = lambda: None
-    begun_ms = clock.now_ms
-    gone = opened(view, clock, failOnDataLoss="false", readTimeout="20s")
-    assert [stretch.queue for stretch in gone.stretches(NEW, end)] == [A0]
-    assert 20_000 <= clock.now_ms - begun_ms < 22_000
-
-
-def test_broker_leaving_between_two_requests_is_waited_for_too() -> None:
-    class Flickering(Table):
-        def measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
-            if self.errors:
-                raise self.errors.pop(0)
-            return super().measure(asked)
-
-        def snapshot(self, *arguments: Any, **named: Any) -> Snapshot:
-            found = super().snapshot(*arguments, **named)
-            self.errors = [Unreachable("broker-a at 127.0.0.1:1 cannot be reached")] * 5
-            return found
-
-    progress = opened(Flickering({A0: (0, 100)}), maxBytesPerTrigger="1000")
-    assert end_of(progress.next_end(NEW, OWN)) == {A0: 10}
+        opened(view).next_end(start, OWN)
+    gone = opened(view, failOnDataLoss="false")
+    assert [stretch.queue for stretch in gone.stretches(start, end)] == [A0]
 
 
 def test_available_now_run_reads_brokers_absent_at_its_start() -> None:

@@ -93,7 +93,7 @@ def fetched(narrowing: Narrowing, **options: str) -> Iterator[Any]:
 
 def test_pushed_filters_and_options_reach_the_broker(scanner: Scanner) -> None:
     narrowing = Narrowing(stored_from_ms=1, stored_before_ms=2, tags=("a", "b"), keys=("k",))
-    batches = list(fetched(narrowing, failOnDataLoss="false", readTimeout="5s"))
+    batches = list(fetched(narrowing, failOnDataLoss="false", retryTimeout="5s"))
     assert [offset for one in batches for offset in one.column(0).to_pylist()] == list(range(30))
     asked = scanner.options
     assert asked is not None

@@ -8,7 +8,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from ternmq_model.errors import RefusedError, StretchLost, TopicNotFound, UsageError, created_again
+from ternmq_model.errors import (
+    RefusedError,
+    StretchLost,
+    TopicNotFound,
+    Unreachable,
+    UsageError,
+    created_again,
+)
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -122,19 +129,21 @@ def test_topic_created_again_is_the_reason_of_a_loss(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("told", "is_lost"),
+    ("told", "error"),
     [
-        (snapshot({}, brokers=["broker-a"]), True),
-        (snapshot({}, brokers=["broker-b"]), False),
-        (snapshot({QUEUE: (0, 20)}), False),
+        (snapshot({}, brokers=["broker-a"]), DataLost),
+        (snapshot({}, brokers=["broker-b"]), Unreachable),
+        (snapshot({QUEUE: (0, 20)}), None),
     ],
 )
 def test_unknown_topic_is_lost_when_its_broker_is_present_without_it(
-    monkeypatch: pytest.MonkeyPatch, told: Snapshot, is_lost: bool
+    monkeypatch: pytest.MonkeyPatch, told: Snapshot, error: type[Exception] | None
 ) -> None:
     class View:
-        def snapshot(self, choice: object, *, expected: Sequence[MessageQueue]) -> Snapshot:
-            assert (choice, expected) == (Subscribe(("T",)), [QUEUE])
+        def snapshot(
+            self, choice: object, *, expected: Sequence[MessageQueue], brokers: Sequence[str]
+        ) -> Snapshot:
+            assert (choice, expected, brokers) == (Subscribe(("T",)), [QUEUE], ["broker-a"])
             return told
 
     def opened(options: ReadOptions) -> contextlib.AbstractContextManager[View]:
@@ -144,13 +153,26 @@ def test_unknown_topic_is_lost_when_its_broker_is_present_without_it(
     monkeypatch.setattr("ternmq_pipeline.cluster.view.open_cluster_view", opened)
     unknown = TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "no broker has it")
     for lenient in (False, True):
-        monkeypatch.setattr(fetching, "_scanned", Brokers([unknown]))
         asked = wanted(nameserver="ns:1;ns:2", failOnDataLoss=str(not lenient))
-        if is_lost and lenient:
-            assert offsets(fetch_stretch(STRETCH, asked)) == []
+        monkeypatch.setattr(fetching, "_scanned", Brokers([unknown], [Fetched(batch(10, 11), 20)]))
+        if error is None or (error is DataLost and lenient):
+            found = [10, 11] if error is None else []
+            assert offsets(fetch_stretch(STRETCH, asked)) == found
             continue
-        with pytest.raises(DataLost if is_lost else TopicNotFound):
+        with pytest.raises(error):
             offsets(fetch_stretch(STRETCH, asked))
+    monkeypatch.setattr(fetching, "_scanned", Brokers([unknown], [unknown]))
+    asked = wanted(nameserver="ns:1;ns:2")
+    with pytest.raises(error or TopicNotFound):
+        offsets(fetch_stretch(STRETCH, asked))
+    if told.ranges:
+        outages = Brokers(
+            [Fetched(batch(10), 11), unknown],
+            [Fetched(batch(11), 12), unknown],
+            [Fetched(batch(12), 20)],
+        )
+        monkeypatch.setattr(fetching, "_scanned", outages)
+        assert offsets(fetch_stretch(STRETCH, asked)) == [10, 11, 12], "each outage by itself"
 
 
 def test_broker_without_scan_is_pulled_from(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,83 @@
+"""Staging while a NameServer or a broker is away."""
+
+import asyncio
+
+import pytest
+
+from ternmq_model.errors import TernError
+from ternmq_model.message import Message
+from ternmq_model.transaction import Resolution, TransactionState
+from ternmq_producer.staging import StageFailed, StagingProducer
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+TOPIC = "flights"
+
+
+def producer_of(cluster: SimulatedCluster) -> StagingProducer:
+    return StagingProducer("sink", nameserver=NAMESERVER, env=cluster.environment("sink"))
+
+
+def rows(count: int) -> list[Message]:
+    return [Message(TOPIC, b"%d" % number) for number in range(count)]
+
+
+@pytest.mark.parametrize("who", ["nameserver", "broker", "both"])
+def test_fresh_producer_stages_each_message_once_when_services_return(who: str) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.put_topic(TOPIC)
+            if who != "broker":
+                await cluster.nameservers.stop("ns")
+            if who != "nameserver":
+                await cluster.stop("a")
+            async with producer_of(cluster) as producer:
+                asked = asyncio.create_task(
+                    producer.stage(rows(300), staged_for="q/1", timeout_s=60)
+                )
+                await asyncio.sleep(15)
+                if who != "broker":
+                    await cluster.nameservers.start("ns")
+                if who != "nameserver":
+                    await cluster.start("a")
+                staged = await asked
+                assert await producer.states(staged) == [TransactionState.OPEN] * 300
+                await producer.end(staged, Resolution.COMMIT)
+            bodies = [message.body for _, message in await cluster.records(TOPIC)]
+            assert sorted(bodies) == sorted(message.body for message in rows(300))
+
+    run_in_virtual_time(main())
+
+
+def test_staging_in_vain_names_who_is_away_and_for_how_long() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.put_topic(TOPIC)
+            async with producer_of(cluster) as producer:
+                staged = await producer.stage(rows(3), staged_for="q/1")
+                cluster.kill("a")
+                with pytest.raises(StageFailed, match=r"broker a: .*; for 20 s \(retryTimeout\)"):
+                    await producer.stage(rows(3), staged_for="q/1", timeout_s=20)
+                with pytest.raises(TernError, match=r"broker a: .*; for 20 s \(retryTimeout\)"):
+                    await producer.states(staged, timeout_s=20)
+            await cluster.nameservers.stop("ns")
+            async with producer_of(cluster) as fresh:
+                with pytest.raises(StageFailed, match=r"3 of 3 .* ns:9876.*; for 20 s"):
+                    await fresh.stage(rows(3), staged_for="q/1", timeout_s=20)
+
+    run_in_virtual_time(main())
+
+
+def test_illegal_topic_is_refused_at_once_though_nobody_answers() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.nameservers.stop("ns")
+            async with producer_of(cluster) as producer:
+                begun_ms = cluster.now_ms()
+                with pytest.raises(StageFailed, match="no topic"):
+                    await producer.stage(
+                        [Message("no topic", b"x")], staged_for="q/1", timeout_s=60
+                    )
+                assert cluster.now_ms() - begun_ms < 1_000
+
+    run_in_virtual_time(main())
