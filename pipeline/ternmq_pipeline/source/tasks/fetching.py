@@ -120,7 +120,7 @@ def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         except StretchLost as lost:
             begin = _behind_the_loss(left, lost, wanted)
         except TopicNotFound as unknown:
-            if (gone := lost_with_topic(left, wanted)) is not None:
+            if (gone := lost_with_topic(left, wanted, unknown)) is not None:
                 begin = _behind_the_loss(left, gone, wanted)
             elif is_back:
                 raise unknown
@@ -132,8 +132,8 @@ def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
             fetch = _pulled
 
 
-def lost_with_topic(stretch: Stretch, wanted: Wanted) -> StretchLost | None:
-    """Return what is lost of a stretch whose topic no NameServer knew; None when it is back.
+def lost_with_topic(stretch: Stretch, wanted: Wanted, unknown: TopicNotFound) -> StretchLost | None:
+    """Return what is lost of a stretch whose topic was `unknown`; None when it is back.
 
     Its broker, which may bring the topic back, is waited for.
 
