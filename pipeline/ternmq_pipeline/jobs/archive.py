@@ -8,11 +8,10 @@ The archive is what Spark's log in the folder says, `_spark_metadata`: Spark rea
 over from a run that was killed.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
@@ -140,10 +139,11 @@ def archive(
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
         to, progress = Folder(session, where), Folder(session, kept)
         _claim(to, progress, topics, pattern)
-        rows = session.readStream.format("ternmq").options(nameserver=nameserver, **options).load()
+        reader = _few_files(session, file_bytes).readStream.format("ternmq")
+        rows = reader.options(nameserver=nameserver, **options).load()
         with alone(progress):
             before, batch_before = set(to.committed()), to.last_batch()
-            totals = run(lambda: _query(rows, where, kept, interval_s, file_bytes), observe)
+            totals = run(lambda: _query(rows, where, kept, interval_s), observe)
             added = [file for file in to.committed() if file not in before]
         if to.last_batch() > max(totals.last_batch, batch_before):
             # Spark does not tell of a batch that it committed in the moment of the stop.
@@ -180,30 +180,28 @@ def archived_files(folder: str | Path) -> list[CommittedFile]:
     ]
 
 
-@contextmanager
-def _few_files(session: "SparkSession", file_bytes: int) -> Generator[None]:
-    """Let queries that start in the block put rows that are to lie together into few tasks.
+def _few_files(spark: "SparkSession", file_bytes: int) -> "SparkSession":
+    """Return a copy of a session whose queries put rows that are to lie together into few tasks.
 
-    A query copies the session's settings when it starts; the session gets its own ones back.
+    Its settings are its own, so that other users of the session neither see nor change them. The
+    session's listeners are told of the copy's queries.
     """
-    settings = {
+    from pyspark.sql import SparkSession
+
+    inner = cast("Any", spark)._jsparkSession
+    copied = inner.cloneSession()
+    for listener in inner.streams().listListeners():
+        copied.streams().addListener(listener)
+    copy = SparkSession(spark.sparkContext, copied)
+    for name, value in {
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.adaptive.streaming.stateless.enabled": "true",
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{file_bytes}b",
         # Else rows of past micro-batches fill the disk until the JVM happens to collect them.
         "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
-    }
-    before = {name: session.conf.get(name, None) for name in settings}
-    try:
-        for name, value in settings.items():
-            session.conf.set(name, value)
-        yield
-    finally:
-        for name, own in before.items():
-            if own is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, own)
+    }.items():
+        copy.conf.set(name, value)
+    return copy
 
 
 def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, str]:
@@ -237,7 +235,7 @@ def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) 
 
 
 def _query(
-    rows: "DataFrame", folder: str, checkpoint: str, interval_s: float | None, file_bytes: int
+    rows: "DataFrame", folder: str, checkpoint: str, interval_s: float | None
 ) -> "StreamingQuery":
     writer = (
         rows.selectExpr("*", f"{DATE} AS date")
@@ -248,7 +246,6 @@ def _query(
         .option("maxRecordsPerFile", FILE_ROWS)
         .option("checkpointLocation", checkpoint)
     )
-    with _few_files(rows.sparkSession, file_bytes):
-        if interval_s is None:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds").start()
+    if interval_s is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds").start()
