@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs import file_log
-from ternmq_pipeline.jobs.cluster import check_topics
+from ternmq_pipeline.jobs.cluster import check_topics, mean_bytes
 from ternmq_pipeline.jobs.file_log import CommittedFile
 from ternmq_pipeline.jobs.places import Folder, alone, claim, place_of
 from ternmq_pipeline.jobs.running import Observe, run
@@ -47,8 +47,22 @@ PIECE_ROWS: Final = 50_000
 """Most messages of one task that reads. All that a task has read of a day lies in one file, so long
 queues are cut, or a file would be as large as what a queue has in a micro-batch."""
 
+PIECE_BYTES_MIN: Final = 4 << 20
+"""Where messages are large, a task reads about half a file, but no less than this."""
+
 DATE: Final = "date_from_unix_date(cast(unix_micros(storeTimestamp) div 86400000000 as int))"
 """The day of a row in UTC, whatever the session's time zone is: Spark's expression."""
+
+
+def piece_rows(file_bytes: int, message_bytes: int) -> int:
+    """Return the most messages of one task that reads.
+
+    Args:
+        file_bytes: The size that files are to have.
+        message_bytes: Of a record on average; 0 = not known.
+    """
+    piece_bytes = max(file_bytes // 2, PIECE_BYTES_MIN)
+    return max(1, min(PIECE_ROWS, piece_bytes // max(1, message_bytes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +144,19 @@ def archive(
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
-    options = start_options(start, option="start") | _source(topics, pattern, batch_rows)
+    source = {"nameserver": nameserver, **_source(topics, pattern, batch_rows)}
+    source |= start_options(start, option="start")
     if not 1 <= file_bytes <= FILE_BYTES_MAX:
         raise UsageError(f"file_bytes={file_bytes}: must be 1 to {FILE_BYTES_MAX}")
     where = place_of(str(folder), option="folder")
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
     check_topics(nameserver, topics)
+    source["maxRecordsPerPartition"] = str(piece_rows(file_bytes, mean_bytes(source)))
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
         to, progress = Folder(session, where), Folder(session, kept)
         _claim(to, progress, topics, pattern)
         reader = _few_files(session, file_bytes).readStream.format("ternmq")
-        rows = reader.options(nameserver=nameserver, **options).load()
+        rows = reader.options(**source).load()
         with alone(progress):
             before, batch_before = set(to.committed()), to.last_batch()
             totals = run(lambda: _query(rows, where, kept, interval_s), observe)
@@ -210,8 +226,7 @@ def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, s
     if batch_rows < 1:
         raise UsageError(f"batch_rows={batch_rows}: at least 1")
     which = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
-    limits = {"maxOffsetsPerTrigger": batch_rows, "maxRecordsPerPartition": PIECE_ROWS}
-    return which | {name: str(limit) for name, limit in limits.items()}
+    return which | {"maxOffsetsPerTrigger": str(batch_rows)}
 
 
 def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) -> None:
