@@ -127,7 +127,8 @@ def archive(
         batch_rows: The most messages of a micro-batch.
         file_bytes: What a micro-batch has of a topic and a day goes into one file, or into files of
             about so many bytes, estimated before Parquet has encoded them. 1 to 1 TiB. No file has
-            more than 500,000 messages, which `replay` can send at once.
+            more than 500,000 messages, which `replay` can send at once. Files are larger where
+            a topic has much larger messages than the others.
         checkpoint: Where progress is kept; `_checkpoint` in the folder when empty.
         observe: Is told of each micro-batch.
         master: Spark's master.
