@@ -133,7 +133,7 @@ def spark_options(function: F) -> F:
     default=f"{FILE_BYTES >> 20}MiB",
     show_default=True,
     metavar="SIZE",
-    help="About how large files are to be.",
+    help="About how large files are to be. A file holds 500,000 messages at most.",
 )
 @click.option("--checkpoint", default="", metavar="DIR", help="Instead of _checkpoint in --to.")
 @spark_options

@@ -9,14 +9,18 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ternmq_console.main import ternmq
 from ternmq_model.errors import JobFailed, UsageError
@@ -90,7 +94,7 @@ def test_archive_receives_new_messages_in_folders_by_topic_and_date(
 def test_archive_puts_queues_of_a_topic_into_files_of_the_wanted_size(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, advisory = tmp_path / "lake", "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+    lake = tmp_path / "lake"
     options: dict[str, Any] = {"nameserver": dev.nameserver, "spark": spark}
     topics = ["many-queues", "one-queue"]
     sent: Counter[bytes] = Counter()
@@ -108,20 +112,68 @@ def test_archive_puts_queues_of_a_topic_into_files_of_the_wanted_size(
         patch.setattr(type(spark.range(1)), "hint", unhinted)
         assert archive(topics, lake, **options).files >= 8 + 1
     send_more(4_000)
-    before = spark.conf.get(advisory)
     together = archive(topics, lake, **options)
     new = archived_files(lake)[-together.files :]
     assert together.rows == 8_000
     assert len({(file.partition("topic"), file.partition("date")) for file in new}) == len(new)
     send_more(8_000)
-    monkeypatch.setattr("ternmq_pipeline.jobs.archive.PIECE_ROWS", 500)
+    # Some 500 messages, as long as brokers say that they are.
+    monkeypatch.setattr("ternmq_pipeline.jobs.archive.PIECE_BYTES_MIN", 100_000)
     apart = archive(topics, lake, file_bytes=together.bytes // 8, **options)
     assert apart.rows == 8_000
     new = archived_files(lake)[-apart.files :]
     for topic in topics:
         assert len([file for file in new if file.partition("topic") == topic]) >= 3
-    assert spark.conf.get(advisory) == before
     assert bodies(spark.read.parquet(str(lake))) == sent
+
+
+class Started(StreamingQueryListener):
+    """Counts the queries that begin."""
+
+    count = 0
+
+    def onQueryStarted(self, event: object) -> None:
+        self.count += 1
+
+    def onQueryProgress(self, event: object) -> None:
+        pass
+
+    def onQueryTerminated(self, event: object) -> None:
+        pass
+
+
+def test_archives_in_threads_of_one_session_have_each_its_size_and_leave_its_settings(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(dev.nameserver, "shared", 4_000, queues=4)
+    monkeypatch.setattr("ternmq_pipeline.jobs.archive.PIECE_ROWS", 500)
+    begin, both = DataStreamWriter.start, Barrier(2)
+
+    def start_together(writer: Any) -> Any:
+        both.wait(ENDS_WITHIN_S)
+        return begin(writer)
+
+    def archived(file_bytes: int) -> int:
+        lake = tmp_path / str(file_bytes)
+        options: dict[str, Any] = {"nameserver": dev.nameserver, "spark": spark}
+        return archive(["shared"], lake, file_bytes=file_bytes, **options).files
+
+    monkeypatch.setattr(DataStreamWriter, "start", start_together)
+    listener = Started()
+    spark.streams.addListener(listener)
+    # While it is off, Spark drops hints.
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    before = spark.conf.getAll
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            large, small = pool.map(archived, (1 << 30, 20_000))
+        assert spark.conf.getAll == before
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+        spark.streams.removeListener(listener)
+    assert large == 1
+    assert small >= 3
+    assert listener.count == 2
 
 
 def newest_ms(dev: ServiceProcess, topic: str) -> int:

@@ -8,17 +8,16 @@ The archive is what Spark's log in the folder says, `_spark_metadata`: Spark rea
 over from a run that was killed.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ternmq_client.patience import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs import file_log
-from ternmq_pipeline.jobs.cluster import check_topics, retry_option
+from ternmq_pipeline.jobs.cluster import check_topics, mean_bytes, retry_option
 from ternmq_pipeline.jobs.file_log import CommittedFile
 from ternmq_pipeline.jobs.places import Folder, alone, claim, place_of
 from ternmq_pipeline.jobs.running import Observe, run
@@ -49,8 +48,22 @@ PIECE_ROWS: Final = 50_000
 """Most messages of one task that reads. All that a task has read of a day lies in one file, so long
 queues are cut, or a file would be as large as what a queue has in a micro-batch."""
 
+PIECE_BYTES_MIN: Final = 4 << 20
+"""Where messages are large, a task reads about half a file, but no less than this."""
+
 DATE: Final = "date_from_unix_date(cast(unix_micros(storeTimestamp) div 86400000000 as int))"
 """The day of a row in UTC, whatever the session's time zone is: Spark's expression."""
+
+
+def piece_rows(file_bytes: int, message_bytes: int) -> int:
+    """Return the most messages of one task that reads.
+
+    Args:
+        file_bytes: The size that files are to have.
+        message_bytes: Of a record on average; 0 = not known.
+    """
+    piece_bytes = max(file_bytes // 2, PIECE_BYTES_MIN)
+    return max(1, min(PIECE_ROWS, piece_bytes // max(1, message_bytes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +129,8 @@ def archive(
         batch_rows: The most messages of a micro-batch.
         file_bytes: What a micro-batch has of a topic and a day goes into one file, or into files of
             about so many bytes, estimated before Parquet has encoded them. 1 to 1 TiB. No file has
-            more than 500,000 messages, which `replay` can send at once.
+            more than 500,000 messages, which `replay` can send at once. Files are larger where
+            a topic has much larger messages than the others.
         checkpoint: Where progress is kept; `_checkpoint` in the folder when empty.
         retry_timeout_s: How long it goes on while a NameServer or broker is away, before Spark
             starts and in each of its plans, tasks and commits. 1 s to 1 day.
@@ -135,20 +149,23 @@ def archive(
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
-    options = start_options(start, option="start") | _source(topics, pattern, batch_rows)
+    source = {"nameserver": nameserver, **_source(topics, pattern, batch_rows)}
+    source |= start_options(start, option="start")
     if not 1 <= file_bytes <= FILE_BYTES_MAX:
         raise UsageError(f"file_bytes={file_bytes}: must be 1 to {FILE_BYTES_MAX}")
     where = place_of(str(folder), option="folder")
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
-    options |= {"nameserver": nameserver, **retry_option(retry_timeout_s)}
+    source |= retry_option(retry_timeout_s)
     check_topics(nameserver, topics, retry_timeout_s=retry_timeout_s)
+    source["maxRecordsPerPartition"] = str(piece_rows(file_bytes, mean_bytes(source)))
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
         to, progress = Folder(session, where), Folder(session, kept)
         _claim(to, progress, topics, pattern)
-        rows = session.readStream.format("ternmq").options(**options).load()
+        reader = _few_files(session, file_bytes).readStream.format("ternmq")
+        rows = reader.options(**source).load()
         with alone(progress):
             before, batch_before = set(to.committed()), to.last_batch()
-            totals = run(lambda: _query(rows, where, kept, interval_s, file_bytes), observe)
+            totals = run(lambda: _query(rows, where, kept, interval_s), observe)
             added = [file for file in to.committed() if file not in before]
         if to.last_batch() > max(totals.last_batch, batch_before):
             # Spark does not tell of a batch that it committed in the moment of the stop.
@@ -185,30 +202,28 @@ def archived_files(folder: str | Path) -> list[CommittedFile]:
     ]
 
 
-@contextmanager
-def _few_files(session: "SparkSession", file_bytes: int) -> Generator[None]:
-    """Let queries that start in the block put rows that are to lie together into few tasks.
+def _few_files(spark: "SparkSession", file_bytes: int) -> "SparkSession":
+    """Return a copy of a session whose queries put rows that are to lie together into few tasks.
 
-    A query copies the session's settings when it starts; the session gets its own ones back.
+    Its settings are its own, so that other users of the session neither see nor change them. The
+    session's listeners are told of the copy's queries.
     """
-    settings = {
+    from pyspark.sql import SparkSession
+
+    inner = cast("Any", spark)._jsparkSession
+    copied = inner.cloneSession()
+    for listener in inner.streams().listListeners():
+        copied.streams().addListener(listener)
+    copy = SparkSession(spark.sparkContext, copied)
+    for name, value in {
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.adaptive.streaming.stateless.enabled": "true",
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{file_bytes}b",
         # Else rows of past micro-batches fill the disk until the JVM happens to collect them.
         "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
-    }
-    before = {name: session.conf.get(name, None) for name in settings}
-    try:
-        for name, value in settings.items():
-            session.conf.set(name, value)
-        yield
-    finally:
-        for name, own in before.items():
-            if own is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, own)
+    }.items():
+        copy.conf.set(name, value)
+    return copy
 
 
 def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, str]:
@@ -217,8 +232,7 @@ def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, s
     if batch_rows < 1:
         raise UsageError(f"batch_rows={batch_rows}: at least 1")
     which = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
-    limits = {"maxOffsetsPerTrigger": batch_rows, "maxRecordsPerPartition": PIECE_ROWS}
-    return which | {name: str(limit) for name, limit in limits.items()}
+    return which | {"maxOffsetsPerTrigger": str(batch_rows)}
 
 
 def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) -> None:
@@ -242,7 +256,7 @@ def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) 
 
 
 def _query(
-    rows: "DataFrame", folder: str, checkpoint: str, interval_s: float | None, file_bytes: int
+    rows: "DataFrame", folder: str, checkpoint: str, interval_s: float | None
 ) -> "StreamingQuery":
     writer = (
         rows.selectExpr("*", f"{DATE} AS date")
@@ -253,7 +267,6 @@ def _query(
         .option("maxRecordsPerFile", FILE_ROWS)
         .option("checkpointLocation", checkpoint)
     )
-    with _few_files(rows.sparkSession, file_bytes):
-        if interval_s is None:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds").start()
+    if interval_s is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds").start()

@@ -1,18 +1,21 @@
 """What jobs ask of a cluster before they start Spark, so that a mistake is told at once."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
 from ternmq_client.config import nameserver_texts
 from ternmq_client.descriptions import TopicDescription, require_all
 from ternmq_client.patience import RETRY_TIMEOUT, Patience, nobody_registered
-from ternmq_model.errors import TernError, UsageError, refusal
+from ternmq_model.errors import TernError, TransportError, UsageError, refusal
 from ternmq_model.names import check_topic
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
+from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.jobs.signals import ended_by_signals
-from ternmq_pipeline.offsets import EARLIEST, offsets_from_json, offsets_text
+from ternmq_pipeline.offsets import EARLIEST, Stretch, offsets_from_json, offsets_text
+from ternmq_pipeline.options import read_options
 from ternmq_pipeline.options.given import (
     RETRY_TIMEOUT_S_MAX,
     RETRY_TIMEOUT_S_MIN,
@@ -20,6 +23,8 @@ from ternmq_pipeline.options.given import (
 from ternmq_remoting.system import system_environment
 
 T = TypeVar("T")
+
+SAMPLE: Final = 1_000
 
 
 def ask(
@@ -89,6 +94,36 @@ def check_topics(nameserver: str, topics: Sequence[str], *, retry_timeout_s: flo
                 raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
 
     ask(nameserver, question, retry_timeout_s=retry_timeout_s)
+
+
+def mean_bytes(source: Mapping[str, str]) -> int:
+    """Return how long records are in the log on average: the newest ones, up to 1,000 of a queue.
+
+    0 = there is none, or a broker does not tell.
+
+    Args:
+        source: The options of a source that would read them.
+
+    Raises:
+        UsageError: An option cannot be.
+        TransportError: No NameServer answers, or a broker does not, for its `retryTimeout`.
+    """
+    options = read_options(source)
+    assert options.topics is not None
+    try:
+        with ended_by_signals(), open_cluster_view(options) as view:
+            newest = [
+                Stretch(queue, QueueOffset(max(begin, end - SAMPLE)), end)
+                for queue, (begin, end) in view.snapshot(options.topics).ranges.items()
+                if end > begin
+            ]
+            measured = view.measure([(each, 0) for each in newest])
+    except TransportError:
+        raise
+    except TernError:
+        return 0
+    counted = sum(one.end - each.begin for each, one in zip(newest, measured, strict=True))
+    return sum(one.bytes for one in measured) // max(1, counted)
 
 
 def going_on(nameserver: str, topic: str, committed: str, *, retry_timeout_s: float) -> str:

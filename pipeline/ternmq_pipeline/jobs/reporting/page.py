@@ -26,10 +26,9 @@ main, header > div { max-width: 1560px; margin: 0 auto; padding: 0 24px; }
 header { background: var(--head); color: #fff; padding: 26px 0 60px; }
 h1 { font-size: 24px; margin: 0 0 4px; font-weight: 650; }
 header p { margin: 0; color: #c6d3e1; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(112px, 1fr)); gap: 12px;
-  margin-top: -40px; }
+.tiles { display: flex; flex-wrap: wrap; gap: 12px; margin-top: -40px; }
 .tile, section { background: var(--card); border: 1px solid var(--edge); border-radius: 8px; }
-.tile { padding: 12px; }
+.tile { padding: 12px; flex: 1 1 104px; }
 .tile b { display: block; font-size: 19px; font-weight: 650; white-space: nowrap; }
 .tile span { color: var(--faint); font-size: 13px; }
 .alarm b, td.alarm { color: var(--alarm); }
@@ -45,13 +44,14 @@ figure { margin: 0; }
   linear-gradient(90deg, var(--shade), transparent) scroll,
   linear-gradient(270deg, var(--shade), transparent) 100% 0 scroll;
   background-repeat: no-repeat; background-size: 32px 100%, 32px 100%, 14px 100%, 14px 100%; }
-svg { width: 100%; min-width: 680px; height: auto; display: block; }
+figure .scroll { direction: rtl; } /* begins at the newest hour */
+svg { direction: ltr; width: 100%; min-width: 680px; height: auto; display: block; }
 svg text { font-family: inherit !important; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; margin: 0 0 8px; padding: 0;
   list-style: none; font-size: 13px; }
 .legend li { display: flex; gap: 6px; align-items: baseline; }
 .legend i { flex: none; width: 12px; height: 12px; }
-.bars { display: grid; gap: 6px 10px; grid-template-columns: fit-content(40%) 1fr max-content;
+.bars { display: grid; gap: 6px 10px; grid-template-columns: fit-content(50%) 1fr max-content;
   align-items: center; font-size: 13px; }
 .bars i { height: 18px; background: var(--c0); }
 .bars i.alarm { background: var(--alarm); }
@@ -59,7 +59,7 @@ table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th { text-align: left; font-weight: 600; color: var(--faint); font-size: 12.5px;
   border-bottom: 1px solid var(--line); padding: 6px 7px; vertical-align: bottom;
   overflow-wrap: normal; }
-td { border-bottom: 1px solid var(--row); padding: 6px 7px; min-width: 14ch; max-width: 46ch; }
+td { border-bottom: 1px solid var(--row); padding: 6px 7px; min-width: 14ch; }
 .whole { white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; min-width: 0; }
 td.number { white-space: nowrap; }

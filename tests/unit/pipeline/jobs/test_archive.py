@@ -8,7 +8,7 @@ import pytest
 
 import ternmq.spark
 from ternmq_model.errors import TransportError, UsageError
-from ternmq_pipeline.jobs.archive import archive, archived_files
+from ternmq_pipeline.jobs.archive import archive, archived_files, piece_rows
 from ternmq_pipeline.source.streams.metrics import StreamListener
 
 NOBODY = "127.0.0.1:1"
@@ -37,6 +37,22 @@ def test_illegal_options_are_refused_before_any_request(
 def test_silent_cluster_is_reported_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match=NOBODY):
         archive(["a"], tmp_path / "lake", nameserver=NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("file_bytes", "message_bytes", "rows"),
+    [
+        (128 << 20, 0, 50_000),
+        (128 << 20, 300, 50_000),
+        (16 << 20, 20_000, 419),
+        (16 << 20, 16 << 20, 1),
+        (1, 20_000, 209),
+    ],
+)
+def test_task_reads_half_a_file_of_large_messages(
+    file_bytes: int, message_bytes: int, rows: int
+) -> None:
+    assert piece_rows(file_bytes, message_bytes) == rows
 
 
 def test_archive_consists_of_the_files_its_log_names(tmp_path: Path) -> None:

@@ -4,12 +4,22 @@ from typing import Any
 import pytest
 
 from ternmq_client.descriptions import QueueStatus, TopicDescription
-from ternmq_model.errors import IllegalName, TopicNotFound, UsageError
+from ternmq_consumer.queue_ends import QueueRange
+from ternmq_model.errors import (
+    IllegalName,
+    TernError,
+    TopicNotFound,
+    TransportError,
+    UsageError,
+    refusal,
+)
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.jobs import cluster
-from ternmq_pipeline.jobs.cluster import check_topics, going_on, retry_option
-from ternmq_pipeline.offsets import EARLIEST, offsets_text
+from ternmq_pipeline.jobs.cluster import check_topics, going_on, mean_bytes, retry_option
+from ternmq_pipeline.offsets import EARLIEST, Stretch, offsets_text
+from ternmq_pipeline.planning import Measured, Snapshot
 
 
 class Admin:
@@ -73,3 +83,45 @@ def test_waiting_time_out_of_bounds_is_refused(seconds: float) -> None:
     with pytest.raises(UsageError, match="retry_timeout_s="):
         retry_option(seconds)
     assert retry_option(90) == {"retryTimeout": "90.000s"}
+
+
+class View:
+    """A queue of 3 messages, one that is empty, and one of 5,000 whose newest are larger."""
+
+    queues = tuple(MessageQueue("A", "a", queue_id) for queue_id in range(3))
+    failure: TernError | None = None
+
+    def __enter__(self) -> "View":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def snapshot(self, _: object) -> Snapshot:
+        if self.failure is not None:
+            raise self.failure
+        ends = (3, 0, 5_000)
+        ranges = {
+            queue: QueueRange(QueueOffset(0), QueueOffset(end))
+            for queue, end in zip(self.queues, ends, strict=True)
+        }
+        return Snapshot(ranges)
+
+    def measure(self, asked: list[tuple[Stretch, int]]) -> list[Measured]:
+        (few, _), (many, _) = asked
+        assert (few.messages, many.begin, many.end) == (3, 4_000, 5_000)
+        return [Measured(few.end, 30), Measured(QueueOffset(4_097), 9_970)]
+
+
+def test_mean_size_is_that_of_the_newest_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = View()
+    monkeypatch.setattr(cluster, "open_cluster_view", lambda _: view)
+    source = {"nameserver": "127.0.0.1:1", "subscribe": "A"}
+    assert mean_bytes(source) == 10_000 // 100
+    view.failure = refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "older")
+    assert mean_bytes(source) == 0
+    view.failure = TransportError("away")
+    with pytest.raises(TransportError):
+        mean_bytes(source)
+    with pytest.raises(UsageError, match="no regular expression"):
+        mean_bytes({"nameserver": "127.0.0.1:1", "subscribePattern": "("})

@@ -79,7 +79,9 @@ def test_figures_of_the_report_appear_on_the_page() -> None:
 
 
 def test_tables_and_plots_scroll_in_frames_that_keys_reach() -> None:
-    read = Reading(page(some_report(groups=[group_row(lag=1, lag_s=400.0, is_slow=True)])))
+    text = page(some_report(groups=[group_row(lag=1, lag_s=400.0, is_slow=True)]))
+    assert re.search(r"^\.scroll \{ overflow-x: auto;", text, re.MULTILINE)
+    read = Reading(text)
     assert read.tags.count("table") == 5
     assert read.unframed == []
     frames = read.attributes.count(("class", "scroll"))
