@@ -18,12 +18,12 @@ from ternmq_broker.transactions.half import Half
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.table import Sighting, TransactionTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import CorruptRecord, refusal
+from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.transaction import Resolution, is_in_use
+from ternmq_model.transaction import Resolution, check_left_behind
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
@@ -108,13 +108,13 @@ class OpenTransactions:
                 of the page is rolled back; or what a roll-back met, and then some may be.
         """
         rows, behind = await self._rows(staged_for, begin)
+        while any(self.table.is_ending(row.half.transaction) for row in rows):
+            await self.ender.released()
+        # From here on nothing else runs until `end` has claimed the rows: who asks about them
+        # later waits for their end, and who asked before has worked on them.
         for batch in self._batches(rows):
-            if not force and is_in_use(batch.quiet_ms):
-                remark = (
-                    f"{batch.staged_for} is in use: a row of it was stored, asked about or "
-                    f"committed {batch.quiet_ms / 1000:.0f} s ago"
-                )
-                raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+            if not force:
+                check_left_behind(batch.staged_for, batch.quiet_ms)
         outcomes = await self.ender.end([_rollback(row.half) for row in rows])
         errors = [outcome.error for outcome in outcomes if outcome.error is not None]
         for error in errors:
@@ -183,7 +183,7 @@ def is_meant(staged_for: str, wanted: str) -> bool:
 
 
 def batches_of(
-    rows: Iterable[OpenRow], worked_on_at: Callable[[str], int | None], *, now_ms: int
+    rows: Iterable[OpenRow], worked_on_at: Callable[[str], int], *, now_ms: int
 ) -> list[OpenBatch]:
     """Return open transactions by what they are staged for and by group, the oldest first.
 
@@ -198,8 +198,7 @@ def batches_of(
         left_ms = -1 if seen.due_at_ms is None else max(0, seen.due_at_ms - now_ms)
         batch = found.get((half.staged_for, half.group))
         if batch is None:
-            worked_at = worked_on_at(half.staged_for) if half.staged_for else None
-            quiet_ms = age_ms if worked_at is None else now_ms - worked_at
+            quiet_ms = now_ms - worked_on_at(half.staged_for)
             batch = found[half.staged_for, half.group] = OpenBatch(
                 *(half.staged_for, half.group, half.topic, 0),
                 *(age_ms, age_ms, quiet_ms, left_ms),

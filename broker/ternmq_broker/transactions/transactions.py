@@ -156,6 +156,7 @@ class Transactions:
             safety=services.safety,
             gate=gate,
             past=past,
+            ender=ender,
             clock=services.clock,
         )
         listing = OpenTransactions(
@@ -213,6 +214,7 @@ class Transactions:
                 self._is_blind = True
                 logger.error("what became of transactions cannot be read yet error=%s", error)
             return False
+        self.table.know_work_from(self._services.clock.monotonic_ms())
         self._ready.set()
         return True
 

@@ -55,8 +55,8 @@ def test_open_transactions_are_counted_by_batch_with_their_times() -> None:
         row("q/2", began_at_ms=200, due_at_ms=400),
         row("q/1", began_at_ms=300, due_at_ms=700),
     ]
-    worked_on = {"q/1": 450, "q/2": 10}
-    assert batches_of(rows, worked_on.get, now_ms=500) == [
+    worked_on = {"q/1": 450, "q/2": 10, "": 0}
+    assert batches_of(rows, worked_on.__getitem__, now_ms=500) == [
         OpenBatch("q/1", "g", "first", 2, 400, 200, quiet_ms=50, left_ms=200),
         OpenBatch("", "g", "t", 1, 350, 350, quiet_ms=350, left_ms=-1),
         OpenBatch("q/2", "g", "t", 1, 300, 300, quiet_ms=300, left_ms=0),
