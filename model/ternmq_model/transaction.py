@@ -69,9 +69,9 @@ def check_left_behind(staged_for: str, quiet_ms: int, *, broker_name: str = "") 
     """
     if is_in_use(quiet_ms):
         remark = (
-            f"{staged_for} may be in use: {quiet_ms / 1000:.0f} s ago a row of it was stored, asked "
-            f"about or committed, or its broker started; without force it is not rolled back before "
-            f"{STAGED_QUIET_MS // 1000} s have passed"
+            f"{staged_for} may be in use: {quiet_ms / 1000:.0f} s ago a row of it was stored, "
+            "asked about or committed, or its broker started; without force it is not rolled back "
+            f"before {STAGED_QUIET_MS // 1000} s have passed"
         )
         raise refusal(ResponseCode.ILLEGAL_OPERATION, remark, broker_name)
 

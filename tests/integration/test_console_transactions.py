@@ -53,17 +53,19 @@ def test_rows_of_a_killed_writer_are_listed_and_rolled_back(tmp_path: Path) -> N
         rollback = ("transaction", "rollback", "--query", "stream", "--batch", "7")
         refused = invoke(*rollback, "--yes", *asked)
         assert refused.exit_code == 1
-        assert "stream/7 is in use" in refused.stderr
+        assert "stream/7 may be in use" in refused.stderr
         kept = invoke(*rollback, "--force", *asked, stdin="n\n")
         assert kept.exit_code == 1
-        assert "broker-a: 500 rows of stream/7 for topic paid" in kept.stderr
+        assert "broker-a: 500 of stream/7 for topic paid" in kept.stderr
         # As an operator has it: a process of its own.
         done = subprocess.run(
             [*TERNMQ, *rollback, "--force", "--yes", "--json", *asked],
             capture_output=True,
             check=True,
         )
-        assert json.loads(done.stdout) == [{"broker": "broker-a", "rolled_back": 500, "decided": 0}]
+        assert json.loads(done.stdout) == [
+            {"broker": "broker-a", "rolled_back": 500, "already_ended": 0}
+        ]
 
         again = invoke(*rollback, "--yes", *asked)
         assert (again.exit_code, again.stderr) == (3, "ternmq: nothing is staged for stream/7\n")
