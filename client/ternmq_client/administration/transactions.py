@@ -88,7 +88,7 @@ class TransactionAdmin(AdminCalls):
         """Return the transactions that are open, by broker, batch and producer group.
 
         Each broker reads its half messages, 20,000 to 70,000 a second, in pages beside its other
-        work: what begins or ends meanwhile may be counted or not.
+        work: what begins or ends meanwhile may be counted or not. Ages are those at its beginning.
 
         Args:
             staged_for: Only what is staged for this, or for something that begins with it and a
@@ -97,12 +97,12 @@ class TransactionAdmin(AdminCalls):
 
         Returns:
             Sorted by broker, the oldest first. A broker whose master is away is among
-            `unreachable`: its slave refuses.
+            `unreachable`: its slave is not asked.
 
         Raises:
             RefusedError: BROKER_NOT_EXIST: there is no such broker; or what the first refuses with,
                 when none answers.
-            Unreachable: No master answers; names each broker.
+            Unreachable: No master answers, and none refuses; names each broker.
         """
 
         async def listed(data: BrokerData, connection: Connection) -> list[OpenBatch]:
@@ -176,7 +176,7 @@ class TransactionAdmin(AdminCalls):
                     progress(done)
             except TernError as error:
                 known = f"broker {data.broker_name} told of {done.rolled_back} rolled back before"
-                error.args = (f"{error}; {known}: repeat it for the rest",)
+                error.args = (f"{error}; {known}; to repeat it does no harm",)
                 raise
             return done
 

@@ -235,3 +235,26 @@ def test_start_counts_as_work_because_earlier_work_is_not_known(is_forced: bool)
                 await client.connection.close()
 
     run_in_virtual_time(main())
+
+
+def test_damaged_row_is_left_to_its_deadline_and_others_are_rolled_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listing, "_READ", Limits(7, 1 << 20))
+
+    async def main() -> None:
+        async with serving(topics=ONE) as (around, client):
+            halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
+            files = around.files.nodes.items()
+            log = next(node for path, node in files if "commitlog" in str(path))
+            log.data[halves[50].offset + 88] ^= 1
+            await asyncio.sleep(61)
+            (batch,) = await listed(client)
+            assert batch.count == 99
+            assert await rolled_back(client, "q/1") == (99, 0)
+            assert await listed(client) == []
+
+    run_in_virtual_time(main())
+    told = [record for record in caplog.records if record.name == listing.logger.name]
+    (line,) = [record.getMessage() for record in told if record.levelname == "WARNING"]
+    assert "staged_for=q/1 count=99 already_ended=0" in line

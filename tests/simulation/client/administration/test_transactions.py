@@ -156,3 +156,53 @@ def test_slave_that_stands_in_is_named_and_its_promotion_makes_it_answer() -> No
                 assert sum(one.rolled_back for one in done) == 200
 
     run_in_virtual_time(main())
+
+
+def test_driver_that_begins_its_commit_beside_a_roll_back_commits_all_or_nothing() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(latency_s=0.01) as cluster,
+            producer_of(cluster) as producer,
+            admin_of(cluster) as admin,
+        ):
+            await cluster.put_topic(TOPIC)
+            ends = set[bool]()
+            for number in range(20):
+                staged = await producer.stage(rows(1500), staged_for=f"q/{number}")
+                await asyncio.sleep(61)
+                work = asyncio.ensure_future(admin.roll_back_staged(f"q/{number}"))
+                await asyncio.sleep(number * 0.005)
+                is_open = set(await producer.states(staged)) == {TransactionState.OPEN}
+                if is_open:
+                    await producer.end(staged, Resolution.COMMIT)
+                await asyncio.wait([work])
+                states = set(await producer.states(staged))
+                assert states == {COMMITTED} if is_open else COMMITTED not in states
+                ends.add(work.exception() is None)
+        assert ends == {True, False}
+
+    run_in_virtual_time(main())
+
+
+def test_broker_that_goes_away_in_a_roll_back_is_named_with_what_it_told() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(brokers=("a",), latency_s=0.01) as cluster,
+            producer_of(cluster) as producer,
+            admin_of(cluster) as admin,
+        ):
+            await cluster.put_topic(TOPIC)
+            await producer.stage(rows(3000), staged_for="q/7", immunity_s=3600)
+            await asyncio.sleep(61)
+            told: list[StagedRollback] = []
+
+            def progress(done: StagedRollback) -> None:
+                told.append(done)
+                cluster.kill("a")
+
+            named = r"broker a told of \d+ rolled back before; to repeat"
+            with pytest.raises(TernError, match=named):
+                await admin.roll_back_staged("q/7", progress=progress)
+            assert told[0].rolled_back > 0
+
+    run_in_virtual_time(main())
