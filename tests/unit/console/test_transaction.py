@@ -1,14 +1,9 @@
 """How what is staged is named and told."""
 
-from collections.abc import Callable
-
 import pytest
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.transactions import OpenBatch, StagedRollback
+from ternmq_client.administration.transactions import OpenBatch
 from ternmq_console.transaction import losses, name_of, row_of
-from ternmq_model.errors import Unreachable
-from tests.support.console import invoke
 
 
 def batch(staged_for: str, left_ms: int | None = 3_000_000) -> OpenBatch:
@@ -44,29 +39,3 @@ def test_age_and_deadline_are_told_for_people_and_programs() -> None:
 def test_question_names_rows_batch_topic_and_broker() -> None:
     (line,) = losses([batch("q/7")])
     assert line.startswith("broker-a: 5 of q/7 for topic t, staged 0:10:00 ago")
-
-
-@pytest.mark.parametrize(
-    ("failure", "code", "told"),
-    [
-        (KeyboardInterrupt(), 1, "interrupted; rolled back: 1024 on broker-a; repeat"),
-        (Unreachable("broker-b is away"), 4, "or name those that answer by --broker"),
-    ],
-)
-def test_roll_back_cut_short_tells_what_to_do(
-    failure: BaseException, code: int, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def cut_short(
-        admin: AdminClient,
-        staged_for: str,
-        *,
-        progress: Callable[[StagedRollback], None],
-        **how: object,
-    ) -> list[StagedRollback]:
-        progress(StagedRollback("broker-a", 1024, 0))
-        raise failure
-
-    monkeypatch.setattr(AdminClient, "roll_back_staged", cut_short)
-    done = invoke("transaction", "rollback", "--query", "q", "--yes")
-    assert done.exit_code == code
-    assert told in done.stderr
