@@ -7,9 +7,9 @@ from typing import Final
 import click
 
 from ternmq_client.administration.transactions import OpenBatch, StagedRollback
-from ternmq_client.descriptions import require_all
+from ternmq_client.descriptions import BrokersUnreachable, require_all
 from ternmq_console.admin import ask
-from ternmq_console.exits import FAILED, NOT_FOUND, UNREACHABLE, errors_as_exits, leave_if_partial
+from ternmq_console.exits import FAILED, NOT_FOUND, errors_as_exits, leave_if_partial
 from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm_losses, print_line, print_rows
 
@@ -92,7 +92,8 @@ def rollback(
         print_line(f"ternmq: interrupted; rolled back: {told or 'none'}; {_REPEAT}", to_stderr=True)
         raise SystemExit(FAILED) from None
     except SystemExit as left:
-        if left.code == UNREACHABLE:
+        # Without a NameServer its own line, the last one, says all there is to say.
+        if isinstance(left.__context__, BrokersUnreachable):
             print_line(f"ternmq: {_REPEAT}, or name those that answer by --broker", to_stderr=True)
         raise
     if not done:

@@ -11,7 +11,7 @@ import pytest
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.administration.transactions import StagedRollback
-from ternmq_model.errors import Unreachable
+from ternmq_client.descriptions import BrokersUnreachable, UnreachableBroker
 from tests.support.console import invoke
 from tests.support.processes import ROOT, TERNMQ, kill, running_dev
 
@@ -83,7 +83,11 @@ def test_rows_of_a_killed_writer_are_listed_and_rolled_back(tmp_path: Path) -> N
     ("failure", "code", "told"),
     [
         (KeyboardInterrupt(), 1, "interrupted; rolled back: 1024 on broker-a; repeat"),
-        (Unreachable("broker-b is away"), 4, "or name those that answer by --broker"),
+        (
+            BrokersUnreachable([UnreachableBroker("broker-b", (), "is away")]),
+            4,
+            "or name those that answer by --broker",
+        ),
     ],
 )
 def test_roll_back_cut_short_tells_what_to_do(
