@@ -1,18 +1,21 @@
 """`ternmq transaction …`: transactions that nobody has decided yet."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
+from typing import Final
 
 import click
 
-from ternmq_client.administration.transactions import OpenTransactions, check_left_behind
-from ternmq_client.descriptions import require_all
+from ternmq_client.administration.transactions import OpenBatch, StagedRollback
+from ternmq_client.descriptions import BrokersUnreachable, require_all
 from ternmq_console.admin import ask
-from ternmq_console.exits import NOT_FOUND, errors_as_exits, leave_if_partial
+from ternmq_console.exits import FAILED, NOT_FOUND, errors_as_exits, leave_if_partial
 from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm_losses, print_line, print_rows
 
 _COLUMNS = ("query", "batch", "broker", "group", "topic", "rows", "age", "rolled_back_in")
+
+_REPEAT: Final = "repeat the command for the rest, which does no harm"
 
 _query_help = "Spark's query id, SPARK_QUERY of its rows; or what else rows are staged for."
 _broker_option = click.option(
@@ -65,34 +68,58 @@ def rollback(
 ) -> None:
     """Roll back what is staged for a query whose driver is gone. None of it is ever delivered.
 
-    Refused while somebody may work on it: when a row was stored, asked about or committed in the
-    last minute. To repeat it does no harm.
+    Refused while somebody may work on it: when a row was stored, asked about or committed, or a
+    broker started, in the last minute. To repeat it does no harm.
     """
     if not query:
         raise click.UsageError("--query: tell which")
     staged_for = name_of(query, batch)
-    if not yes:
-        found = ask(
+    known: dict[str, StagedRollback] = {}
+    try:
+        if not yes:
+            _ask_first(staged_for, brokers, nameserver, force=force)
+        done = ask(
             nameserver,
-            lambda admin: admin.open_transactions(staged_for=staged_for, brokers=brokers),
+            lambda admin: admin.roll_back_staged(
+                staged_for,
+                brokers=brokers,
+                force=force,
+                progress=lambda one: known.update({one.broker_name: one}),
+            ),
         )
-        with errors_as_exits():
-            require_all(found.unreachable)
-            if not force:
-                check_left_behind(found)
-        confirm_losses(losses(found))
-    done = ask(
-        nameserver,
-        lambda admin: admin.roll_back_staged(staged_for, brokers=brokers, force=force),
-    )
+    except KeyboardInterrupt:
+        told = ", ".join(f"{one.rolled_back} on {one.broker_name}" for one in known.values())
+        print_line(f"ternmq: interrupted; rolled back: {told or 'none'}; {_REPEAT}", to_stderr=True)
+        raise SystemExit(FAILED) from None
+    except SystemExit as left:
+        # Without a NameServer its own line, the last one, says all there is to say.
+        if isinstance(left.__context__, BrokersUnreachable):
+            print_line(f"ternmq: {_REPEAT}, or name those that answer by --broker", to_stderr=True)
+        raise
     if not done:
         print_line(f"ternmq: nothing is staged for {staged_for}", to_stderr=True)
         raise SystemExit(NOT_FOUND)
     rows = [
-        {"broker": one.broker_name, "rolled_back": one.rolled_back, "decided": one.decided}
+        {
+            "broker": one.broker_name,
+            "rolled_back": one.rolled_back,
+            "already_ended": one.already_ended,
+        }
         for one in done
     ]
-    print_rows(rows, ("broker", "rolled_back", "decided"), output)
+    print_rows(rows, ("broker", "rolled_back", "already_ended"), output)
+
+
+def _ask_first(staged_for: str, brokers: Collection[str], nameserver: str, *, force: bool) -> None:
+    found = ask(
+        nameserver, lambda admin: admin.open_transactions(staged_for=staged_for, brokers=brokers)
+    )
+    with errors_as_exits():
+        require_all(found.unreachable)
+        if not force:
+            for one in found:
+                one.check_left_behind()
+    confirm_losses(losses(found))
 
 
 def name_of(query: str, batch: int | None) -> str:
@@ -100,19 +127,19 @@ def name_of(query: str, batch: int | None) -> str:
     return query if batch is None else f"{query}/{batch}"
 
 
-def losses(found: Iterable[OpenTransactions]) -> list[str]:
+def losses(found: Iterable[OpenBatch]) -> list[str]:
     """Return a line for each batch on a broker that is to be rolled back."""
     return [
-        f"{one.broker_name}: {one.count} rows of {one.staged_for} for topic {one.topic}, staged "
-        f"{_seconds(one.oldest_ms)} ago, are never delivered"
+        f"{one.broker_name}: {one.count} of {one.staged_for} for topic {one.topic}, staged "
+        f"{_seconds(one.oldest_ms)} ago: never delivered"
         for one in found
     ]
 
 
-def row_of(one: OpenTransactions) -> dict[str, object]:
+def row_of(one: OpenBatch) -> dict[str, object]:
     """Return what is shown of a batch on a broker, JSON's fields among it."""
     query, _, batch = one.staged_for.rpartition("/")
-    is_batch = bool(query) and batch.isascii() and batch.isdigit()
+    is_batch = bool(query) and batch.isascii() and batch.isdigit() and batch == str(int(batch))
     return {
         "query": query if is_batch else one.staged_for or None,
         "batch": int(batch) if is_batch else None,
@@ -124,7 +151,6 @@ def row_of(one: OpenTransactions) -> dict[str, object]:
         "rolled_back_in": None if one.left_ms is None else _seconds(one.left_ms),
         "in_use": one.is_in_use,
         "oldest_ms": one.oldest_ms,
-        "newest_ms": one.newest_ms,
         "quiet_ms": one.quiet_ms,
         "left_ms": one.left_ms,
     }

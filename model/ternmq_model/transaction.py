@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from ternmq_model.errors import TernError
+from ternmq_model.errors import TernError, refusal
 from ternmq_model.message import SendResult
 from ternmq_model.offsets import QueueOffset
+from ternmq_model.response_code import ResponseCode
 
 
 class Resolution(Enum):
@@ -49,9 +50,30 @@ def is_in_use(quiet_ms: int) -> bool:
     """Tell whether a driver may still work on a batch of staged messages. Pure.
 
     Args:
-        quiet_ms: How long ago one of them was stored, asked about or committed.
+        quiet_ms: How long ago one of them was stored, asked about or committed, or their broker
+            started, which does not know what was before.
     """
     return quiet_ms < STAGED_QUIET_MS
+
+
+def check_left_behind(staged_for: str, quiet_ms: int, *, broker_name: str = "") -> None:
+    """Refuse to roll back what somebody may work on. Pure.
+
+    Args:
+        staged_for: Names the batch.
+        quiet_ms: As `is_in_use` takes it.
+        broker_name: Whom the refusal names.
+
+    Raises:
+        RefusedError: ILLEGAL_OPERATION.
+    """
+    if is_in_use(quiet_ms):
+        remark = (
+            f"{staged_for} may be in use: {quiet_ms / 1000:.0f} s ago a row of it was stored, "
+            "asked about or committed, or its broker started; without force it is not rolled back "
+            f"before {STAGED_QUIET_MS // 1000} s have passed"
+        )
+        raise refusal(ResponseCode.ILLEGAL_OPERATION, remark, broker_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,17 +113,17 @@ FIND_TRANSACTIONS = StreamRpc(
     transactions.FindTransactionsRequest,
     transactions.FindTransactionsReply,
 )
-LIST_TRANSACTIONS = UnaryRpc(
+LIST_TRANSACTIONS = StreamRpc(
     _TRANSACTIONS,
     "ListTransactions",
     transactions.ListTransactionsRequest,
     transactions.ListTransactionsReply,
 )
-ROLL_BACK_TRANSACTIONS = UnaryRpc(
+ROLL_BACK_STAGED = StreamRpc(
     _TRANSACTIONS,
-    "RollBackTransactions",
-    transactions.RollBackTransactionsRequest,
-    transactions.RollBackTransactionsReply,
+    "RollBackStaged",
+    transactions.RollBackStagedRequest,
+    transactions.RollBackStagedReply,
 )
 
 _ADMIN: Final = "Admin"
@@ -208,7 +208,7 @@ ALL: Final = (
     END_TRANSACTIONS,
     FIND_TRANSACTIONS,
     LIST_TRANSACTIONS,
-    ROLL_BACK_TRANSACTIONS,
+    ROLL_BACK_STAGED,
     QUERY_OFFSET_BY_TIME,
     MEASURE_QUEUES,
     PUT_TOPIC,

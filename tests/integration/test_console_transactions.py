@@ -3,9 +3,15 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.administration.transactions import StagedRollback
+from ternmq_client.descriptions import BrokersUnreachable, UnreachableBroker
 from tests.support.console import invoke
 from tests.support.processes import ROOT, TERNMQ, kill, running_dev
 
@@ -53,19 +59,51 @@ def test_rows_of_a_killed_writer_are_listed_and_rolled_back(tmp_path: Path) -> N
         rollback = ("transaction", "rollback", "--query", "stream", "--batch", "7")
         refused = invoke(*rollback, "--yes", *asked)
         assert refused.exit_code == 1
-        assert "stream/7 is in use" in refused.stderr
+        assert "stream/7 may be in use" in refused.stderr
         kept = invoke(*rollback, "--force", *asked, stdin="n\n")
         assert kept.exit_code == 1
-        assert "broker-a: 500 rows of stream/7 for topic paid" in kept.stderr
+        assert "broker-a: 500 of stream/7 for topic paid" in kept.stderr
         # As an operator has it: a process of its own.
         done = subprocess.run(
             [*TERNMQ, *rollback, "--force", "--yes", "--json", *asked],
             capture_output=True,
             check=True,
         )
-        assert json.loads(done.stdout) == [{"broker": "broker-a", "rolled_back": 500, "decided": 0}]
+        assert json.loads(done.stdout) == [
+            {"broker": "broker-a", "rolled_back": 500, "already_ended": 0}
+        ]
 
         again = invoke(*rollback, "--yes", *asked)
         assert (again.exit_code, again.stderr) == (3, "ternmq: nothing is staged for stream/7\n")
         (left,) = json.loads(invoke("transaction", "list", "--json", *asked).stdout)
         assert (left["query"], left["batch"], left["rows"]) == ("stream", 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "told"),
+    [
+        (KeyboardInterrupt(), 1, "interrupted; rolled back: 1024 on broker-a; repeat"),
+        (
+            BrokersUnreachable([UnreachableBroker("broker-b", (), "is away")]),
+            4,
+            "or name those that answer by --broker",
+        ),
+    ],
+)
+def test_roll_back_cut_short_tells_what_to_do(
+    failure: BaseException, code: int, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut_short(
+        admin: AdminClient,
+        staged_for: str,
+        *,
+        progress: Callable[[StagedRollback], None],
+        **how: object,
+    ) -> list[StagedRollback]:
+        progress(StagedRollback("broker-a", 1024, 0))
+        raise failure
+
+    monkeypatch.setattr(AdminClient, "roll_back_staged", cut_short)
+    done = invoke("transaction", "rollback", "--query", "q", "--yes")
+    assert done.exit_code == code
+    assert told in done.stderr

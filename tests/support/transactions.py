@@ -102,28 +102,23 @@ async def find(
 
 
 async def listed(client: Client, staged_for: str = "") -> list[transactions.OpenBatch]:
-    """Return what is open, page by page."""
-    request = transactions.ListTransactionsRequest(staged_for=staged_for)
+    """Return what is open."""
+    stream = client.connection.open(contracts.LIST_TRANSACTIONS)
+    await stream.write(transactions.ListTransactionsRequest(staged_for=staged_for))
     found: list[transactions.OpenBatch] = []
-    while True:
-        reply = await client.call(contracts.LIST_TRANSACTIONS, request)
+    while (reply := await stream.read()) is not None:
         found += reply.batches
-        if not reply.next:
-            return found
-        assert reply.next > request.begin
-        request.begin = reply.next
+    return found
 
 
 async def rolled_back(client: Client, staged_for: str, *, force: bool = False) -> tuple[int, int]:
-    """Roll back as operators do; return how many were, and how many had ended otherwise."""
-    request = transactions.RollBackTransactionsRequest(staged_for=staged_for, force=force)
-    count = decided = 0
-    while True:
-        reply = await client.call(contracts.ROLL_BACK_TRANSACTIONS, request)
-        count, decided = count + reply.rolled_back, decided + reply.decided
-        if not reply.next:
-            return count, decided
-        request.begin = reply.next
+    """Roll back as operators do; return how many were, and how many had ended before."""
+    stream = client.connection.open(contracts.ROLL_BACK_STAGED)
+    await stream.write(transactions.RollBackStagedRequest(staged_for=staged_for, force=force))
+    count = ended = 0
+    while (reply := await stream.read()) is not None:
+        count, ended = count + reply.rolled_back, ended + reply.already_ended
+    return count, ended
 
 
 async def lying(client: Client, topic: str = "flights", queue_id: int = 0) -> list[StoredMessage]:

@@ -45,7 +45,7 @@ RULES: Final[Mapping[Rpc, OnSlave]] = {
     contracts.END_TRANSACTIONS: OnSlave.REFUSED,
     contracts.FIND_TRANSACTIONS: OnSlave.REFUSED,
     contracts.LIST_TRANSACTIONS: OnSlave.REFUSED,
-    contracts.ROLL_BACK_TRANSACTIONS: OnSlave.REFUSED,
+    contracts.ROLL_BACK_STAGED: OnSlave.REFUSED,
     contracts.QUERY_OFFSET_BY_TIME: OnSlave.SERVED,
     contracts.MEASURE_QUEUES: OnSlave.SERVED,
     contracts.PUT_TOPIC: OnSlave.REFUSED,

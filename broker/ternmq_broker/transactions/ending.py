@@ -92,6 +92,10 @@ class Ender:
                 return [Outcome(unable) for _ in requests]
             return await self._end(requests)
 
+    async def released(self) -> None:
+        """Wait until somebody works no more on some transactions' ends."""
+        await self._released.wait()
+
     async def _end(self, requests: Sequence[EndRequest]) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
         left = list(range(len(requests)))
@@ -113,8 +117,7 @@ class Ender:
             finally:
                 self._release(claimed)
             if others and not claimed:
-                released = self._released
-                await released.wait()
+                await self.released()
             left = others
         await self._settle(requests, outcomes)
         return [outcomes[index] for index in range(len(requests))]

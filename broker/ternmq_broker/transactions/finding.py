@@ -7,9 +7,11 @@ from typing import Final
 from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.reading import LOOKS_AT_ONCE, let_in
+from ternmq_broker.transactions.ending import Ender
 from ternmq_broker.transactions.gate import Gate
+from ternmq_broker.transactions.half import Half
 from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
-from ternmq_broker.transactions.plain_commits import plain_commit
+from ternmq_broker.transactions.plain_commits import PlainCommit, plain_commit
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.table import Ended, TransactionTable
 from ternmq_model.clock import Clock
@@ -34,10 +36,14 @@ class Finder:
     safety: Safety
     gate: Gate
     past: PastEnds
+    ender: Ender
     clock: Clock
 
     async def find(self, meant: Sequence[Meant]) -> list[TransactionState]:
         """Return where transactions stand, once that is safe. Cancelling is safe.
+
+        Those on whose end somebody works are waited for. What is told to be open counts as worked
+        on from that moment on: no operator's roll-back comes between that and its commit.
 
         Raises:
             RefusedError: It cannot be told now: the broker starts or closes, the disk failed, what
@@ -83,17 +89,21 @@ class Finder:
         Raises:
             RefusedError: The disk failed.
         """
-        read, topic = PhysicalOffset(-1), None
-        while (offset := self.table.place(meant.transaction)) != read:
-            if offset is None:
-                return None
-            topic, read = await self._topic_at(offset, meant), offset
-        if topic is None or not self.topics.is_there(topic, read):
-            return TransactionState.NOT_FOUND
-        return TransactionState.OPEN
+        read, found = PhysicalOffset(-1), None
+        while (offset := self.table.place(meant.transaction)) is not None:
+            if self.table.is_ending(meant.transaction):
+                await self.ender.released()
+            elif offset != read:
+                found, read = await self._half_at(offset, meant), offset
+            elif found is None or not self.topics.is_there(found.topic, read):
+                return TransactionState.NOT_FOUND
+            else:
+                self.table.work_on(found.staged_for, now_ms=self.clock.monotonic_ms())
+                return TransactionState.OPEN
+        return None
 
-    async def _topic_at(self, offset: PhysicalOffset, meant: Meant) -> str | None:
-        """Return for what topic a half message is; None when it is not the one that is meant.
+    async def _half_at(self, offset: PhysicalOffset, meant: Meant) -> PlainCommit | Half | None:
+        """Return what a half message says; None when it is not the one that is meant.
 
         Raises:
             RefusedError: The disk failed.
@@ -101,10 +111,8 @@ class Finder:
         data = await self.halves.reader.record(offset, is_checked=False)
         plain = None if data is None else plain_commit(data, meant)
         if plain is not None:
-            self.table.work_on(plain.staged_for, now_ms=self.clock.monotonic_ms())
-            return plain.topic
+            return plain
         found = await self.halves.read(offset)
         if found is None or wrong_ids(meant, found[0]) is not None:
             return None
-        self.table.work_on(found[0].staged_for, now_ms=self.clock.monotonic_ms())
-        return found[0].topic
+        return found[0]

@@ -5,9 +5,9 @@ read in the order of their queue, as a start does.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,12 +18,13 @@ from ternmq_broker.transactions.half import Half
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.table import Sighting, TransactionTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import CorruptRecord, refusal
+from ternmq_model.errors import CorruptRecord, RefusedError, refusal
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.transaction import Resolution, is_in_use
+from ternmq_model.transaction import Resolution, check_left_behind
+from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,13 @@ _READ: Final = Limits(1024, 1 << 20)
 _PLACES_MAX: Final = 16_384
 """Places of the half topic at which one page looks for an open one: 1 ms."""
 
-_DECIDED: Final = frozenset({ResponseCode.ILLEGAL_OPERATION, ResponseCode.QUERY_NOT_FOUND})
+_TOLD_MAX: Final = 1_000
+"""Batches in one reply."""
+
+_ENDED: Final = frozenset({ResponseCode.ILLEGAL_OPERATION, ResponseCode.QUERY_NOT_FOUND})
+
+Batches: TypeAlias = dict[tuple[str, str], transactions.OpenBatch]
+"""By what they are staged for and their group."""
 
 
 class OpenRow(NamedTuple):
@@ -42,42 +49,13 @@ class OpenRow(NamedTuple):
     seen: Sighting
 
 
-@dataclass(slots=True)
-class OpenBatch:
-    """Open transactions that belong together, of one page."""
-
-    staged_for: str
-    """Empty = they are not staged."""
-
-    group: str
-    topic: str
-    """Of the oldest."""
-
-    count: int
-    oldest_ms: int
-    newest_ms: int
-    """How long ago the oldest and the newest were stored."""
-
-    quiet_ms: int
-    """How long ago one was stored or committed, or asked about."""
-
-    left_ms: int
-    """Until the first is rolled back for its age; -1 = never."""
-
-
-class RolledBack(NamedTuple):
-    """What became of a page."""
-
-    rolled_back: int
-    decided: int
-    """Ended otherwise before it came to them."""
-
-    next: QueueOffset
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OpenTransactions:
-    """Tells what is open and rolls back what is staged. Owns nothing."""
+class Listing:
+    """Tells what is open and rolls back what is staged. Owns nothing.
+
+    A half message that is damaged is not among it: nobody can commit it, and it goes when it is
+    looked at next, or its time is over.
+    """
 
     table: TransactionTable
     halves: HalfReader
@@ -85,67 +63,105 @@ class OpenTransactions:
     gate: Gate
     ender: Ender
 
-    async def page(
-        self, staged_for: str, begin: QueueOffset
-    ) -> tuple[Sequence[OpenBatch], QueueOffset]:
-        """Return what is open in one page, and where the next begins; 0 = nowhere.
-
-        Args:
-            staged_for: As `is_meant` takes it.
-            begin: In the half topic's queue.
+    async def list_open(
+        self,
+        request: transactions.ListTransactionsRequest,
+        tell: Callable[[transactions.ListTransactionsReply], Awaitable[None]],
+    ) -> None:
+        """Tell what is open: an empty reply for each page that is read, then all batches.
 
         Raises:
             RefusedError: The broker starts or closes, or the disk failed.
         """
-        rows, behind = await self._rows(staged_for, begin)
-        return self._batches(rows), behind
+        now_ms, found = self.clock.monotonic_ms(), Batches()
+        async for rows in self._pages(request.staged_for):
+            add_to(found, rows, self.table.worked_on_at, now_ms=now_ms)
+            await tell(transactions.ListTransactionsReply())
+        batches = list(found.values())
+        for first in range(0, len(batches), _TOLD_MAX):
+            part = batches[first : first + _TOLD_MAX]
+            await tell(transactions.ListTransactionsReply(batches=part))
 
-    async def roll_back(self, staged_for: str, begin: QueueOffset, *, force: bool) -> RolledBack:
-        """Roll back what is staged in one page. Cancelling is safe: repeat it.
+    async def roll_back(
+        self,
+        request: transactions.RollBackStagedRequest,
+        tell: Callable[[transactions.RollBackStagedReply], Awaitable[None]],
+    ) -> None:
+        """Roll back what is staged, and tell of each page. Cancelling is safe: repeat it.
 
         Raises:
-            RefusedError: As `page`; ILLEGAL_OPERATION: a batch of the page is in use, and nothing
-                of the page is rolled back; or what a roll-back met, and then some may be.
+            RefusedError: As `list_open`; INVALID_PARAMETER: nothing is named; ILLEGAL_OPERATION: a
+                batch is in use, and no more is rolled back; or what a roll-back met.
         """
-        rows, behind = await self._rows(staged_for, begin)
-        for batch in self._batches(rows):
-            if not force and is_in_use(batch.quiet_ms):
-                remark = (
-                    f"{batch.staged_for} is in use: a row of it was stored, asked about or "
-                    f"committed {batch.quiet_ms / 1000:.0f} s ago"
+        if not request.staged_for:
+            remark = "what is to be rolled back must be named by what it is staged for"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        count = ended = 0
+        try:
+            async for rows in self._pages(request.staged_for):
+                refusals = await self._roll_back(rows, force=request.force)
+                over = sum(error.code in _ENDED for error in refusals)
+                done = len(rows) - len(refusals)
+                count, ended = count + done, ended + over
+                logger.debug("page rolled back count=%d already_ended=%d", done, over)
+                await tell(transactions.RollBackStagedReply(rolled_back=done, already_ended=over))
+                for error in refusals:
+                    if error.code not in _ENDED:
+                        raise error
+        finally:
+            if count:
+                logger.warning(
+                    "staged rolled back by an operator staged_for=%s count=%d already_ended=%d",
+                    *(request.staged_for, count, ended),
                 )
-                raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
-        outcomes = await self.ender.end([_rollback(row.half) for row in rows])
-        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-        for error in errors:
-            if error.code not in _DECIDED:
-                raise error
-        if rows:
-            logger.warning(
-                "staged rolled back by an operator staged_for=%s count=%d decided=%d",
-                *(staged_for, len(rows) - len(errors), len(errors)),
-            )
-        return RolledBack(len(rows) - len(errors), len(errors), behind)
 
-    async def _rows(self, staged_for: str, begin: QueueOffset) -> tuple[list[OpenRow], QueueOffset]:
-        await self.gate.check()
-        reader, rows = self.halves.reader, list[OpenRow]()
-        looked = looked_bytes = 0
-        while looked < _READ.messages_max and looked_bytes < _READ.bytes_max:
-            end = min(reader.store.queue_range(HALF_TOPIC, 0)[1], self.table.half_end)
-            at = self.table.first_place(begin, places_max=_PLACES_MAX)
-            if at >= end:
-                return rows, QueueOffset(0)
-            begin = at
-            if self.table.seen(at) is None:
-                break
-            request = ReadRequest(topic=HALF_TOPIC, queue_id=0, offset=at, hot=_READ, cold=_READ)
-            result = await reader.read(request)
-            begin = max(result.next_offset, QueueOffset(at + 1))
-            looked += len(result.record_sizes)
-            looked_bytes += result.record_bytes
-            await self._take(result, staged_for, rows)
-        return rows, begin
+    async def _roll_back(self, rows: Sequence[OpenRow], *, force: bool) -> list[RefusedError]:
+        """Roll back a page; return what is told of those that are not.
+
+        Raises:
+            RefusedError: ILLEGAL_OPERATION: a batch of it is in use.
+        """
+        while any(self.table.is_ending(row.half.transaction) for row in rows):
+            await self.ender.released()
+        # From here on nothing else runs until `end` has claimed the rows: who asks about them
+        # later waits for their end, and who asked before has worked on them.
+        if not force:
+            found = Batches()
+            now_ms = self.clock.monotonic_ms()
+            add_to(found, rows, self.table.worked_on_at, now_ms=now_ms)
+            for batch in found.values():
+                check_left_behind(batch.staged_for, batch.quiet_ms)
+        outcomes = await self.ender.end([_rollback(row.half) for row in rows])
+        return [outcome.error for outcome in outcomes if outcome.error is not None]
+
+    async def _pages(self, staged_for: str) -> AsyncGenerator[Sequence[OpenRow]]:
+        """Give what is open, and meant, in the order of the half topic.
+
+        Raises:
+            RefusedError: The broker starts or closes, or the disk failed.
+        """
+        reader, begin = self.halves.reader, QueueOffset(0)
+        while True:
+            await self.gate.check()
+            rows = list[OpenRow]()
+            looked = looked_bytes = 0
+            while looked < _READ.messages_max and looked_bytes < _READ.bytes_max:
+                end = min(reader.store.queue_range(HALF_TOPIC, 0)[1], self.table.half_end)
+                begin = self.table.first_place(begin, places_max=_PLACES_MAX)
+                if begin >= end:
+                    yield rows
+                    return
+                if self.table.seen(begin) is None:
+                    break
+                request = ReadRequest(
+                    topic=HALF_TOPIC, queue_id=0, offset=begin, hot=_READ, cold=_READ
+                )
+                result = await reader.read(request)
+                begin = max(result.next_offset, QueueOffset(begin + 1))
+                looked += len(result.record_sizes)
+                looked_bytes += result.record_bytes
+                await self._take(result, staged_for, rows)
+            yield rows
 
     async def _take(self, result: ReadResult, staged_for: str, rows: list[OpenRow]) -> None:
         """Add what is open of a read's half messages, and meant, to `rows`."""
@@ -163,13 +179,10 @@ class OpenTransactions:
 
     def _half(self, data: bytes) -> Half | None:
         try:
-            record = decode_record(data, check_crc=False)
+            record = decode_record(data)
         except CorruptRecord:
             return None
         return None if record is None else self.halves.half_of(record)
-
-    def _batches(self, rows: Iterable[OpenRow]) -> list[OpenBatch]:
-        return batches_of(rows, self.table.worked_on_at, now_ms=self.clock.monotonic_ms())
 
 
 def is_meant(staged_for: str, wanted: str) -> bool:
@@ -182,34 +195,38 @@ def is_meant(staged_for: str, wanted: str) -> bool:
     return not wanted or staged_for == wanted or staged_for.startswith(f"{wanted}/")
 
 
-def batches_of(
-    rows: Iterable[OpenRow], worked_on_at: Callable[[str], int | None], *, now_ms: int
-) -> list[OpenBatch]:
-    """Return open transactions by what they are staged for and by group, the oldest first.
+def add_to(
+    found: Batches,
+    rows: Iterable[OpenRow],
+    worked_on_at: Callable[[str], int],
+    *,
+    now_ms: int,
+) -> None:
+    """Add open transactions to their batches.
 
     Args:
+        found: What is added to.
         rows: In the order of the half topic.
         worked_on_at: Tells when a producer last asked about or committed one, monotonic.
-        now_ms: Monotonic.
+        now_ms: Monotonic; what was begun or worked on later counts as of now.
     """
-    found: dict[tuple[str, str], OpenBatch] = {}
     for half, seen in rows:
-        age_ms = now_ms - seen.began_at_ms
+        age_ms = max(0, now_ms - seen.began_at_ms)
         left_ms = -1 if seen.due_at_ms is None else max(0, seen.due_at_ms - now_ms)
         batch = found.get((half.staged_for, half.group))
         if batch is None:
-            worked_at = worked_on_at(half.staged_for) if half.staged_for else None
-            quiet_ms = age_ms if worked_at is None else now_ms - worked_at
-            batch = found[half.staged_for, half.group] = OpenBatch(
-                *(half.staged_for, half.group, half.topic, 0),
-                *(age_ms, age_ms, quiet_ms, left_ms),
+            batch = found[half.staged_for, half.group] = transactions.OpenBatch(
+                staged_for=half.staged_for,
+                producer_group=half.group,
+                topic=half.topic,
+                oldest_ms=age_ms,
+                quiet_ms=max(0, now_ms - worked_on_at(half.staged_for)),
+                left_ms=left_ms,
             )
         batch.count += 1
         batch.oldest_ms = max(batch.oldest_ms, age_ms)
-        batch.newest_ms = min(batch.newest_ms, age_ms)
         batch.quiet_ms = min(batch.quiet_ms, age_ms)
         batch.left_ms = min(batch.left_ms, left_ms)
-    return list(found.values())
 
 
 def _rollback(half: Half) -> EndRequest:

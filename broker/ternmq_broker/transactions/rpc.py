@@ -1,16 +1,17 @@
 """The ends of transactions: requests in, answers out."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.transactions.ending import Ender, EndRequest, Outcome
 from ternmq_broker.transactions.finding import Finder
-from ternmq_broker.transactions.listing import OpenTransactions
+from ternmq_broker.transactions.listing import Listing
 from ternmq_broker.transactions.past_ends import Meant
 from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.names import check_group
-from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_protos.v1 import transactions_pb2 as transactions
@@ -19,13 +20,15 @@ from ternmq_remoting.contracts import (
     END_TRANSACTIONS,
     FIND_TRANSACTIONS,
     LIST_TRANSACTIONS,
-    ROLL_BACK_TRANSACTIONS,
+    ROLL_BACK_STAGED,
 )
 from ternmq_remoting.convert import status_of
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.status import refusal_of
 
 FindStream = ServerStream[transactions.FindTransactionsRequest, transactions.FindTransactionsReply]
+ListStream = ServerStream[transactions.ListTransactionsRequest, transactions.ListTransactionsReply]
+RollBackStream = ServerStream[transactions.RollBackStagedRequest, transactions.RollBackStagedReply]
 EndStream = ServerStream[transactions.EndTransactionsRequest, transactions.EndTransactionsReply]
 
 _FOUND_MAX: Final = 1024
@@ -43,7 +46,7 @@ class TransactionService:
 
     ender: Ender
     finder: Finder
-    listing: OpenTransactions
+    listing: Listing
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -51,8 +54,8 @@ class TransactionService:
             unary(END_TRANSACTION, self.end_transaction),
             stream(END_TRANSACTIONS, self.end_transactions),
             stream(FIND_TRANSACTIONS, self.find_transactions),
-            unary(LIST_TRANSACTIONS, self.list_transactions),
-            unary(ROLL_BACK_TRANSACTIONS, self.roll_back_transactions),
+            stream(LIST_TRANSACTIONS, self.list_transactions),
+            stream(ROLL_BACK_STAGED, self.roll_back_staged),
         )
 
     async def end_transaction(
@@ -90,52 +93,17 @@ class TransactionService:
         except ConnectionLost:
             return
 
-    async def list_transactions(
-        self, request: transactions.ListTransactionsRequest, call: Call
-    ) -> transactions.ListTransactionsReply:
-        """Tell what is open in one page."""
-        batches, behind = await self.listing.page(request.staged_for, _begin(request.begin))
-        return transactions.ListTransactionsReply(
-            batches=[
-                transactions.OpenBatch(
-                    staged_for=batch.staged_for,
-                    producer_group=batch.group,
-                    topic=batch.topic,
-                    count=batch.count,
-                    oldest_ms=batch.oldest_ms,
-                    newest_ms=batch.newest_ms,
-                    quiet_ms=batch.quiet_ms,
-                    left_ms=batch.left_ms,
-                )
-                for batch in batches
-            ],
-            next=behind,
-        )
+    async def list_transactions(self, stream: ListStream, call: Call) -> None:
+        """Tell what is open."""
+        with suppress(ConnectionLost):
+            if (request := await stream.read()) is not None:
+                await self.listing.list_open(request, stream.write)
 
-    async def roll_back_transactions(
-        self, request: transactions.RollBackTransactionsRequest, call: Call
-    ) -> transactions.RollBackTransactionsReply:
-        """Roll back what is staged in one page."""
-        if not request.staged_for:
-            remark = "what is to be rolled back must be named by what it is staged for"
-            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-        done = await self.listing.roll_back(
-            request.staged_for, _begin(request.begin), force=request.force
-        )
-        return transactions.RollBackTransactionsReply(
-            rolled_back=done.rolled_back, decided=done.decided, next=done.next
-        )
-
-
-def _begin(told: int) -> QueueOffset:
-    """Return where a page begins.
-
-    Raises:
-        InvalidParameter: It is negative.
-    """
-    if told < 0:
-        raise refusal(ResponseCode.INVALID_PARAMETER, f"a page cannot begin at {told}")
-    return QueueOffset(told)
+    async def roll_back_staged(self, stream: RollBackStream, call: Call) -> None:
+        """Roll back what is staged."""
+        with suppress(ConnectionLost):
+            if (request := await stream.read()) is not None:
+                await self.listing.roll_back(request, stream.write)
 
 
 def _meant(told: transactions.FindTransactionsRequest) -> list[Meant]:

@@ -64,6 +64,7 @@ class Steps:
             await append_with_room(partial(self._commit, group), self._room_made)
 
     def _commit(self, changes: Sequence[Change]) -> None:
+        self._note_work({change.half.staged_for for change in changes})
         appended = self._writer.append([change.record for change in changes])
         for change, physical, number in zip(
             changes,
@@ -85,7 +86,6 @@ class Steps:
                 queue_offset,
             )
             self._table.end(change.entry, ended, record_at=physical)
-        self._note_work({change.half.staged_for for change in changes})
         if self._table.unwritten_bytes >= self._op_bytes_max:
             self.write_ops()
 
@@ -104,17 +104,18 @@ class Steps:
     def _commit_plain(
         self, entries: Sequence[Open], commits: Sequence[PlainCommit], batch: RecordBatch
     ) -> None:
+        self._note_work({one.staged_for for one in commits})
         appended = self._writer.append_batch(batch)
         places, numbers = appended.physical_offsets.tolist(), appended.queue_offsets.tolist()
         for entry, one, physical, number in zip(entries, commits, places, numbers, strict=True):
             told = (one.group, one.message_id, appended.end, one.queue_id, number)
             ended = Ended(one.transaction, Resolution.COMMIT, *told)
             self._table.end(entry, ended, record_at=physical)
-        self._note_work({one.staged_for for one in commits})
         if self._table.unwritten_bytes >= self._op_bytes_max:
             self.write_ops()
 
     def _note_work(self, batches: Iterable[str]) -> None:
+        """Take note of commits, also of those that cannot be stored now: they are tried again."""
         now_ms = self._clock.monotonic_ms()
         for staged_for in batches:
             self._table.work_on(staged_for, now_ms=now_ms)

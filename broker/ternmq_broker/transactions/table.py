@@ -136,6 +136,7 @@ class TransactionTable:
         self._worked_on: OrderedDict[str, int] = OrderedDict()
         """When a producer asked about or committed one that is staged for something."""
 
+        self._work_known_from_ms = 0
         self._unwritten_bytes = 0
         self._unflushed: deque[tuple[PhysicalOffset, PhysicalOffset]] = deque()
         """Where op messages end that may not be flushed, and the first message that each tells of;
@@ -164,6 +165,11 @@ class TransactionTable:
         if entry is None:
             return None
         return transaction if isinstance(entry, tuple) else entry.physical_offset
+
+    def is_ending(self, transaction: PhysicalOffset) -> bool:
+        """Tell whether somebody works on the end of a transaction that is open."""
+        entry = self._open.get(transaction)
+        return isinstance(entry, Open) and entry.is_ending
 
     def first_place(self, begin: QueueOffset, *, places_max: int) -> QueueOffset:
         """Return the first place from `begin` on that may be of an open transaction.
@@ -199,11 +205,15 @@ class TransactionTable:
             self._worked_on[staged_for] = now_ms
             self._worked_on.move_to_end(staged_for)
             if len(self._worked_on) > WORKED_ON_MAX:
-                self._worked_on.popitem(last=False)
+                _, self._work_known_from_ms = self._worked_on.popitem(last=False)
 
-    def worked_on_at(self, staged_for: str) -> int | None:
-        """Return when that was last, monotonic; None = not since the start, or long ago."""
-        return self._worked_on.get(staged_for)
+    def know_work_from(self, now_ms: int) -> None:
+        """Take note that nothing is known of work before this."""
+        self._work_known_from_ms = now_ms
+
+    def worked_on_at(self, staged_for: str) -> int:
+        """Return when that may have been last, monotonic: before what is known, it may have."""
+        return self._worked_on.get(staged_for, self._work_known_from_ms)
 
     def ended(self, transaction: PhysicalOffset) -> Ended | None:
         """Return how the transaction ended, when that was not long ago."""

@@ -25,7 +25,7 @@ from ternmq_broker.transactions.finding import Finder
 from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.judge import CheckRules
 from ternmq_broker.transactions.judge import staged_ms as staged_lasts_ms
-from ternmq_broker.transactions.listing import OpenTransactions
+from ternmq_broker.transactions.listing import Listing
 from ternmq_broker.transactions.past_ends import PastEnds
 from ternmq_broker.transactions.progress import GROUP, ScanOffset
 from ternmq_broker.transactions.reading import HalfReader
@@ -156,9 +156,10 @@ class Transactions:
             safety=services.safety,
             gate=gate,
             past=past,
+            ender=ender,
             clock=services.clock,
         )
-        listing = OpenTransactions(
+        listing = Listing(
             table=self.table,
             halves=self._halves,
             clock=services.clock,
@@ -213,6 +214,7 @@ class Transactions:
                 self._is_blind = True
                 logger.error("what became of transactions cannot be read yet error=%s", error)
             return False
+        self.table.know_work_from(self._services.clock.monotonic_ms())
         self._ready.set()
         return True
 

@@ -1,25 +1,25 @@
 """Open transactions over a whole cluster: what is staged and undecided, and its roll-back."""
 
-from collections.abc import Collection, Iterable
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import BrokerList, require_all
-from ternmq_model.errors import TernError, UsageError, refusal
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.errors import RequestTimedOut, TernError, Unreachable, UsageError
 from ternmq_model.route import BrokerData
-from ternmq_model.transaction import STAGED_QUIET_MS, is_in_use
+from ternmq_model.transaction import check_left_behind, is_in_use
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.contracts import LIST_TRANSACTIONS, ROLL_BACK_TRANSACTIONS
-from ternmq_remoting.rpc import Connection
+from ternmq_remoting.contracts import LIST_TRANSACTIONS, ROLL_BACK_STAGED
+from ternmq_remoting.rpc import Connection, Rep, Req, StreamRpc
 
 _PAGE_TIMEOUT_S: Final = 30.0
-"""A page may be read from a slow disk."""
+"""For each reply: a page may be read from a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransactions:
+class OpenBatch:
     """Transactions of one producer group that are open on one broker.
 
     Those that are staged are one batch; all others of the group are one such, too.
@@ -42,14 +42,11 @@ class OpenTransactions:
     """Number of them."""
 
     oldest_ms: int
-    """Age of the oldest, ms."""
-
-    newest_ms: int
-    """Age of the newest, ms."""
+    """Age of the oldest, ms. Since the start of a broker whose clock was in doubt then."""
 
     quiet_ms: int
-    """Time since one was staged or committed, or a producer asked for the state of one, ms. What
-    was asked before the broker's start does not count."""
+    """Time since one was staged or committed, or a producer asked for the state of one, ms; at most
+    since the start of the broker, which does not know what was before."""
 
     left_ms: int | None
     """Time until the broker rolls the first back by itself, ms. None = they are not staged."""
@@ -58,6 +55,14 @@ class OpenTransactions:
     def is_in_use(self) -> bool:
         """Whether a driver may still work on them: less than a minute has passed."""
         return is_in_use(self.quiet_ms)
+
+    def check_left_behind(self) -> None:
+        """Refuse to roll them back while somebody may work on them.
+
+        Raises:
+            RefusedError: ILLEGAL_OPERATION; names the batch.
+        """
+        check_left_behind(self.staged_for, self.quiet_ms, broker_name=self.broker_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class StagedRollback:
     rolled_back: int
     """Number of messages that are rolled back."""
 
-    decided: int
+    already_ended: int
     """Number of messages that were committed, or gone, before it came to them."""
 
 
@@ -79,11 +84,11 @@ class TransactionAdmin(AdminCalls):
 
     async def open_transactions(
         self, *, staged_for: str = "", brokers: Collection[str] = ()
-    ) -> BrokerList[OpenTransactions]:
+    ) -> BrokerList[OpenBatch]:
         """Return the transactions that are open, by broker, batch and producer group.
 
         Each broker reads its half messages, 20,000 to 70,000 a second, in pages beside its other
-        work: what begins or ends meanwhile may be counted or not.
+        work: what begins or ends meanwhile may be counted or not. Ages are those at its beginning.
 
         Args:
             staged_for: Only what is staged for this, or for something that begins with it and a
@@ -92,38 +97,42 @@ class TransactionAdmin(AdminCalls):
 
         Returns:
             Sorted by broker, the oldest first. A broker whose master is away is among
-            `unreachable`: its slave refuses.
+            `unreachable`: its slave is not asked.
 
         Raises:
             RefusedError: BROKER_NOT_EXIST: there is no such broker; or what the first refuses with,
                 when none answers.
-            Unreachable: No broker answers; names each.
+            Unreachable: No master answers, and none refuses; names each broker.
         """
 
-        async def listed(data: BrokerData, connection: Connection) -> list[OpenTransactions]:
-            pages: list[OpenTransactions] = []
+        async def listed(data: BrokerData, connection: Connection) -> list[OpenBatch]:
+            if connection.identity is not None and connection.identity.broker_id:
+                raise Unreachable(f"{connection.address} is a slave; masters know what is open")
             request = transactions.ListTransactionsRequest(staged_for=staged_for)
-            while True:
-                reply = await connection.call(LIST_TRANSACTIONS, request, timeout_s=_PAGE_TIMEOUT_S)
-                pages += [_open(data.broker_name, one) for one in reply.batches]
-                if reply.next <= request.begin:
-                    return merged(pages)
-                pages = merged(pages)
-                request.begin = reply.next
+            found: list[OpenBatch] = []
+            async for reply in _replies(connection, LIST_TRANSACTIONS, request):
+                found += [_open(data.broker_name, one) for one in reply.batches]
+            return found
 
         asked = await self._ask_each(listed, brokers=brokers)
         found = (one for _, told in asked.told for one in told)
         return BrokerList(found, asked.unreachable)
 
     async def roll_back_staged(
-        self, staged_for: str, *, brokers: Collection[str] = (), force: bool = False
+        self,
+        staged_for: str,
+        *,
+        brokers: Collection[str] = (),
+        force: bool = False,
+        progress: Callable[[StagedRollback], None] = lambda _: None,
     ) -> list[StagedRollback]:
         """Roll back staged messages whose driver is gone, and return what that came to.
 
         First every broker tells what it has. A batch on which somebody worked less than a minute
         ago is refused, and nothing is rolled back anywhere: beside a driver that is inside its
         commit, a part of the batch would be visible and the rest rolled back. Before its commit a
-        driver that lives finds that messages are gone and commits none.
+        driver that lives finds that messages are gone and commits none. A broker looks again in the
+        step in which it rolls back: a driver that begins its commit meanwhile has it refused.
 
         To repeat it does no harm. Cancelling leaves some rolled back and others not.
 
@@ -131,6 +140,7 @@ class TransactionAdmin(AdminCalls):
             staged_for: `QUERY/BATCH`, or `QUERY` for all batches of it.
             brokers: Only these: names, or addresses that their masters are registered with.
             force: Roll back also what somebody may work on.
+            progress: Called with what it has come to on a broker so far, some 1,000 messages each.
 
         Returns:
             For each broker that has something of it, sorted by cluster and name; empty = nothing
@@ -148,26 +158,27 @@ class TransactionAdmin(AdminCalls):
         found = await self.open_transactions(staged_for=staged_for, brokers=brokers)
         require_all(found.unreachable)
         if not force:
-            check_left_behind(found)
+            for one in found:
+                one.check_left_behind()
         if not found:
             return []
 
         async def rolled_back(data: BrokerData, connection: Connection) -> StagedRollback:
-            request = transactions.RollBackTransactionsRequest(staged_for=staged_for, force=force)
-            count = decided = 0
-            while True:
-                try:
-                    reply = await connection.call(
-                        ROLL_BACK_TRANSACTIONS, request, timeout_s=_PAGE_TIMEOUT_S
+            request = transactions.RollBackStagedRequest(staged_for=staged_for, force=force)
+            done = StagedRollback(data.broker_name, 0, 0)
+            try:
+                async for reply in _replies(connection, ROLL_BACK_STAGED, request):
+                    done = StagedRollback(
+                        data.broker_name,
+                        done.rolled_back + reply.rolled_back,
+                        done.already_ended + reply.already_ended,
                     )
-                except TernError as error:
-                    if count:
-                        error.args = (f"{error}; {count} were rolled back there before",)
-                    raise
-                count, decided = count + reply.rolled_back, decided + reply.decided
-                if reply.next <= request.begin:
-                    return StagedRollback(data.broker_name, count, decided)
-                request.begin = reply.next
+                    progress(done)
+            except TernError as error:
+                known = f"broker {data.broker_name} told of {done.rolled_back} rolled back before"
+                error.args = (f"{error}; {known}; to repeat it does no harm",)
+                raise
+            return done
 
         names = {one.broker_name for one in found}
         done, _ = await self._change_each(
@@ -176,48 +187,36 @@ class TransactionAdmin(AdminCalls):
         return [one for _, one in done]
 
 
-def check_left_behind(found: Iterable[OpenTransactions]) -> None:
-    """Refuse to roll back what somebody may work on. Pure.
+async def _replies(
+    connection: Connection, rpc: StreamRpc[Req, Rep], request: Req
+) -> AsyncGenerator[Rep]:
+    """Give the replies to the one request of a stream.
 
     Raises:
-        RefusedError: ILLEGAL_OPERATION: names the batch on which somebody worked last.
+        RequestTimedOut: The next one did not come in time.
+        TernError: As the stream's read.
     """
-    last = min(found, key=lambda one: one.quiet_ms, default=None)
-    if last is not None and last.is_in_use:
-        remark = (
-            f"{last.staged_for} is in use: a row of it was stored, asked about or committed "
-            f"{last.quiet_ms / 1000:.0f} s ago; nothing is rolled back before "
-            f"{STAGED_QUIET_MS // 1000} s without that, unless it is forced"
-        )
-        raise refusal(ResponseCode.ILLEGAL_OPERATION, remark, last.broker_name)
+    stream = connection.open(rpc)
+    try:
+        await stream.write(request)
+        await stream.finish()
+        while True:
+            async with asyncio.timeout(_PAGE_TIMEOUT_S):
+                reply = await stream.read()
+            if reply is None:
+                return
+            yield reply
+    except TimeoutError:
+        raise RequestTimedOut(
+            f"{connection.address}: no reply in {_PAGE_TIMEOUT_S:.0f} s"
+        ) from None
+    finally:
+        stream.cancel()
 
 
-def merged(pages: Iterable[OpenTransactions]) -> list[OpenTransactions]:
-    """Return what pages of one broker tell, each batch once, in the order of the first page. Pure.
-
-    Args:
-        pages: In their order.
-    """
-    found: dict[tuple[str, str], OpenTransactions] = {}
-    for one in pages:
-        known = found.get((one.staged_for, one.group))
-        if known is not None:
-            lefts = [each.left_ms for each in (known, one) if each.left_ms is not None]
-            one = OpenTransactions(
-                *(known.broker_name, known.staged_for, known.group, known.topic),
-                known.count + one.count,
-                max(known.oldest_ms, one.oldest_ms),
-                min(known.newest_ms, one.newest_ms),
-                min(known.quiet_ms, one.quiet_ms),
-                min(lefts, default=None),
-            )
-        found[one.staged_for, one.group] = one
-    return list(found.values())
-
-
-def _open(broker_name: str, told: transactions.OpenBatch) -> OpenTransactions:
-    return OpenTransactions(
+def _open(broker_name: str, told: transactions.OpenBatch) -> OpenBatch:
+    return OpenBatch(
         *(broker_name, told.staged_for, told.producer_group, told.topic),
-        *(told.count, told.oldest_ms, told.newest_ms, told.quiet_ms),
+        *(told.count, told.oldest_ms, told.quiet_ms),
         None if told.left_ms < 0 else told.left_ms,
     )

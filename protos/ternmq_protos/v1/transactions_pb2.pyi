@@ -85,31 +85,24 @@ class FindTransactionsReply(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., states: _Optional[_Iterable[_Union[TransactionState, str]]] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
-    __slots__ = ("staged_for", "begin")
+    __slots__ = ("staged_for",)
     STAGED_FOR_FIELD_NUMBER: _ClassVar[int]
-    BEGIN_FIELD_NUMBER: _ClassVar[int]
     staged_for: str
-    begin: int
-    def __init__(self, staged_for: _Optional[str] = ..., begin: _Optional[int] = ...) -> None: ...
+    def __init__(self, staged_for: _Optional[str] = ...) -> None: ...
 
 class ListTransactionsReply(_message.Message):
-    __slots__ = ("status", "batches", "next")
-    STATUS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("batches",)
     BATCHES_FIELD_NUMBER: _ClassVar[int]
-    NEXT_FIELD_NUMBER: _ClassVar[int]
-    status: _common_pb2.Status
     batches: _containers.RepeatedCompositeFieldContainer[OpenBatch]
-    next: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[OpenBatch, _Mapping]]] = ..., next: _Optional[int] = ...) -> None: ...
+    def __init__(self, batches: _Optional[_Iterable[_Union[OpenBatch, _Mapping]]] = ...) -> None: ...
 
 class OpenBatch(_message.Message):
-    __slots__ = ("staged_for", "producer_group", "topic", "count", "oldest_ms", "newest_ms", "quiet_ms", "left_ms")
+    __slots__ = ("staged_for", "producer_group", "topic", "count", "oldest_ms", "quiet_ms", "left_ms")
     STAGED_FOR_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
-    NEWEST_MS_FIELD_NUMBER: _ClassVar[int]
     QUIET_MS_FIELD_NUMBER: _ClassVar[int]
     LEFT_MS_FIELD_NUMBER: _ClassVar[int]
     staged_for: str
@@ -117,29 +110,22 @@ class OpenBatch(_message.Message):
     topic: str
     count: int
     oldest_ms: int
-    newest_ms: int
     quiet_ms: int
     left_ms: int
-    def __init__(self, staged_for: _Optional[str] = ..., producer_group: _Optional[str] = ..., topic: _Optional[str] = ..., count: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., quiet_ms: _Optional[int] = ..., left_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, staged_for: _Optional[str] = ..., producer_group: _Optional[str] = ..., topic: _Optional[str] = ..., count: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., quiet_ms: _Optional[int] = ..., left_ms: _Optional[int] = ...) -> None: ...
 
-class RollBackTransactionsRequest(_message.Message):
-    __slots__ = ("staged_for", "begin", "force")
+class RollBackStagedRequest(_message.Message):
+    __slots__ = ("staged_for", "force")
     STAGED_FOR_FIELD_NUMBER: _ClassVar[int]
-    BEGIN_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     staged_for: str
-    begin: int
     force: bool
-    def __init__(self, staged_for: _Optional[str] = ..., begin: _Optional[int] = ..., force: bool = ...) -> None: ...
+    def __init__(self, staged_for: _Optional[str] = ..., force: bool = ...) -> None: ...
 
-class RollBackTransactionsReply(_message.Message):
-    __slots__ = ("status", "rolled_back", "decided", "next")
-    STATUS_FIELD_NUMBER: _ClassVar[int]
+class RollBackStagedReply(_message.Message):
+    __slots__ = ("rolled_back", "already_ended")
     ROLLED_BACK_FIELD_NUMBER: _ClassVar[int]
-    DECIDED_FIELD_NUMBER: _ClassVar[int]
-    NEXT_FIELD_NUMBER: _ClassVar[int]
-    status: _common_pb2.Status
+    ALREADY_ENDED_FIELD_NUMBER: _ClassVar[int]
     rolled_back: int
-    decided: int
-    next: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., rolled_back: _Optional[int] = ..., decided: _Optional[int] = ..., next: _Optional[int] = ...) -> None: ...
+    already_ended: int
+    def __init__(self, rolled_back: _Optional[int] = ..., already_ended: _Optional[int] = ...) -> None: ...

@@ -50,15 +50,15 @@ class TransactionsStub(object):
                 request_serializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsReply.FromString,
                 _registered_method=True)
-        self.ListTransactions = channel.unary_unary(
+        self.ListTransactions = channel.stream_stream(
                 '/ternmq.v1.Transactions/ListTransactions',
                 request_serializer=ternmq_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_transactions__pb2.ListTransactionsReply.FromString,
                 _registered_method=True)
-        self.RollBackTransactions = channel.unary_unary(
-                '/ternmq.v1.Transactions/RollBackTransactions',
-                request_serializer=ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsRequest.SerializeToString,
-                response_deserializer=ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsReply.FromString,
+        self.RollBackStaged = channel.stream_stream(
+                '/ternmq.v1.Transactions/RollBackStaged',
+                request_serializer=ternmq_dot_v1_dot_transactions__pb2.RollBackStagedRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_transactions__pb2.RollBackStagedReply.FromString,
                 _registered_method=True)
 
 
@@ -87,15 +87,15 @@ class TransactionsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListTransactions(self, request, context):
-        """Tell operators what is open, a page of the half topic at a time.
+    def ListTransactions(self, request_iterator, context):
+        """Tell operators what is open. A stream has one request; its replies end with the stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def RollBackTransactions(self, request, context):
-        """Roll back staged transactions for an operator, a page of the half topic at a time.
+    def RollBackStaged(self, request_iterator, context):
+        """Roll back staged transactions for an operator. A stream has one request; its replies end with the stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -119,15 +119,15 @@ def add_TransactionsServicer_to_server(servicer, server):
                     request_deserializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsReply.SerializeToString,
             ),
-            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+            'ListTransactions': grpc.stream_stream_rpc_method_handler(
                     servicer.ListTransactions,
                     request_deserializer=ternmq_dot_v1_dot_transactions__pb2.ListTransactionsRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_transactions__pb2.ListTransactionsReply.SerializeToString,
             ),
-            'RollBackTransactions': grpc.unary_unary_rpc_method_handler(
-                    servicer.RollBackTransactions,
-                    request_deserializer=ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsRequest.FromString,
-                    response_serializer=ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsReply.SerializeToString,
+            'RollBackStaged': grpc.stream_stream_rpc_method_handler(
+                    servicer.RollBackStaged,
+                    request_deserializer=ternmq_dot_v1_dot_transactions__pb2.RollBackStagedRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_transactions__pb2.RollBackStagedReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -223,7 +223,7 @@ class Transactions(object):
             _registered_method=True)
 
     @staticmethod
-    def ListTransactions(request,
+    def ListTransactions(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -233,8 +233,8 @@ class Transactions(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
             '/ternmq.v1.Transactions/ListTransactions',
             ternmq_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
@@ -250,7 +250,7 @@ class Transactions(object):
             _registered_method=True)
 
     @staticmethod
-    def RollBackTransactions(request,
+    def RollBackStaged(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -260,12 +260,12 @@ class Transactions(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
-            '/ternmq.v1.Transactions/RollBackTransactions',
-            ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsRequest.SerializeToString,
-            ternmq_dot_v1_dot_transactions__pb2.RollBackTransactionsReply.FromString,
+            '/ternmq.v1.Transactions/RollBackStaged',
+            ternmq_dot_v1_dot_transactions__pb2.RollBackStagedRequest.SerializeToString,
+            ternmq_dot_v1_dot_transactions__pb2.RollBackStagedReply.FromString,
             options,
             channel_credentials,
             insecure,

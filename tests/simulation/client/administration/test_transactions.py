@@ -42,7 +42,7 @@ def test_left_behind_batch_is_rolled_back_at_every_broker_also_after_a_restart()
             await cluster.put_topic(TOPIC)
             left = await producer.stage(rows(3000), staged_for="q/7", immunity_s=3600)
             other = await producer.stage(rows(40), staged_for="q/70", immunity_s=3600)
-            with pytest.raises(RefusedError, match="q/7 is in use") as refused:
+            with pytest.raises(RefusedError, match="q/7 may be in use") as refused:
                 await admin.roll_back_staged("q/7")
             assert refused.value.code == ResponseCode.ILLEGAL_OPERATION
             cluster.kill("a")
@@ -53,7 +53,7 @@ def test_left_behind_batch_is_rolled_back_at_every_broker_also_after_a_restart()
             assert sum(one.count for one in found) == 3000
             for one in found:
                 assert (one.staged_for, one.group, one.topic) == ("q/7", "sink", TOPIC)
-                assert 61_000 <= one.quiet_ms == one.newest_ms <= one.oldest_ms
+                assert 60_000 <= one.quiet_ms <= one.oldest_ms
                 assert one.left_ms is not None
                 assert abs(one.left_ms + one.oldest_ms - 3_600_000) < 1000
             (at_b,) = await admin.open_transactions(staged_for="q/7", brokers=["b"])
@@ -92,7 +92,7 @@ def test_forced_roll_back_beside_a_commit_counts_each_row_once() -> None:
 
             committing = asyncio.ensure_future(commit())
             await asyncio.sleep(1)
-            with pytest.raises(RefusedError, match=r"q/7 is in use: .* committed 0 s ago"):
+            with pytest.raises(RefusedError, match=r"q/7 may be in use: 0 s ago"):
                 await admin.roll_back_staged("q/7")
             done = await admin.roll_back_staged("q/7", force=True)
             with pytest.raises(EndFailed, match="rolled back already"):
@@ -140,7 +140,7 @@ def test_slave_that_stands_in_is_named_and_its_promotion_makes_it_answer() -> No
                 (away,) = found.unreachable
                 assert away.broker_name == "a"
                 assert "is a slave" in away.reason
-                with pytest.raises(RefusedError, match="is a slave"):
+                with pytest.raises(Unreachable, match="is a slave"):
                     await admin.open_transactions(brokers=["a"])
                 with pytest.raises(Unreachable):
                     await admin.roll_back_staged("q/7")
@@ -154,5 +154,55 @@ def test_slave_that_stands_in_is_named_and_its_promotion_makes_it_answer() -> No
                         await asyncio.sleep(1)
                 assert [one.broker_name for one in done] == ["a", "b"]
                 assert sum(one.rolled_back for one in done) == 200
+
+    run_in_virtual_time(main())
+
+
+def test_driver_that_begins_its_commit_beside_a_roll_back_commits_all_or_nothing() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(latency_s=0.01) as cluster,
+            producer_of(cluster) as producer,
+            admin_of(cluster) as admin,
+        ):
+            await cluster.put_topic(TOPIC)
+            ends = set[bool]()
+            for number in range(20):
+                staged = await producer.stage(rows(1500), staged_for=f"q/{number}")
+                await asyncio.sleep(61)
+                work = asyncio.ensure_future(admin.roll_back_staged(f"q/{number}"))
+                await asyncio.sleep(number * 0.005)
+                is_open = set(await producer.states(staged)) == {TransactionState.OPEN}
+                if is_open:
+                    await producer.end(staged, Resolution.COMMIT)
+                await asyncio.wait([work])
+                states = set(await producer.states(staged))
+                assert states == {COMMITTED} if is_open else COMMITTED not in states
+                ends.add(work.exception() is None)
+        assert ends == {True, False}
+
+    run_in_virtual_time(main())
+
+
+def test_broker_that_goes_away_in_a_roll_back_is_named_with_what_it_told() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(brokers=("a",), latency_s=0.01) as cluster,
+            producer_of(cluster) as producer,
+            admin_of(cluster) as admin,
+        ):
+            await cluster.put_topic(TOPIC)
+            await producer.stage(rows(3000), staged_for="q/7", immunity_s=3600)
+            await asyncio.sleep(61)
+            told: list[StagedRollback] = []
+
+            def progress(done: StagedRollback) -> None:
+                told.append(done)
+                cluster.kill("a")
+
+            named = r"broker a told of \d+ rolled back before; to repeat"
+            with pytest.raises(TernError, match=named):
+                await admin.roll_back_staged("q/7", progress=progress)
+            assert told[0].rolled_back > 0
 
     run_in_virtual_time(main())

