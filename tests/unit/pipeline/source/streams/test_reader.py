@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -45,17 +45,16 @@ def test_construction_and_first_offset_open_no_connection() -> None:
 
 
 def test_refused_reader_fails_at_every_question_that_may_be_spark_s_first() -> None:
-    refused = RefusedStreamReader(UsageError("no such option"))
-    assert isinstance(refused, SupportsTriggerAvailableNow)
+    refused: Any = RefusedStreamReader(UsageError("no such option"))
+    assert issubclass(RefusedStreamReader, SupportsTriggerAvailableNow)
     assert len(inspect.signature(refused.latestOffset).parameters) > 0  # Spark hands limits then
-    asks: tuple[Callable[[], object], ...] = (
+    for ask in (
         refused.initialOffset,
         refused.getDefaultReadLimit,
         refused.prepareForTriggerAvailableNow,
         lambda: refused.latestOffset({}, ReadAllAvailable()),
         lambda: refused.partitions({}, {}),
-    )
-    for ask in asks:
+    ):
         with pytest.raises(UsageError, match="no such option"):
             ask()
 
