@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from tests.support.processes import ServiceProcess
-from tests.support.sink_doubles import fails_at
 from tests.support.spark_data import fill, make_topic
 from tests.support.spark_sink import numbers
 
@@ -32,7 +30,7 @@ def test_plan_task_and_stream_tell_the_sentence_first(
         return reader.options(**options).load()
 
     def write(column: str, **options: str) -> None:
-        rows = numbers(spark, 2).selectExpr(column)
+        rows = numbers(spark, 2, partitions=1).selectExpr(column)
         writer = rows.write.format("ternmq").option("nameserver", dev.nameserver)
         writer.option("topic", "errors-sent").options(**options).mode("append").save()
 
@@ -63,13 +61,3 @@ def test_plan_task_and_stream_tell_the_sentence_first(
         assert told in " ".join(lines[:2])
         assert "ternmq_model.errors." in " ".join(lines[:2])
         assert not any("Traceback" in line for line in lines)
-
-
-def test_functions_of_users_keep_their_traceback(spark: SparkSession, dev: ServiceProcess) -> None:
-    make_topic(dev.nameserver, "errors-udf")
-
-    rows = numbers(spark, 1).select(fails_at(F.col("body"), "0").alias("body"))
-    writer = rows.write.format("ternmq").option("nameserver", dev.nameserver)
-    lines = lines_of(writer.option("topic", "errors-udf").mode("append").save)
-    assert any("sink_doubles.py" in line and "in fail" in line for line in lines)
-    assert "ValueError: this row cannot be computed" in lines

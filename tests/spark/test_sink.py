@@ -215,7 +215,10 @@ def test_batch_older_than_its_staging_timeout_fails_invisibly(
         )
         open_gate(tmp_path / "gate")
         why = r"nothing was committed: [3-6] of 6.*stagingTimeout=1 s"
-        with pytest.raises(Exception, match=why):
+        with pytest.raises(Exception, match=why) as raised:
             done.result(60)
+    lines = str(raised.value).splitlines()
+    assert "BatchNotCommitted: batch 0 of " in " ".join(lines[:2])
+    assert not any("Traceback" in line for line in lines)
     assert bodies(dev.nameserver, "sink-late") == []
     eventually(lambda: waiting_halves(dev.nameserver) == 0, "the rest is rolled back")

@@ -5,14 +5,18 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
+import pytest
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from ternmq.spark import replay, set_active_session
+from ternmq_model.errors import UsageError
 from tests.support.pages import example
 from tests.support.processes import ServiceProcess
 from tests.support.spark_data import fill, make_topic
+from tests.support.spark_session import Sessions
 from tests.support.spark_sink import bodies, numbers, read_topic
 
 
@@ -95,3 +99,13 @@ def test_job_in_a_thread_finds_the_source_and_leaves_the_thread_as_it_was(
     assert after == [None]
     assert SparkSession.getActiveSession() is not None
     assert len(bodies(dev.nameserver, "threads-again")) == 6
+
+
+def test_session_that_is_none_or_stopped_is_refused(sessions: Sessions) -> None:
+    stopped = sessions.local()
+    for one in (None, "x", 5, object()):
+        with pytest.raises(UsageError, match="must be a SparkSession, not "):
+            set_active_session(cast("Any", one))
+    sessions.end()
+    with pytest.raises(UsageError, match="is stopped"):
+        set_active_session(stopped)

@@ -113,10 +113,28 @@ def set_active_session(spark: "SparkSession") -> None:
     (`PYSPARK_PIN_THREAD=false`), and with Spark Connect, where sessions are the server's.
 
     Args:
-        spark: The session, until the thread ends or another one is set.
+        spark: The session, until the thread ends or another one is set. A thread that outlives it
+            keeps it, stopped: call this again there with the next session.
+
+    Raises:
+        UsageError: It is no session, or it is stopped.
     """
-    if hasattr(spark, "_jsparkSession"):
-        _sessions_of(spark).setActiveSession(cast("Any", spark)._jsparkSession)
+    from pyspark.sql import SparkSession
+
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        return
+    if not isinstance(cast("object", spark), SparkSession):
+        raise UsageError(f"spark must be a SparkSession, not {type(spark).__name__}")
+    if _is_stopped(spark):
+        raise UsageError("the SparkSession is stopped: give one that is running")
+    _sessions_of(spark).setActiveSession(cast("Any", spark)._jsparkSession)
+
+
+def _is_stopped(spark: "SparkSession") -> bool:
+    with suppress(*jvm_gone()):
+        context = cast("Any", spark.sparkContext)._jsc
+        return context is None or bool(context.sc().isStopped())
+    return True
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 Types go by Spark's short names (`DataType.simpleString()`), so that nothing here needs Spark.
 """
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     DELAY: (*_WHOLE, "timestamp"),
 }
 """The columns, in the order in which they are documented, and the types each may have."""
+
+_OF_KAFKA: Final = {"value": BODY, "key": KEYS, "headers": PROPERTIES}
+"""What columns of Spark's Kafka sink are called here."""
 
 _NULL: Final = "void"
 """The type of a column in which there is nothing but null: as if it were not there."""
@@ -76,9 +80,7 @@ def lay_out(fields: Sequence[tuple[str, str]], *, topic: str | None) -> Layout:
     for place, (field, field_type) in enumerate(fields):
         name = known.get(field.lower())
         if name is None:
-            raise UsageError(
-                f"column {field!r}: the sink does not know it; its columns are {', '.join(TYPES)}"
-            )
+            raise UsageError(_unknown(field, known))
         if name in places:
             raise UsageError(f"column {name!r} is there twice")
         plain = _STRING_LIKE.sub(_STRING, field_type.lower())
@@ -104,3 +106,12 @@ def lay_out(fields: Sequence[tuple[str, str]], *, topic: str | None) -> Layout:
         keys_are_text=types.get(KEYS) == _STRING,
         delay_is_time=types.get(DELAY) == "timestamp",
     )
+
+
+def _unknown(field: str, known: Mapping[str, str]) -> str:
+    """Return what to tell of a column that does not exist."""
+    name = field.lower()[:100]
+    nearest = [known[one] for one in difflib.get_close_matches(name, known, n=1)]
+    meant = _OF_KAFKA.get(name) or next(iter(nearest), None)
+    hint = f"did you mean {meant!r}? Its" if meant else "its"
+    return f"column {field!r}: the sink does not know it; {hint} columns are {', '.join(TYPES)}"

@@ -95,7 +95,7 @@ class RowReader:
                 parts = _parts(message)
                 longest = max(parts, key=lambda name: len(parts[name].encoded_properties()))
                 why = f"with the row's other columns {len(encoded)} bytes of properties"
-                return self.illegal(row, longest, f"{why}, at most {_PROPERTIES_BYTES_MAX} fit")
+                return self.illegal(row, longest, f"{why}; {_PROPERTIES_BYTES_MAX} always fit")
         return None
 
     def name_refused(self, reason: TernError, *, row: int) -> UsageError | None:
@@ -226,7 +226,8 @@ def _short(text: str, part: Message) -> str:
     """Return an error's text, in which long values of the row have lost their ends."""
     for value in (part.tags, *part.keys, part.sharding_key, *part.properties):
         text = text.replace(repr(value), repr(shown(value)))
-    return text.removeprefix(f"message for {part.topic!r}: ")
+    text = text.removeprefix(f"message for {part.topic!r}: ")
+    return text.removeprefix("property 'tags': ").removeprefix("property 'sharding_key': ")
 
 
 def _values(batch: pa.RecordBatch, place: int | None) -> list[Any] | None:

@@ -79,7 +79,7 @@ class TernmqDataSource(DataSource):
         """
         from ternmq_pipeline.sink.writer import batch_writer
 
-        return batch_writer(writing_options(self.options, schema), schema, overwrite)
+        return batch_writer(writing_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":
         """Return what writes a stream's batches.
@@ -89,4 +89,4 @@ class TernmqDataSource(DataSource):
         """
         from ternmq_pipeline.sink.writer import stream_writer
 
-        return stream_writer(writing_options(self.options, schema), schema, overwrite)
+        return stream_writer(writing_options(self.options), schema, overwrite)

@@ -1,12 +1,14 @@
-"""Tables of SQL: `CREATE TABLE … USING ternmq OPTIONS (…)`. Pure.
+"""Tables of SQL: `CREATE TABLE … USING ternmq OPTIONS (…)`, which are read. Pure.
 
 Spark 4.3 hands a Python source the options of a table once, at CREATE TABLE, when it asks for the
-columns; it reads the table, and inserts into it, with the columns alone. So the options are put
-into the metadata of the first column, which Spark keeps with the table and hands back.
+columns; it reads the table with the columns alone. So the options are put into the metadata of the
+first column, which Spark keeps with the table and hands back.
+
+Metadata goes with rows wherever they go, so it never says where rows are written.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql.types import (
@@ -23,11 +25,10 @@ from pyspark.sql.types import (
 )
 
 from ternmq_model.errors import ConfigError, UsageError
-from ternmq_pipeline.options import read_options, write_options
+from ternmq_pipeline.options import read_options
 from ternmq_pipeline.options.given import is_of_spark
+from ternmq_pipeline.options.positions import ENDING, STARTING
 from ternmq_pipeline.options.topics import TOPIC_OPTIONS
-from ternmq_pipeline.schema import Column
-from ternmq_pipeline.sink import columns as sink
 from ternmq_pipeline.source.asked_schema import columns_offered
 from ternmq_pipeline.strict_json import shown
 
@@ -37,7 +38,12 @@ OPTIONS: Final = "ternmq.options"
 _OF_TABLE: Final = "option."
 """Begins the options at CREATE TABLE; beside them are Spark's own and the table's properties."""
 
-_READING: Final = frozenset(name.lower() for name in (*TOPIC_OPTIONS, "store"))
+_INSTEAD: Final = tuple(
+    frozenset(name.lower() for name in names)
+    for names in ((*TOPIC_OPTIONS, "store"), STARTING, ENDING)
+)
+"""Options of which one that is given replaces all that a table has."""
+
 _TEXT: Final = StringType()
 _PLAIN: Final[Mapping[str, DataType]] = {
     "string": _TEXT,
@@ -51,22 +57,23 @@ _PLAIN: Final[Mapping[str, DataType]] = {
         StructType([StructField("key", _TEXT), StructField("value", BinaryType())])
     ),
 }
+"""Types by their texts. Spark's own parser needs a session, which its workers do not have."""
 
-_INSERTED: Final[Sequence[Column]] = (
-    Column(sink.BODY, "string"),
-    Column(sink.TAGS, "string"),
-    Column(sink.KEYS, "array<string>"),
-    Column(sink.PROPERTIES, "map<string,string>"),
-    Column(sink.SHARDING_KEY, "string"),
-    Column(sink.DELAY, "bigint"),
+_NO_READ_OPTION: Final = (
+    'no option is given: name what is read by .option("nameserver", "HOST:PORT") and '
+    '.option("subscribe", "TOPIC"); in SQL, of a table that was created with columns, AS SELECT '
+    "or by saveAsTable, whose options Spark hands to no Python source, by "
+    "FROM t WITH (nameserver '…', subscribe '…')"
 )
-"""Of a table that is inserted into. Spark takes binary for a string column, never the reverse, and
-hands its bytes on as they are."""
-
-NO_OPTIONS: Final = (
-    "no option is given. Of a table that was created with columns, AS SELECT or by saveAsTable, "
-    "Spark hands a Python source no options: create it without columns, or give them each time: "
-    "FROM t WITH (nameserver '…', subscribe '…'), INSERT INTO t WITH (nameserver '…', topic '…')"
+_NO_WRITE_OPTION: Final = (
+    'no option is given: name where rows go by .option("nameserver", "HOST:PORT") and '
+    '.option("topic", "TOPIC"); in SQL, whatever options its table was created with, by '
+    "INSERT INTO t WITH (nameserver '…', topic '…')"
+)
+_SINK_TABLE: Final = (
+    "a table with options is for reading: to insert into a topic, create it with columns and "
+    "without options, such as CREATE TABLE t (body STRING, tags STRING) USING ternmq, and say "
+    "INSERT INTO t WITH (nameserver '…', topic '…')"
 )
 
 
@@ -89,68 +96,42 @@ def created_table(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def table_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of a table with these options: the source's, or the sink's.
+    """Return the columns of a table with these options, which keep them.
 
     Raises:
-        UsageError: An option is refused, or they neither say what is read nor where rows go.
+        UsageError: An option is refused, or none says what is read.
     """
-    reads = _READING & options.keys()
-    if sink.TOPIC in options and reads:
-        raise UsageError(
-            f"options topic and {min(reads)}: a table is read or it is inserted into: "
-            "create one for each"
-        )
-    if sink.TOPIC in options:
-        write_options(options)
-        columns = _INSERTED
-    elif reads:
-        columns = columns_offered(read_options(options))
-    else:
-        raise UsageError(
-            f"a table needs one of the options {', '.join(TOPIC_OPTIONS)}, store to be read, "
-            "or topic to be inserted into"
-        )
+    if "topic" in options:
+        raise ConfigError("topic", shown(options["topic"]), _SINK_TABLE)
+    columns = columns_offered(read_options(options))
     fields = [StructField(column.name, _PLAIN[column.type_text]) for column in columns]
     fields[0].metadata = {OPTIONS: json.dumps(dict(options), sort_keys=True)}
     return StructType(fields)
 
 
 def reading_options(given: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
-    """Return the options of a read: those given, with the table's whose columns are read.
-
-    Options that say what is read are complete: nothing of a table is added to them.
-
-    Raises:
-        UsageError: There is none.
-    """
-    told = _told(given)
-    if _READING & told.keys():
-        return told
-    kept = _kept(schema)
-    if not kept and not told:
-        raise UsageError(NO_OPTIONS)
-    return kept | told
-
-
-def writing_options(given: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
-    """Return the options of a write: those given, with the table's that is inserted into.
-
-    A frame keeps the metadata of the table that it was read from: that does not count here.
+    """Return the options of a read: those given, and the rest of the table's that is read.
 
     Raises:
         UsageError: There is none.
     """
     told, kept = _told(given), _kept(schema)
-    if kept and not _READING & kept.keys():
-        return kept | told
-    if told:
-        return told
-    if kept:
-        raise UsageError(
-            "no option is given, and the rows are of a table that is read: insert into a table "
-            "that was created with the option topic"
-        )
-    raise UsageError(NO_OPTIONS)
+    if not kept and not told:
+        raise UsageError(_NO_READ_OPTION)
+    replaced = frozenset[str]().union(*(names for names in _INSTEAD if names & told.keys()))
+    return {name: text for name, text in kept.items() if name not in replaced} | told
+
+
+def writing_options(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options of a write: those given, whatever table its rows are of or go to.
+
+    Raises:
+        UsageError: There is none.
+    """
+    told = _told(given)
+    if not told:
+        raise UsageError(_NO_WRITE_OPTION)
+    return told
 
 
 def _told(given: Mapping[str, str]) -> dict[str, str]:

@@ -109,29 +109,12 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, why: TernError) -> None:
         self._why = why
 
-    def initialOffset(self) -> dict[str, Any]:
+    def initialOffset(self, *_: Any, **__: Any) -> Any:
         """Fail."""
         raise self._why
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Fail."""
-        raise self._why
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Fail."""
-        raise self._why
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Fail."""
-        raise self._why
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Fail."""
-        raise self._why
-
-    def read(self, partition: InputPartition) -> "Iterator[tuple[Any, ...]]":
-        """Fail."""
-        raise self._why
+    latestOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = initialOffset
+    partitions = read = initialOffset
 
 
 def default_limit(limits: TriggerLimits) -> ReadLimit:

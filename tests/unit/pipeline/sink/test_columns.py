@@ -60,7 +60,10 @@ def test_option_precedes_the_column() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ([("body", "binary"), ("value", "binary")], "column 'value'"),
+        ([("body", "binary"), ("value", "binary")], "column 'value': .* did you mean 'body'"),
+        ([("body", "binary"), ("key", "string")], "column 'key': .* did you mean 'keys'"),
+        ([("body", "binary"), ("tag", "string")], "column 'tag': .* did you mean 'tags'"),
+        ([("body", "binary"), ("colour", "string")], "column 'colour': .*; its columns are body"),
         ([("body", "binary"), ("Body", "binary")], "column 'body' is there twice"),
         ([("tags", "string")], "no column 'body'"),
         ([("body", "void")], "column 'body' has the type void"),

@@ -11,9 +11,7 @@ from pyspark.sql.types import StructType
 
 from ternmq_model.errors import ConfigError, UsageError
 from ternmq_pipeline.schema import KAFKA_COLUMNS, TERNMQ_COLUMNS
-from ternmq_pipeline.sink.columns import lay_out
 from ternmq_pipeline.source.tables import (
-    OPTIONS,
     created_table,
     reading_options,
     table_schema,
@@ -21,7 +19,6 @@ from ternmq_pipeline.source.tables import (
 )
 
 READ = {"nameserver": "a:1", "subscribe": "flights"}
-WRITTEN = {"nameserver": "a:1", "topic": "flights"}
 PLAIN = StructType().add("body", "binary")
 
 
@@ -66,25 +63,13 @@ def test_header_column_has_the_type_that_a_read_checks() -> None:
     assert fields(schema)[-1] == ("headers", "array<struct<key:string,value:binary>>")
 
 
-def test_table_that_is_inserted_into_has_the_columns_of_the_sink() -> None:
-    schema = kept(table_schema(WRITTEN))
-    lay_out(fields(schema), topic="flights")
-    assert [name for name, _ in fields(schema)] == [
-        *("body", "tags", "keys", "properties", "shardingKey", "delay")
-    ]
-    assert writing_options({}, schema) == WRITTEN
-    assert writing_options({"SendTimeout": "5s", "queryName": "q"}, schema) == WRITTEN | {
-        "sendtimeout": "5s"
-    }
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (READ | WRITTEN, "options topic and subscribe: .* create one for each"),
-        ({"nameserver": "a:1"}, "needs one of the options subscribe, .* or topic"),
-        (READ | {"foo": "x"}, "option 'foo'"),
-        (WRITTEN | {"foo": "x"}, "option 'foo'"),
+        ({"topic": "a"}, r"topic='a': .* INSERT INTO t WITH \(nameserver '…', topic '…'\)"),
+        (READ | {"topic": "a"}, "topic='a': a table with options is for reading"),
+        ({"nameserver": "a:1"}, "one of the options subscribe, .* must be given"),
+        ({"nameserver": "a:1", "subscripe": "x"}, "'subscripe': .* did you mean 'subscribe'"),
     ],
 )
 def test_impossible_table_is_refused_when_it_is_created(options: dict[str, str], told: str) -> None:
@@ -95,29 +80,24 @@ def test_impossible_table_is_refused_when_it_is_created(options: dict[str, str],
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ({"startingTimestamp": "7"}, READ | {"startingtimestamp": "7"}),
-        ({"nameserver": "b:2"}, READ | {"nameserver": "b:2"}),
-        ({"assign": "{}"}, {"assign": "{}"}),
-        ({"store": "/x"}, {"store": "/x"}),
+        ({"View": "kafka"}, READ | {"view": "kafka", "startingtimestamp": "7"}),
+        ({"nameserver": "b:2"}, READ | {"nameserver": "b:2", "startingtimestamp": "7"}),
+        ({"assign": "{}"}, {"nameserver": "a:1", "assign": "{}", "startingtimestamp": "7"}),
+        ({"store": "/x"}, {"nameserver": "a:1", "store": "/x", "startingtimestamp": "7"}),
+        ({"startingOffsets": "earliest"}, READ | {"startingoffsets": "earliest"}),
     ],
 )
-def test_given_options_precede_those_of_the_table(
+def test_given_options_replace_those_of_the_table(
     given: Mapping[str, str], found: Mapping[str, str]
 ) -> None:
-    assert reading_options(given, table_schema(READ)) == found
+    schema = table_schema(READ | {"startingtimestamp": "7"})
+    assert reading_options(given, schema) == found
 
 
 def test_statement_without_options_is_refused_and_says_what_to_write() -> None:
     for options in ({}, {"checkpointLocation": "/x"}):
-        with pytest.raises(UsageError, match=r"FROM t WITH \(nameserver"):
+        with pytest.raises(UsageError, match=r"\.option\(.*FROM t WITH \(nameserver"):
             reading_options(options, PLAIN)
-        with pytest.raises(UsageError, match=r"INSERT INTO t WITH \(nameserver"):
-            writing_options(options, PLAIN)
-
-
-def test_rows_of_a_table_that_is_read_do_not_bring_its_options_to_a_write() -> None:
-    schema = table_schema(READ)
-    assert OPTIONS in schema.fields[0].metadata
-    assert writing_options({"topic": "other"}, schema) == {"topic": "other"}
-    with pytest.raises(UsageError, match="rows are of a table that is read"):
-        writing_options({}, schema)
+        with pytest.raises(UsageError, match=r"\.option\(.*INSERT INTO t WITH \(nameserver"):
+            writing_options(options)
+    assert writing_options({"Topic": "a", "queryName": "q"}) == {"topic": "a"}

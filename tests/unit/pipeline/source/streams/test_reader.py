@@ -1,6 +1,8 @@
 """The face that Spark calls, without Spark's engine."""
 
+import inspect
 import json
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,11 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit
-from ternmq_pipeline.source.streams.reader import TernmqStreamReader, batch_limit
+from ternmq_pipeline.source.streams.reader import (
+    RefusedStreamReader,
+    TernmqStreamReader,
+    batch_limit,
+)
 
 TOPIC = StructType([StructField("topic", StringType())])
 
@@ -36,6 +42,21 @@ def test_construction_and_first_offset_open_no_connection() -> None:
     assert made.initialOffset() == json.loads(json.dumps(made.initialOffset())) == NEW
     assert isinstance(made, SupportsTriggerAvailableNow)
     made.stop()
+
+
+def test_refused_reader_fails_at_every_question_that_may_be_spark_s_first() -> None:
+    refused: Any = RefusedStreamReader(UsageError("no such option"))
+    assert issubclass(RefusedStreamReader, SupportsTriggerAvailableNow)
+    assert len(inspect.signature(refused.latestOffset).parameters) > 0  # Spark hands limits then
+    for ask in (
+        refused.initialOffset,
+        refused.getDefaultReadLimit,
+        refused.prepareForTriggerAvailableNow,
+        lambda: refused.latestOffset({}, ReadAllAvailable()),
+        lambda: refused.partitions({}, {}),
+    ):
+        with pytest.raises(UsageError, match="no such option"):
+            ask()
 
 
 def test_missing_column_is_refused_by_name() -> None:
