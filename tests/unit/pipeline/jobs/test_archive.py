@@ -36,7 +36,7 @@ def test_illegal_options_are_refused_before_any_request(
 
 def test_silent_cluster_is_reported_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match=NOBODY):
-        archive(["a"], tmp_path / "lake", nameserver=NOBODY)
+        archive(["a"], tmp_path / "lake", nameserver=NOBODY, retry_timeout_s=1)
 
 
 @pytest.mark.parametrize(

@@ -31,4 +31,4 @@ def test_illegal_options_are_refused_by_name(
 
 def test_silent_cluster_is_reported_before_spark_starts() -> None:
     with pytest.raises(TransportError, match=NOBODY):
-        replay("T", nameserver=NOBODY, folder="/x")
+        replay("T", nameserver=NOBODY, folder="/x", retry_timeout_s=1)
