@@ -26,7 +26,7 @@ from ternmq_model.names import (
     is_legal,
     is_system_topic,
 )
-from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.offsets import OFFSET_MAX, PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission, TopicConfig, check_topic_config
 from ternmq_protos.v1 import common_pb2 as common
@@ -372,7 +372,8 @@ def _number(attributes: object, key: str, topic: str) -> int:
         ValueError: It is no number.
     """
     told = as_object(attributes or {}, f"attributes of {topic}").get(key, "0")
-    if not isinstance(told, str) or not told.isascii() or not told.isdigit():
+    is_whole = isinstance(told, str) and told.isascii() and told.isdigit()
+    if not is_whole or int(told) > OFFSET_MAX:
         raise ValueError(f"{key} of {topic} is no whole number: {told!r}")
     return int(told)
 

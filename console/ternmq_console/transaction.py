@@ -53,7 +53,7 @@ def list_(
 @click.option("--query", required=True, metavar="ID", help=_query_help)
 @_batch_option
 @_broker_option
-@click.option("--force", is_flag=True, help="Also what somebody worked on in the last minute.")
+@click.option("--force", is_flag=True, help="Also what somebody worked on in the last 3 minutes.")
 @yes_option
 @nameserver_option
 @output_option
@@ -69,7 +69,7 @@ def rollback(
     """Roll back what is staged for a query whose driver is gone. None of it is ever delivered.
 
     Refused while somebody may work on it: when a row was stored, asked about or committed, or a
-    broker started, in the last minute. To repeat it does no harm.
+    broker started, in the last 3 minutes. To repeat it does no harm.
     """
     if not query:
         raise click.UsageError("--query: tell which")

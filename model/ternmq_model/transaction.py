@@ -42,8 +42,9 @@ class TransactionState(Enum):
     """Its message is never seen."""
 
 
-STAGED_QUIET_MS: Final = 60_000
-"""A batch of staged messages on which nobody worked for so long counts as left behind."""
+STAGED_QUIET_MS: Final = 180_000
+"""A batch of staged messages on which nobody worked for so long counts as left behind. It is longer
+than the 120 s for which a driver waits, by default, for a broker that is away."""
 
 
 def is_in_use(quiet_ms: int) -> bool:

@@ -63,6 +63,8 @@ ASKING: Final[Mapping[Words, Words]] = {
     ("message", "query"): ("--topic", "T", "--key", "K"),
     ("message", "query-by-offset"): ("T", "--broker", BROKER, "--queue", "0", "--offset", "0"),
     ("message", "print"): ("T",),
+    ("transaction", "list"): (),
+    ("transaction", "rollback"): ("--query", "Q", "--yes"),
     ("message", "trace"): ("K",),
     ("message", "send"): ("T", "--body", HOSTILE),
     ("offset", "show"): ("G",),

@@ -19,6 +19,7 @@ class ToyStager:
 
     def __init__(self) -> None:
         self.opened = 0
+        self.asked = 0
         self.messages: list[Message] = []
         self.states_of: list[TransactionState] = []
         self.staged_for: set[tuple[str, int]] = set()
@@ -80,6 +81,7 @@ class ToyStager:
         self, staged: Sequence[StagedMessage], *, timeout_s: float
     ) -> list[TransactionState]:
         """Tell of each what became of it."""
+        self.asked += 1
         assert timeout_s > 0
         if self.is_away:
             raise Unreachable("nobody answers")

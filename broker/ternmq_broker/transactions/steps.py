@@ -64,7 +64,7 @@ class Steps:
             await append_with_room(partial(self._commit, group), self._room_made)
 
     def _commit(self, changes: Sequence[Change]) -> None:
-        self._note_work({change.half.staged_for for change in changes})
+        self._note_work(change.half.staged_for for change in changes)
         appended = self._writer.append([change.record for change in changes])
         for change, physical, number in zip(
             changes,
@@ -104,7 +104,7 @@ class Steps:
     def _commit_plain(
         self, entries: Sequence[Open], commits: Sequence[PlainCommit], batch: RecordBatch
     ) -> None:
-        self._note_work({one.staged_for for one in commits})
+        self._note_work(one.staged_for for one in commits)
         appended = self._writer.append_batch(batch)
         places, numbers = appended.physical_offsets.tolist(), appended.queue_offsets.tolist()
         for entry, one, physical, number in zip(entries, commits, places, numbers, strict=True):
@@ -117,7 +117,7 @@ class Steps:
     def _note_work(self, batches: Iterable[str]) -> None:
         """Take note of commits, also of those that cannot be stored now: they are tried again."""
         now_ms = self._clock.monotonic_ms()
-        for staged_for in batches:
+        for staged_for in dict.fromkeys(batches):
             self._table.work_on(staged_for, now_ms=now_ms)
 
     async def roll_back(self, halves: Sequence[tuple[Open, Half]]) -> None:

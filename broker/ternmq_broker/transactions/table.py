@@ -174,8 +174,8 @@ class TransactionTable:
     def first_place(self, begin: QueueOffset, *, places_max: int) -> QueueOffset:
         """Return the first place from `begin` on that may be of an open transaction.
 
-        Only so many are looked at: the last of them is returned when there is nothing at any. From
-        0 on, that is nothing before the oldest open one.
+        Only so many are looked at: the place behind them is returned when there is nothing at any.
+        From 0 on, that is nothing before the oldest open one.
         """
         if not begin:  # else not: that passes over all that were ever before the oldest
             begin = next(iter(self._queue), self.half_end)

@@ -53,7 +53,7 @@ class OpenBatch:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a driver may still work on them: less than a minute has passed."""
+        """Whether a driver may still work on them: less than 3 minutes have passed."""
         return is_in_use(self.quiet_ms)
 
     def check_left_behind(self) -> None:
@@ -128,11 +128,12 @@ class TransactionAdmin(AdminCalls):
     ) -> list[StagedRollback]:
         """Roll back staged messages whose driver is gone, and return what that came to.
 
-        First every broker tells what it has. A batch on which somebody worked less than a minute
+        First every broker tells what it has. A batch on which somebody worked less than 3 minutes
         ago is refused, and nothing is rolled back anywhere: beside a driver that is inside its
         commit, a part of the batch would be visible and the rest rolled back. Before its commit a
         driver that lives finds that messages are gone and commits none. A broker looks again in the
-        step in which it rolls back: a driver that begins its commit meanwhile has it refused.
+        step in which it rolls back: a driver that begins its commit meanwhile has it refused. One
+        whose commit may reach no message at a broker for longer is not noticed there.
 
         To repeat it does no harm. Cancelling leaves some rolled back and others not.
 

@@ -7,7 +7,7 @@ from ternmq_console.transaction import losses, name_of, row_of
 
 
 def batch(staged_for: str, left_ms: int | None = 3_000_000) -> OpenBatch:
-    return OpenBatch("broker-a", staged_for, "g", "t", 5, 600_000, 70_000, left_ms)
+    return OpenBatch("broker-a", staged_for, "g", "t", 5, 600_000, 200_000, left_ms)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from ternmq_broker.reading import let_in
 from ternmq_broker.transactions import ending, listing
 from ternmq_model.errors import InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.transaction import STAGED_QUIET_MS
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_store.reading.reader import Limits
 from tests.support.brokers import serving, world
@@ -22,6 +23,8 @@ from tests.support.transactions import (
     rolled_back,
 )
 from tests.support.virtual_time import run_in_virtual_time
+
+QUIET_S = STAGED_QUIET_MS / 1000 + 1
 
 ONE = {"flights": 1}
 KEYS = [b"%d" % number for number in range(100)]
@@ -55,7 +58,7 @@ def test_list_counts_what_is_open_across_pages_gaps_and_a_restart(
                 client = await around.connect(broker)
                 counts = [(batch.staged_for, batch.count) for batch in await listed(client)]
                 assert counts == [("", 1), ("q/1", 20), ("q/2", 5)]
-                await asyncio.sleep(61)
+                await asyncio.sleep(QUIET_S)
                 assert sum(batch.count for batch in await listed(client, "q/2")) == 5
                 assert await rolled_back(client, "q") == (25, 0)
                 (left,) = await listed(client)
@@ -71,7 +74,7 @@ def test_rows_committed_while_they_are_rolled_back_stay_committed(
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
-            await asyncio.sleep(61)
+            await asyncio.sleep(QUIET_S)
             left = [1]
 
             async def commit_some() -> None:
@@ -93,11 +96,11 @@ def test_rows_committed_while_they_are_rolled_back_stay_committed(
 
 
 @pytest.mark.parametrize("work", ["stage", "find", "commit"])
-def test_batch_worked_on_in_the_last_minute_is_rolled_back_by_force_alone(work: str) -> None:
+def test_batch_worked_on_in_the_last_minutes_is_rolled_back_by_force_alone(work: str) -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
-            await asyncio.sleep(61)
+            await asyncio.sleep(QUIET_S)
             if work == "stage":
                 await begin(client, b"late", immunity_s=600, staged_for="q/1")
             elif work == "find":
@@ -111,7 +114,7 @@ def test_batch_worked_on_in_the_last_minute_is_rolled_back_by_force_alone(work: 
             open_count = len(KEYS) + {"stage": 1, "find": 0, "commit": -1}[work]
             assert sum(batch.count for batch in await listed(client)) == open_count
             if work == "find":
-                await asyncio.sleep(11)
+                await asyncio.sleep(QUIET_S - 50)
             assert await rolled_back(client, "q", force=work != "find") == (open_count, 0)
             assert await listed(client) == []
 
@@ -148,7 +151,7 @@ def test_rows_are_not_told_to_be_open_while_they_are_rolled_back(
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
-            await asyncio.sleep(61)
+            await asyncio.sleep(QUIET_S)
             held = Held()
             monkeypatch.setattr(ending, "let_in", held.let_in)
             ends = [each.end(ROLLBACK) for each in halves]
@@ -171,7 +174,7 @@ def test_rows_told_to_be_open_while_a_roll_back_reads_are_not_rolled_back(
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
-            await asyncio.sleep(61)
+            await asyncio.sleep(QUIET_S)
             held = Held()
             monkeypatch.setattr(listing, "let_in", held.let_in)
             work = asyncio.ensure_future(rolled_back(client, "q/1"))
@@ -194,7 +197,7 @@ def test_roll_back_that_waits_for_another_end_looks_again_for_work(
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
-            await asyncio.sleep(61)
+            await asyncio.sleep(QUIET_S)
             held = Held()
             monkeypatch.setattr(ending, "let_in", held.let_in)
             other = asyncio.ensure_future(end(client, *(each.end(ROLLBACK) for each in halves)))
@@ -230,7 +233,7 @@ def test_start_counts_as_work_because_earlier_work_is_not_known(is_forced: bool)
                 if not is_forced:
                     with pytest.raises(RefusedError, match=r"q/1 may be in use: .* broker started"):
                         await rolled_back(client, "q")
-                    await asyncio.sleep(61)
+                    await asyncio.sleep(QUIET_S)
                 assert await rolled_back(client, "q", force=is_forced) == (len(KEYS), 0)
                 await client.connection.close()
 
@@ -248,7 +251,7 @@ def test_damaged_row_is_left_to_its_deadline_and_others_are_rolled_back(
             files = around.files.nodes.items()
             log = next(node for path, node in files if "commitlog" in str(path))
             log.data[halves[50].offset + 88] ^= 1
-            await asyncio.sleep(61)
+            await asyncio.sleep(QUIET_S)
             (batch,) = await listed(client)
             assert batch.count == 99
             assert await rolled_back(client, "q/1") == (99, 0)

@@ -10,11 +10,13 @@ from ternmq_client.administration.transactions import StagedRollback
 from ternmq_model.errors import RefusedError, TernError, Unreachable, UsageError
 from ternmq_model.message import Message
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.transaction import Resolution, TransactionState
+from ternmq_model.transaction import STAGED_QUIET_MS, Resolution, TransactionState
 from ternmq_producer.staging import EndFailed, StagingProducer
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote
 from tests.support.virtual_time import run_in_virtual_time
+
+QUIET_S = STAGED_QUIET_MS / 1000 + 1
 
 TOPIC = "flights"
 COMMITTED, ROLLED_BACK = TransactionState.COMMITTED, TransactionState.ROLLED_BACK
@@ -47,7 +49,7 @@ def test_left_behind_batch_is_rolled_back_at_every_broker_also_after_a_restart()
             assert refused.value.code == ResponseCode.ILLEGAL_OPERATION
             cluster.kill("a")
             await cluster.start("a")
-            await asyncio.sleep(61)
+            await asyncio.sleep(QUIET_S)
             found = await admin.open_transactions(staged_for="q/7")
             assert [one.broker_name for one in found] == ["a", "b"]
             assert sum(one.count for one in found) == 3000
@@ -84,7 +86,7 @@ def test_forced_roll_back_beside_a_commit_counts_each_row_once() -> None:
         ):
             await cluster.put_topic(TOPIC)
             staged = await producer.stage(rows(20_000), staged_for="q/7")
-            await asyncio.sleep(61)
+            await asyncio.sleep(QUIET_S)
 
             async def commit() -> None:
                 for start in range(0, len(staged), 200):
@@ -114,7 +116,7 @@ def test_driver_that_lives_commits_nothing_once_rows_are_rolled_back() -> None:
         ):
             await cluster.put_topic(TOPIC)
             staged = await producer.stage(rows(50), staged_for="q/7")
-            await asyncio.sleep(61)
+            await asyncio.sleep(QUIET_S)
             await admin.roll_back_staged("q/7")
             staged += await producer.stage(rows(50), staged_for="q/7")  # by a slow task of it
             states = await producer.states(staged)
@@ -133,7 +135,7 @@ def test_slave_that_stands_in_is_named_and_its_promotion_makes_it_answer() -> No
             async with producer_of(cluster) as producer, admin_of(cluster) as admin:
                 await producer.stage(rows(200), staged_for="q/7", immunity_s=3600)
                 await caught_up(cluster, "a")
-                await asyncio.sleep(61)
+                await asyncio.sleep(QUIET_S)
                 cluster.kill("a")
                 found = await admin.open_transactions()
                 assert [one.broker_name for one in found] == ["b"]
@@ -169,7 +171,7 @@ def test_driver_that_begins_its_commit_beside_a_roll_back_commits_all_or_nothing
             ends = set[bool]()
             for number in range(20):
                 staged = await producer.stage(rows(1500), staged_for=f"q/{number}")
-                await asyncio.sleep(61)
+                await asyncio.sleep(QUIET_S)
                 work = asyncio.ensure_future(admin.roll_back_staged(f"q/{number}"))
                 await asyncio.sleep(number * 0.005)
                 is_open = set(await producer.states(staged)) == {TransactionState.OPEN}
@@ -192,13 +194,14 @@ def test_broker_that_goes_away_in_a_roll_back_is_named_with_what_it_told() -> No
             admin_of(cluster) as admin,
         ):
             await cluster.put_topic(TOPIC)
-            await producer.stage(rows(3000), staged_for="q/7", immunity_s=3600)
-            await asyncio.sleep(61)
+            await producer.stage(rows(20_000), staged_for="q/7", immunity_s=3600)
+            await asyncio.sleep(QUIET_S)
             told: list[StagedRollback] = []
 
             def progress(done: StagedRollback) -> None:
                 told.append(done)
-                cluster.kill("a")
+                if len(told) == 1:
+                    cluster.kill("a")
 
             named = r"broker a told of \d+ rolled back before; to repeat"
             with pytest.raises(TernError, match=named):

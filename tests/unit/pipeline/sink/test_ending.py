@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from ternmq_client.patience import RETRY_TIMEOUT_S
 from ternmq_model.errors import Unreachable
 from ternmq_model.message import Message
-from ternmq_model.transaction import TransactionState
+from ternmq_model.transaction import STAGED_QUIET_MS, TransactionState
 from ternmq_pipeline.sink.commit_message import StagedPart
 from ternmq_pipeline.sink.ending import (
     BatchHalfCommitted,
@@ -28,11 +29,14 @@ IMMUNITY_S = 100
 class SetClock:
     """Says what it was told to."""
 
-    def __init__(self, after_s: float = 1) -> None:
+    def __init__(self, after_s: float = 1, step_s: float = 0) -> None:
         self.after_s = after_s
+        self.step_s = step_s
+        self.passed_s = 0.0
 
     def monotonic_ms(self) -> int:
-        return 5
+        self.passed_s += self.step_s
+        return round(self.passed_s * 1000)
 
     def wall_ms(self) -> int:
         return BEGAN_MS + round(self.after_s * 1000)
@@ -84,6 +88,16 @@ def test_commit_fails_whole_when_one_row_is_no_longer_staged() -> None:
         commit(stager, parts)
     assert not stager.bodies(TransactionState.COMMITTED)
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(("took_s", "asked"), [(89, 1), (91, 2)])
+def test_states_that_took_long_to_tell_are_asked_again(took_s: float, asked: int) -> None:
+    stager = ToyStager()
+    parts = [part_of(stager, 0, b"a")]
+    commit_parts(parts, open_stager=stager, clock=SetClock(step_s=took_s), timeout_s=120)
+    assert stager.asked == asked
+    # Operators are refused for longer than a driver waits by default.
+    assert STAGED_QUIET_MS / 1000 > RETRY_TIMEOUT_S
 
 
 def test_commit_close_to_the_end_of_immunity_is_refused() -> None:
