@@ -281,7 +281,7 @@ def test_read_waits_for_a_topic_whose_only_broker_restarts_and_not_for_others() 
     run_in_virtual_time(main())
 
 
-def test_read_goes_without_a_broker_that_left_for_good() -> None:
+def test_read_goes_without_a_broker_that_left_for_good_unless_it_is_named() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -290,6 +290,8 @@ def test_read_goes_without_a_broker_that_left_for_good() -> None:
             async with reader_at(cluster.environment("driver"), 60) as fresh:
                 found = await fresh.snapshot(Subscribe(("TopicA",)))
                 assert list(found.ranges) == [MessageQueue("TopicA", "a", 0)]
+                with pytest.raises(Unreachable, match=r"broker b: is registered at no Name.* 60 s"):
+                    await fresh.snapshot(Assign(tuple(QUEUES)))
 
     run_in_virtual_time(main())
 
