@@ -1,19 +1,22 @@
 """What Spark's driver learns of a cluster whose services come and go."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.queue_ends import QueueRange
-from ternmq_model.errors import PermissionRefused, TransportError, Unreachable
+from ternmq_model.errors import PermissionRefused, TransportError, Unreachable, refusal
 from ternmq_model.message import Message
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission
 from ternmq_pipeline.cluster.group_commits import GroupCommits
 from ternmq_pipeline.cluster.reader import ClusterReader
-from ternmq_pipeline.options import Assign, Subscribe, SubscribePattern
+from ternmq_pipeline.options import Assign, Subscribe, SubscribePattern, TopicChoice
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import QUERY_OFFSET
 from ternmq_remoting.environment import Environment
@@ -22,6 +25,8 @@ from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simula
 from tests.support.simulated_replicas import start_slave
 from tests.support.virtual_time import run_in_virtual_time
 
+QUEUES = {MessageQueue("TopicA", name, 0) for name in "ab"}
+CHOICES = [Subscribe(("TopicA",)), SubscribePattern("TopicA"), Assign(tuple(sorted(QUEUES)))]
 HALF = QueueRange(QueueOffset(0), QueueOffset(100))
 
 
@@ -94,7 +99,7 @@ def test_broker_that_has_left_is_reported_as_not_registered() -> None:
                 before = await reader.snapshot(choice)
                 assert before.brokers == {"a", "b"}
                 await cluster.stop("b")
-                found = await reader.snapshot(choice, expected=before.ranges)
+                found = await reader.snapshot(choice, expected=before.ranges, brokers=())
                 assert found.brokers == {"a"}
                 assert list(found.ranges) == [MessageQueue("TopicA", "a", 0)]
                 assert found.missing == frozenset()
@@ -112,7 +117,7 @@ def test_queue_its_broker_no_longer_has_is_absent_whatever_the_route() -> None:
                 assert len(before.ranges) == 2
                 cluster.network.partition("a", "ns")
                 await cluster.put_topic("TopicA", queues=1)
-                found = await reader.snapshot(choice, expected=before.ranges)
+                found = await reader.snapshot(choice, expected=before.ranges, brokers=())
                 assert list(found.ranges) == [MessageQueue("TopicA", "a", 0)]
 
     run_in_virtual_time(main())
@@ -202,6 +207,135 @@ def test_plan_outlasts_a_broker_that_is_killed_and_a_cluster_that_is_stopped() -
                     await asyncio.sleep(15)
                     await cluster.start("a")
                     assert list((await asked).ranges) == [queue]
+
+    run_in_virtual_time(main())
+
+
+async def leave_in_order(cluster: SimulatedCluster) -> None:
+    await cluster.stop("b")
+
+
+async def die(cluster: SimulatedCluster) -> None:
+    cluster.kill("b")
+
+
+@pytest.mark.parametrize("leave", [leave_in_order, die])
+@pytest.mark.parametrize("choice", CHOICES)
+def test_read_never_goes_without_a_broker_that_is_away(
+    leave: Callable[[SimulatedCluster], Awaitable[None]], choice: TopicChoice
+) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            await leave(cluster)
+            async with reader_at(cluster.environment("driver"), 60) as fresh:
+                asked = asyncio.create_task(fresh.snapshot(choice))
+                await asyncio.sleep(15)
+                await cluster.start("b")
+                assert (await asked).ranges.keys() == QUEUES
+            await leave(cluster)
+            async with reader_at(cluster.environment("driver2"), 150) as fresh:
+                # NameServers forget the broker after 120 s.
+                with pytest.raises(Unreachable, match=r"broker b: is reg.*; for 15\d s \(retryTim"):
+                    await fresh.snapshot(choice)
+
+    run_in_virtual_time(main())
+
+
+def test_read_remembers_a_dead_broker_that_a_new_nameserver_never_knew() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            cluster.kill("b")
+            async with reader_at(cluster.environment("driver"), 60) as fresh:
+                asked = asyncio.create_task(fresh.snapshot(Subscribe(("TopicA",))))
+                await asyncio.sleep(15)
+                await cluster.nameservers.stop("ns")
+                await cluster.nameservers.start("ns")
+                await asyncio.sleep(20)
+                assert not asked.done()
+                await cluster.start("b")
+                assert (await asked).ranges.keys() == QUEUES
+
+    run_in_virtual_time(main())
+
+
+def test_read_waits_for_a_topic_whose_only_broker_restarts_and_not_for_others() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            client = await cluster.connect("b")
+            await client.put_topic("TopicB", 1)
+            await client.connection.close()
+            await cluster.put_topic("TopicA", queues=1)
+            await cluster.stop("b")
+            async with reader_at(cluster.environment("driver"), 60) as fresh:
+                asked = asyncio.create_task(fresh.snapshot(Subscribe(("TopicB",))))
+                begun_ms = cluster.now_ms()
+                of_a = Assign((MessageQueue("TopicA", "a", 0),))
+                assert len((await fresh.snapshot(of_a)).ranges) == 1
+                assert cluster.now_ms() - begun_ms < 500
+                await asyncio.sleep(15)
+                await cluster.start("b")
+                assert list((await asked).ranges) == [MessageQueue("TopicB", "b", 0)]
+
+    run_in_virtual_time(main())
+
+
+def test_read_goes_without_a_broker_that_left_for_good_unless_it_is_named() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            await cluster.stop("b")
+            await asyncio.sleep(150)
+            async with reader_at(cluster.environment("driver"), 60) as fresh:
+                found = await fresh.snapshot(Subscribe(("TopicA",)))
+                assert list(found.ranges) == [MessageQueue("TopicA", "a", 0)]
+                with pytest.raises(Unreachable, match=r"broker b: is registered at no Name.* 60 s"):
+                    await fresh.snapshot(Assign(tuple(QUEUES)))
+
+    run_in_virtual_time(main())
+
+
+def test_stream_that_puts_up_with_loss_waits_for_a_nameserver_that_knows_nobody() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            choice = Subscribe(("TopicA",))
+            async with reader_at(cluster.environment("driver"), 20) as reader:
+                expected = (await reader.snapshot(choice)).ranges
+                await cluster.stop("a")
+                asked = asyncio.create_task(reader.snapshot(choice, expected=expected, brokers=()))
+                await asyncio.sleep(15)
+                await cluster.start("a")
+                assert (await asked).ranges == expected
+                await cluster.stop("a")
+                for lasts_s in (20, 0):  # known to be gone, it is not waited for again
+                    begun_ms = cluster.now_ms()
+                    gone = await reader.snapshot(choice, expected=expected, brokers=())
+                    assert not gone.ranges
+                    assert lasts_s <= (cluster.now_ms() - begun_ms) / 1000 < lasts_s + 2
+
+    run_in_virtual_time(main())
+
+
+def test_question_is_repeated_while_a_disk_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            async with reader_at(cluster.environment("driver")) as reader:
+                broken = [refusal(ResponseCode.SYSTEM_ERROR, "cannot read")] * 3
+                ask = reader.ask
+
+                async def ask_broken(*asked: Any) -> Any:
+                    if broken:
+                        raise broken.pop()
+                    return await ask(*asked)
+
+                monkeypatch.setattr(reader, "ask", ask_broken)
+                assert len((await reader.snapshot(Subscribe(("TopicA",)))).ranges) == 1
+                broken.append(refusal(ResponseCode.SYSTEM_ERROR, "cannot read"))
+                queue = MessageQueue("TopicA", "a", 0)
+                assert await reader.offsets_at({queue: 5}) == {queue: 0}
 
     run_in_virtual_time(main())
 

@@ -30,7 +30,7 @@ class Table:
         self.errors: list[TernError] = []
         self.committed: list[tuple[str, Offsets]] = []
         self.looks = 0
-        self.awaited: list[frozenset[str]] = []
+        self.awaited: list[frozenset[str] | None] = []
         self.is_closed = False
 
     def snapshot(
@@ -39,11 +39,11 @@ class Table:
         *,
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
-        brokers: Collection[str] = (),
+        brokers: Collection[str] | None = None,
     ) -> Snapshot:
         """Tell what the table has, at once, and remember which brokers were waited for."""
         self.looks += 1
-        self.awaited.append(frozenset(brokers))
+        self.awaited.append(None if brokers is None else frozenset(brokers))
         if self.errors:
             raise self.errors.pop(0)
         return Snapshot(

@@ -14,6 +14,7 @@ from ternmq_consumer.closed_brokers import ClosedBrokers
 from ternmq_consumer.queue_ends import QueueRange
 from ternmq_consumer.scanning import StretchToMeasure, given_up_when_broken, measure
 from ternmq_model.errors import (
+    RefusedError,
     TernError,
     TopicNotFound,
     TransportError,
@@ -28,8 +29,10 @@ from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice
 from ternmq_pipeline.planning import Measured, Snapshot, chosen_topics
 from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1.nameserver_pb2 import GetClusterRequest
 from ternmq_remoting.contracts import (
     DESCRIBE_TOPIC,
+    GET_CLUSTER,
     QUERY_OFFSET_BY_TIME,
 )
 from ternmq_remoting.environment import Environment
@@ -92,7 +95,7 @@ class ClusterReader(Lifecycle):
         *,
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
-        brokers: Collection[str] = (),
+        brokers: Collection[str] | None = None,
     ) -> Snapshot:
         """Return what the queues that `choice` takes have now.
 
@@ -102,29 +105,36 @@ class ClusterReader(Lifecycle):
             expected: Queues that were there before. One that nobody tells of is asked for again
                 for five seconds: a NameServer that has just started does not know all yet.
             brokers: Those that are waited for, as long as for any answer, while no NameServer
-                names them.
+                names them; then what the others have is returned. None = those that `choice`
+                names, that a route has named since the question was asked, or that have left in
+                order lately; then it is an error.
 
         Raises:
             TransportError: No NameServer answers, or none knows any broker, or a broker of a topic
-                does not answer.
+                does not answer, or is not there any more or yet.
             RefusedError: One said no; or a queue that is expected or named, or every queue of a
                 topic that is named, may not be read.
         """
         wanted = set(expected)
+        seen: set[str] | None = None
+        if brokers is None:
+            brokers = seen = {queue.broker_name for queue in _named(choice)}
         patience = self._patience(was_there=bool(wanted))
         while True:
             found: Snapshot | None = None
             try:
-                found = await self._snapshot(choice, include_system, wanted)
+                found = await self._snapshot(choice, include_system, wanted, seen)
                 failure = self._doubt(found, wanted, brokers)
                 if failure is None:
                     return found
             except TernError as error:
                 failure = error
             try:
-                await patience.pause(failure)
+                await _pause(patience, failure)
             except TernError:
                 if found is None or not (wanted or found.brokers):
+                    raise
+                if seen is not None and seen - found.brokers:
                     raise
                 if absent := wanted - found.ranges.keys() - self._gone:
                     self._gone |= absent
@@ -139,7 +149,7 @@ class ClusterReader(Lifecycle):
         now_ms = self.client.env.clock.monotonic_ms()
         if not found.brokers:
             self._silent_at_ms = now_ms
-            if not wanted:
+            if not wanted or wanted - self._gone:
                 return nobody_registered(self.client.nameservers.addresses)
         if missed := sorted(set(brokers) - found.brokers):
             return Unreachable(f"broker {', '.join(missed)}: is registered at no NameServer")
@@ -211,9 +221,14 @@ class ClusterReader(Lifecycle):
                 return await connection.call(rpc, request, timeout_s=timeout_s), broker_id
 
     async def _snapshot(
-        self, choice: TopicChoice, include_system: bool, expected: Collection[MessageQueue]
+        self,
+        choice: TopicChoice,
+        include_system: bool,
+        expected: Collection[MessageQueue],
+        seen: set[str] | None,
     ) -> Snapshot:
         try:
+            left = set[str]() if seen is None else await self._left()
             brokers = await self.client.nameservers.brokers()
         except TransportError:
             self._silent_at_ms = self.client.env.clock.monotonic_ms()
@@ -231,6 +246,12 @@ class ClusterReader(Lifecycle):
         routed = {queue.topic for queue in queues}
         if isinstance(choice, Assign):
             queues = sorted(set(queues) & set(choice.queues))
+        if seen is not None:
+            # Asked twice: a broker may leave, or come back, while routes are asked.
+            left |= await self._left()
+            seen |= {queue.broker_name for queue in queues}
+            if not isinstance(choice, Assign):
+                seen |= left
         places = sorted({(queue.topic, queue.broker_name) for queue in queues})
         answers = await asyncio.gather(*(self._describe(*place) for place in places))
         told = dict(zip(places, answers, strict=True))
@@ -247,7 +268,7 @@ class ClusterReader(Lifecycle):
         return Snapshot(
             ranges,
             missing=_missing(choice, ranges, routed),
-            brokers=frozenset(data.broker_name for data in brokers),
+            brokers=frozenset(names - left),
             stand_ins=frozenset(
                 name for (_, name), answer in told.items() if answer and answer.is_stand_in
             ),
@@ -262,6 +283,11 @@ class ClusterReader(Lifecycle):
                 if answer and answer.created is not None
             },
         )
+
+    async def _left(self) -> set[str]:
+        """Return the brokers that have left in order and may be back in a moment."""
+        reply = await self.client.nameservers.call(GET_CLUSTER, GetClusterRequest(page_size=1))
+        return set(reply.left)
 
     async def _topics(self, choice: TopicChoice, include_system: bool) -> Sequence[str]:
         if not isinstance(choice, SubscribePattern):
@@ -327,10 +353,20 @@ class ClusterReader(Lifecycle):
                 return await question()
             except TernError as error:
                 failure = error
-            await patience.pause(failure)
+            await _pause(patience, failure)
 
     def _patience(self, *, was_there: bool = False) -> Patience:
         return Patience(self.client.env, self._retry_timeout_s, was_there=was_there)
+
+
+async def _pause(patience: Patience, failure: TernError) -> None:
+    """Wait before the question is asked again, also of a disk that could not be read just now."""
+    is_broken = isinstance(failure, RefusedError) and failure.code == ResponseCode.SYSTEM_ERROR
+    await patience.pause(failure, may_pass=is_broken)
+
+
+def _named(choice: TopicChoice) -> tuple[MessageQueue, ...]:
+    return choice.queues if isinstance(choice, Assign) else ()
 
 
 def _refuse_unreadable(
@@ -341,7 +377,7 @@ def _refuse_unreadable(
     Raises:
         PermissionRefused: A queue that is expected or named, or every queue of a named topic.
     """
-    needed = {*expected, *choice.queues} if isinstance(choice, Assign) else set(expected)
+    needed = {*expected, *_named(choice)}
     for route in routes:
         closed = route.closed_brokers()
         is_named = not isinstance(choice, SubscribePattern)

@@ -34,7 +34,7 @@ class ClusterView(BlockingFace[ClusterReader]):
         *,
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
-        brokers: Collection[str] = (),
+        brokers: Collection[str] | None = None,
     ) -> Snapshot:
         """Return what the queues that `choice` takes have now; see `ClusterReader.snapshot`."""
         return self._run(

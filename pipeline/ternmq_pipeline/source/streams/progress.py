@@ -47,7 +47,7 @@ class StreamView(Protocol):
         *,
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
-        brokers: Collection[str] = (),
+        brokers: Collection[str] | None = None,
     ) -> Snapshot:
         """Return what the chosen topics' queues have now; what is expected is looked for."""
         ...
@@ -126,7 +126,8 @@ class StreamProgress:
         is_first = start == NEW
         begin = {} if is_first else offsets_from_json(start)
         parked = parked_of(start)
-        snapshot = self._look(begin, waits=self._options.fail_on_data_loss)
+        waits = self._options.fail_on_data_loss
+        snapshot = self._look(begin, None if is_first else _brokers(begin) if waits else ())
         if is_first:
             begin = self._starting(snapshot)
         elif not self._batches:
@@ -177,7 +178,7 @@ class StreamProgress:
         Raises:
             TernError: The cluster does not answer, or a topic is missing.
         """
-        snapshot = self._look({}, waits=False)
+        snapshot = self._look({}, None if self._options.fail_on_data_loss else ())
         self._targets = targets_of(snapshot)
 
     def stretches(self, start: Told, end: Told) -> list[Stretch]:
@@ -259,20 +260,19 @@ class StreamProgress:
             known = {queue: ends[queue] for queue in begin if queue in ends}
             self._targets = {**known, **self._targets}
 
-    def _look(self, needed: Collection[MessageQueue], *, waits: bool) -> Snapshot:
+    def _look(self, needed: Collection[MessageQueue], brokers: Collection[str] | None) -> Snapshot:
         """Return what there is. Brokers that do not answer are asked for `retryTimeout`.
 
         Args:
             needed: Queues that were there before.
-            waits: So long their brokers may be unregistered, too. Else such queues stay where they
-                are until their broker returns.
+            brokers: So long these may be unregistered, too; queues of others stay where they are
+                until their broker returns. None = none may be missed.
         """
         options = self._options
         topics = options.topics
         assert topics is not None, "a stream has topics: read_options sees to it"
-        wanted = {queue.broker_name for queue in needed if waits}
         snapshot = self._view.snapshot(
-            topics, include_system=options.include_system_topics, expected=needed, brokers=wanted
+            topics, include_system=options.include_system_topics, expected=needed, brokers=brokers
         )
         if options.view is View.KAFKA:
             check_partition_numbers(queue.broker_name for queue in snapshot.ranges)
@@ -287,13 +287,17 @@ class StreamProgress:
         """
         if self._planned is not None and self._planned[0] == end:
             return self._planned[1]
-        return self._look(needed, waits=True)
+        return self._look(needed, _brokers(needed))
 
     def _warn(self, warnings: Sequence[str]) -> None:
         for warning in warnings:
             if warning not in self._warned:
                 logger.warning("%s", warning)
         self._warned = frozenset(warnings)
+
+
+def _brokers(queues: Iterable[MessageQueue]) -> set[str]:
+    return {queue.broker_name for queue in queues}
 
 
 def _beginnings(
@@ -320,7 +324,7 @@ def _parked(known: Offsets, end: Offsets, snapshot: Snapshot) -> dict[MessageQue
 def _stores(queues: Iterable[MessageQueue], start: Told, snapshot: Snapshot) -> dict[str, str]:
     """Return whose offsets those of `queues` are: also of brokers that are away now."""
     stores = {**stores_of(start), **snapshot.stores}
-    return {name: stores[name] for name in {queue.broker_name for queue in queues} & stores.keys()}
+    return {name: stores[name] for name in _brokers(queues) & stores.keys()}
 
 
 def _created(

@@ -263,12 +263,15 @@ def test_stream_waits_for_the_brokers_of_its_queues_unless_it_may_lose_them() ->
     view = Table({A0: (0, 4), B0: (0, 4)})
     start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
     end = opened(view).next_end(start, OWN)
-    assert view.awaited.pop() == {"broker-a", "broker-b"}
+    assert view.awaited.pop() == frozenset({"broker-a", "broker-b"})
+    for fails in ("true", "false"):
+        opened(view, failOnDataLoss=fails).next_end(NEW, OWN)
+        assert view.awaited.pop() is None, "a query begins with every broker's queues"
     opened(view, failOnDataLoss="false").next_end(start, OWN)
     assert view.awaited.pop() == frozenset()
     # A batch that is repeated must read what it was to read.
     opened(view, failOnDataLoss="false").stretches(start, end)
-    assert view.awaited.pop() == {"broker-a", "broker-b"}
+    assert view.awaited.pop() == frozenset({"broker-a", "broker-b"})
 
 
 def test_broker_that_did_not_come_back_is_named() -> None:
