@@ -1,6 +1,7 @@
 """Staging while a NameServer or a broker is away."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,57 @@ def test_staging_in_vain_names_who_is_away_and_for_how_long() -> None:
             async with producer_of(cluster) as fresh:
                 with pytest.raises(StageFailed, match=r"3 of 3 .* ns:9876.*; for 20 s"):
                     await fresh.stage(rows(3), staged_for="q/1", timeout_s=20)
+
+    run_in_virtual_time(main())
+
+
+def test_commit_over_many_topics_ends_in_time_while_nameserver_hangs_and_names_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            topics = [f"flights{number}" for number in range(20)]
+            for topic in topics:
+                await cluster.put_topic(topic, queues=1)
+            async with producer_of(cluster) as producer:
+                staged = await producer.stage(
+                    [Message(topic, b"x") for topic in topics], staged_for="q/1"
+                )
+            cluster.network.partition("ns", "sink", one_way=True)
+            asked: Any
+            for verb, options in (("states", ()), ("end", (Resolution.COMMIT,))):
+                async with producer_of(cluster) as fresh:
+                    begun_ms = cluster.now_ms()
+                    caplog.clear()
+                    asked = getattr(fresh, verb)(staged, *options, timeout_s=10)
+                    with pytest.raises(TernError, match=r"ns:9876.*; for 1\d s \(retryTimeout\)"):
+                        await asked
+                    assert 10_000 <= cluster.now_ms() - begun_ms < 12_000
+                    assert "reason=no nameserver answers: ns:9876" in caplog.text
+            async with producer_of(cluster) as fresh:
+                asked = asyncio.create_task(fresh.end(staged, Resolution.COMMIT, timeout_s=10))
+                await asyncio.sleep(7)
+                cluster.network.heal()
+                await asked
+                assert await fresh.states(staged) == [TransactionState.COMMITTED] * len(topics)
+
+    run_in_virtual_time(main())
+
+
+def test_commit_finds_broker_that_returned_though_a_known_route_lacks_it() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic(TOPIC)
+            async with producer_of(cluster) as producer:
+                staged = await producer.stage(rows(10_000), staged_for="q/1")
+            await cluster.stop("b")
+            async with producer_of(cluster) as fresh:
+                await fresh.stage(rows(3), staged_for="q/2")
+                await asyncio.sleep(7)
+                await cluster.start("b")
+                begun_ms = cluster.now_ms()
+                await fresh.end(staged, Resolution.COMMIT)
+                assert cluster.now_ms() - begun_ms < 5_000
 
     run_in_virtual_time(main())
 
