@@ -10,7 +10,7 @@ from ternmq_model.errors import TernError, refusal
 from ternmq_model.message import Message
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
-from ternmq_producer.staging import StageFailed, StagingProducer
+from ternmq_producer.staging import EndFailed, StageFailed, StagingProducer
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -131,6 +131,20 @@ def test_commit_over_many_topics_ends_in_time_while_nameserver_hangs_and_names_i
                 cluster.network.heal()
                 await asked
                 assert await fresh.states(staged) == [TransactionState.COMMITTED] * len(topics)
+
+    run_in_virtual_time(main())
+
+
+def test_answer_of_broker_that_hangs_is_waited_for_no_longer_than_the_limit() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster, producer_of(cluster) as producer:
+            await cluster.put_topic(TOPIC)
+            staged = await producer.stage(rows(3), staged_for="q/1")
+            cluster.disk_s["a"] = 60
+            begun_ms = cluster.now_ms()
+            with pytest.raises(EndFailed, match=r"broker a: .*; for 5 s \(retryTimeout\)"):
+                await producer.end(staged, Resolution.COMMIT, timeout_s=5)
+            assert 5_000 <= cluster.now_ms() - begun_ms < 6_000
 
     run_in_virtual_time(main())
 
