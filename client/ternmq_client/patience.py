@@ -49,7 +49,7 @@ _AGAIN: Final = frozenset(
 
 
 class Patience:
-    """Decides whether a failure is the end of a question. Owned by who asks it.
+    """Decides whether a failure is the end of a question. Owned by who asks it, made as it begins.
 
     A failure that waiting may mend is one of transport, or a refusal that the peer may take back:
     it is the end when nothing was got any further with for `timeout_s`. That a topic or messages
@@ -77,19 +77,21 @@ class Patience:
         self._was_there = was_there
         self._delays = delays
         self._failures = 0
-        self._failing_since_ms = 0
+        self._further_at_ms = env.clock.monotonic_ms()
         self._denied_since_ms: int | None = None
         self._told_at_ms: int | None = None
 
     def got_further(self) -> None:
-        """Take note of progress: the time begins anew with the next failure."""
+        """Take note of progress: the time begins anew."""
         self._failures = 0
+        self._further_at_ms = self._env.clock.monotonic_ms()
         self._denied_since_ms = None
 
     async def pause(self, error: TernError, *, may_pass: bool = False) -> None:
         """Wait before the next attempt. Cancelling is safe.
 
-        The log has a warning with the first failure and then each 10 s: why, and how long still.
+        The log has a warning with the first failure and then at most one each 10 s, progress or
+        not: why, and how long still.
 
         Args:
             error: Why the last attempt failed.
@@ -100,9 +102,7 @@ class Patience:
         """
         is_denial = isinstance(error, StretchLost | TopicNotFound)
         now_ms = self._env.clock.monotonic_ms()
-        if not self._failures:
-            self._failing_since_ms = now_ms
-        since_ms, limit_ms = self._failing_since_ms, self._timeout_ms
+        since_ms, limit_ms = self._further_at_ms, self._timeout_ms
         if not is_denial:
             self._denied_since_ms = None
             if not may_pass and not _may_pass(error):

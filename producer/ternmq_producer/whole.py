@@ -27,7 +27,7 @@ def check_messages(messages: Sequence[Message]) -> None:
     """
     if not is_kind(messages, Sequence) or is_kind(messages, str, bytes):
         raise IllegalMessage(f"{messages!r} is no list of messages")
-    if {*map(type, messages)} != {Message}:
+    if not all(issubclass(kind, Message) for kind in {*map(type, messages)}):
         for message in messages:
             if not is_kind(message, Message):
                 raise IllegalMessage(f"{message!r} is no message: write Message(topic, body)")

@@ -55,8 +55,13 @@ class ScriptedClient:
         self.forgotten: list[int] = []
         self.cancelled = 0
 
-    async def route(self, topic: str) -> None:
+    async def route(self, topic: str) -> "ScriptedClient":
         """Know every topic."""
+        return self
+
+    def broker(self, broker_name: str) -> str:
+        """Name every broker in its route."""
+        return broker_name
 
     async def reader(self, broker_name: str) -> Connection:
         """Give the next connection."""

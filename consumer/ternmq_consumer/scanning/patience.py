@@ -179,6 +179,8 @@ async def connected(
 ) -> Connection:
     """Return the connection by which a queue is read now.
 
+    The route is asked for anew where it lacks the broker.
+
     Args:
         client: Open.
         queue: Which one.
@@ -190,7 +192,9 @@ async def connected(
         TopicNotFound: There is no such topic.
     """
     try:
-        await client.routes.route(queue.topic)
+        route = await client.routes.route(queue.topic)
+        if route.broker(queue.broker_name) is None:
+            await client.routes.route_now(queue.topic)  # it may have come back, or is new
     except TopicNotFound as error:
         if was_there:
             raise Unreachable(str(error)) from error

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -19,6 +18,7 @@ from ternmq_model.errors import (
     TransportError,
 )
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import TopicRoute
 from ternmq_remoting.rpc import ClientStream, Connection, StreamRpc
 
 Request = TypeVar("Request", bound=Message)
@@ -30,7 +30,7 @@ LATER: Final = frozenset(
 """Refusals that the same broker may take back soon."""
 
 _ANSWER_TIMEOUT_S: Final = 15.0
-"""A thousand commits on a slow disk take longer than one request."""
+"""A thousand commits on a slow disk take longer than one request. No longer than all may take."""
 
 ROWS_MAX: Final = 1024
 """Transactions in one message."""
@@ -74,6 +74,7 @@ class Exchange(Generic[Request, Reply]):
         self._rpc = rpc
         self._retry = retry
         self._timeout_s = timeout_s
+        self._answer_timeout_s = min(_ANSWER_TIMEOUT_S, timeout_s or _ANSWER_TIMEOUT_S)
         self._stream: ClientStream[Reply, Request] | None = None
         self._connection: Connection | None = None
 
@@ -111,16 +112,33 @@ class Exchange(Generic[Request, Reply]):
 
     async def _open(self) -> "ClientStream[Reply, Request]":
         if self._stream is None:
-            for topic in self._topics:
-                with suppress(TernError):  # the connection's own error says more
-                    await self._client.routes.route(topic)
+            await self._look_for_broker()
             self._connection = await self._client.broker(self._broker_name)
             self._stream = self._connection.open(self._rpc)
         return self._stream
 
+    async def _look_for_broker(self) -> None:
+        """Ask where the broker is, unless a route tells it: most often the first one does.
+
+        Raises:
+            TransportError: No NameServer answers, and no route has ever told it.
+        """
+        routes = self._client.routes
+        for topics in (self._topics[:1], self._topics[1:]):
+            if routes.is_named(self._broker_name):
+                return
+            # Side by side: a NameServer that is away is waited for once.
+            asked = await asyncio.gather(*map(routes.route_now, topics), return_exceptions=True)
+            for error in asked:
+                if isinstance(error, TransportError):
+                    if routes.find_broker(self._broker_name) is None:
+                        raise error
+                elif not isinstance(error, TernError | TopicRoute):
+                    raise error
+
     async def _exchange(self, stream: "ClientStream[Reply, Request]", request: Request) -> Reply:
         try:
-            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(self._answer_timeout_s):
                 await stream.write(request)
                 reply = await stream.read()
             if reply is None:
@@ -142,8 +160,6 @@ class Exchange(Generic[Request, Reply]):
 
     def _forget(self) -> None:
         self.close()
-        for topic in self._topics:
-            self._client.ask_route_again(topic)
         connection, self._connection = self._connection, None
         if connection is not None:
             self._client.forget(self._broker_name, connection)

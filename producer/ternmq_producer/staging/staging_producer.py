@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,14 @@ from ternmq_client.config import ClientConfig
 from ternmq_client.patience import TOLD_EVERY_MS, Patience, lasted, nobody_registered, tell
 from ternmq_client.retry import RetryPolicy
 from ternmq_model.arguments import is_kind
-from ternmq_model.errors import TernError, TopicNotFound, TransportError, UsageError
+from ternmq_model.errors import (
+    RequestTimedOut,
+    TernError,
+    TopicNotFound,
+    TransportError,
+    Unreachable,
+    UsageError,
+)
 from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.names import check_topic
 from ternmq_model.transaction import Resolution, TransactionState
@@ -122,15 +130,12 @@ class StagingProducer(Lifecycle):
         suffix = staging_suffix(self.group, staged_for=staged_for, immunity_s=immunity_s)
         limit_s = _STAGE_TIMEOUT_S if timeout_s is None else timeout_s
         check_messages(messages)
-        clock = self._producer.client.env.clock
         topics = tuple(dict.fromkeys(one.topic for one in messages if is_kind(one.topic, str)))
-        for topic in topics:
-            try:
-                await self._find(topic, limit_s)
-            except TernError as error:
-                count = len(messages)
-                raise StageFailed(error, StagedMessages(), failures=count, count=count) from error
-        began_ms = clock.monotonic_ms()
+        try:
+            await self._find(topics, limit_s)
+        except TernError as error:
+            count = len(messages)
+            raise StageFailed(error, StagedMessages(), failures=count, count=count) from error
         try:
             async with OwnedTasks() as tasks:
                 tasks.spawn(self._tell_who_is_away(topics, limit_s), "tell who is away")
@@ -138,8 +143,7 @@ class StagingProducer(Lifecycle):
                     HalfMessages(messages, suffix), timeout_s=limit_s
                 )
         except SendManyFailed as failed:
-            lasted_s = (clock.monotonic_ms() - began_ms) / 1000
-            raise _stage_failed(failed.results, lasted_s) from failed
+            raise _stage_failed(failed.results, limit_s) from failed
         names: dict[tuple[str, str], int] = {}
         places = [
             names.setdefault((queue.broker_name, queue.topic), len(names))
@@ -202,10 +206,10 @@ class StagingProducer(Lifecycle):
         await _of_each_broker(columns, lambda name, rows: asking.end(name, rows, resolution))
         asking.check()
 
-    async def _find(self, topic: str, timeout_s: float) -> None:
-        """Have it known where messages of a topic are sent, as soon as somebody tells.
+    async def _find(self, topics: Sequence[str], timeout_s: float) -> None:
+        """Have it known where messages of topics are sent, as soon as somebody tells.
 
-        What is wrong with the topic, sending tells.
+        What is wrong with a topic, sending tells.
 
         Raises:
             TransportError: Nobody did.
@@ -213,12 +217,14 @@ class StagingProducer(Lifecycle):
         client, config = self._producer.client, self._config
         patience = Patience(client.env, timeout_s)
         template = config.template_topic if config.creates_topics else None
+        find = partial(
+            client.routes.route_to_write, template=template, queues_max=config.topic_queues
+        )
         while True:
             try:
-                check_topic(topic)
-                await client.routes.route_to_write(
-                    topic, template=template, queues_max=config.topic_queues
-                )
+                for topic in topics:
+                    check_topic(topic)
+                await asyncio.gather(*map(find, topics))
                 return
             except TransportError as error:
                 failure: TernError = error
@@ -235,7 +241,10 @@ class StagingProducer(Lifecycle):
                 return
 
     async def _tell_who_is_away(self, topics: Sequence[str], timeout_s: float) -> None:
-        """Log from time to time which brokers a send waits for, until cancelled."""
+        """Log from time to time which brokers a send waits for, until cancelled.
+
+        How long still is that of the first part; those that find room later have longer.
+        """
         client = self._producer.client
         pause_s = TOLD_EVERY_MS / 1000
         for number in itertools.count(1):
@@ -269,10 +278,12 @@ async def _of_each_broker(
         raise group.exceptions[0] from None
 
 
-def _stage_failed(results: Sequence[SendResult | TernError], lasted_s: float) -> StageFailed:
+def _stage_failed(results: Sequence[SendResult | TernError], limit_s: float) -> StageFailed:
     errors = [result for result in results if isinstance(result, TernError)]
-    first = results.index(errors[0])
-    reason = lasted(errors[0], lasted_s) if isinstance(errors[0], TransportError) else errors[0]
+    reason = errors[0]
+    first = results.index(reason)
+    if isinstance(reason, Unreachable | RequestTimedOut):  # others use up attempts, not the time
+        reason = lasted(reason, limit_s)
     reason.may_have_happened = any(error.may_have_happened for error in errors)
     staged = StagedMessages.of(
         StagedMessage(one.queue.broker_name, one.queue.topic, one.physical_offset, one.message_id)

@@ -79,6 +79,18 @@ def test_denial_may_pass_for_a_moment_after_an_outage_or_of_what_was_there() -> 
     assert lasts(UNKNOWN, timeout_s=2, was_there=True) == (2, str(UNKNOWN))
 
 
+def test_attempt_that_hangs_is_part_of_the_time() -> None:
+    async def main() -> None:
+        patience = Patience(environment(), 10)
+        await asyncio.sleep(8)
+        await patience.pause(AWAY)
+        await asyncio.sleep(2)
+        with pytest.raises(Unreachable, match=r"for 1[0-2] s"):
+            await patience.pause(AWAY)
+
+    run_in_virtual_time(main())
+
+
 def test_error_that_lasted_keeps_what_it_knows() -> None:
     async def main() -> None:
         env = environment()

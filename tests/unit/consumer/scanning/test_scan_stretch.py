@@ -296,10 +296,11 @@ def test_unknown_topic_is_retried_for_a_while() -> None:
     class Forgetful(ScriptedClient):
         unknown = 3
 
-        async def route(self, topic: str) -> None:
+        async def route(self, topic: str) -> ScriptedClient:
             self.unknown -= 1
             if self.unknown >= 0:
                 raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"nobody has {topic}", "ns")
+            return self
 
     async def main() -> None:
         client = Forgetful([[batch(SCHEMA + b"x", 16), end(16)]])
