@@ -64,7 +64,7 @@ ASKING: Final[Mapping[Words, Words]] = {
     ("message", "query-by-offset"): ("T", "--broker", BROKER, "--queue", "0", "--offset", "0"),
     ("message", "print"): ("T",),
     ("transaction", "list"): (),
-    ("transaction", "rollback"): ("--query", "Q", "--yes"),
+    ("transaction", "rollback"): ("--query", "Q", "--force", "--yes"),
     ("message", "trace"): ("K",),
     ("message", "send"): ("T", "--body", HOSTILE),
     ("offset", "show"): ("G",),
@@ -89,7 +89,7 @@ SILENT: Final = {
     *{("group", "create"), ("group", "delete"), ("offset", "skip")},
     *{("cluster", "clean"), ("cluster", "wipe-write-permission")},
     *{("broker", verb) for verb in ("clean", "drain", "promote", "set-permission", "undrain")},
-    ("message", "send"),
+    *{("message", "send"), ("transaction", "rollback")},
 }
 """Those of them that show no text of the cluster's but names of brokers, and refusals."""
 

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from ternmq_client.tracing.records import ConsumeBegan, encode
 from ternmq_model.address import Address
+from ternmq_model.errors import refusal
 from ternmq_model.names import DEAD_LETTER_PREFIX, TRACE_TOPIC
 from ternmq_model.properties import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQUE_KEY
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting import contracts
 from ternmq_remoting.grpc_network import GrpcNetwork
-from ternmq_remoting.rpc import Call, Handler, Identity, UnaryRpc
+from ternmq_remoting.rpc import Call, Handler, Identity, StreamRpc, UnaryRpc
 from tests.support.records import record, sizes_of
 
 HOSTILE: Final = "x\x1b]0;t\x07\x1b[2J\r\n\t\x7f\x9b31m\u2028\u202e\u2066y"
@@ -34,6 +35,8 @@ PROPERTIES: Final = (
     *("DLQ_ORIGIN_MESSAGE_ID", HOSTILE),
 )
 """What every message has."""
+
+STREAMS: Final = (contracts.LIST_TRANSACTIONS, contracts.ROLL_BACK_STAGED)
 
 WAYS: Final = frozenset({contracts.GET_CLUSTER, contracts.GET_TOPIC_ROUTE})
 """What leads to the broker."""
@@ -56,9 +59,19 @@ class HostilePeer:
         self.port = 0
 
     def handlers(self) -> list[Handler]:
-        """Return every unary RPC of the contracts."""
+        """Return every unary RPC of the contracts, and the streams that verbs ask."""
         rpcs = [rpc for rpc in contracts.ALL if isinstance(rpc, UnaryRpc)]
-        return [Handler(rpc, partial(self.answer, rpc)) for rpc in rpcs]
+        unary = [Handler(rpc, partial(self.answer, rpc)) for rpc in rpcs]
+        return [*unary, *(Handler(rpc, partial(self.answer_stream, rpc)) for rpc in STREAMS)]
+
+    async def answer_stream(self, rpc: StreamRpc[Any, Any], stream: Any, _call: Call) -> None:
+        """Give one reply, in which every text is hostile."""
+        if self.is_refusing:
+            raise refusal(ResponseCode.SYSTEM_ERROR, HOSTILE)
+        await stream.read()
+        reply = rpc.reply()
+        self.fill(reply)
+        await stream.write(reply)
 
     async def answer(self, rpc: UnaryRpc[Any, Any], request: Any, _call: Call) -> Any:
         """Return a reply in which every text is hostile."""
