@@ -217,6 +217,9 @@ def _few_files(spark: "SparkSession", file_bytes: int) -> "SparkSession":
 
     inner = cast("Any", spark)._jsparkSession
     copied = inner.cloneSession()
+    # It has those of Spark's settings already, of its own: they would be told twice.
+    for listener in copied.streams().listListeners():
+        copied.streams().removeListener(listener)
     for listener in inner.streams().listListeners():
         copied.streams().addListener(listener)
     copy = SparkSession(spark.sparkContext, copied)
