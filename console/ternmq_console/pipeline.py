@@ -58,7 +58,8 @@ def start(text: str) -> str:
     return text if text in EDGES else str(time_ms(text))
 
 
-_BYTES: Final = re.compile(r"([0-9]{1,13})(|KiB|MiB|GiB|TiB)", re.ASCII)
+_BYTES_UNITS: Final = ("", "KiB", "MiB", "GiB", "TiB")
+_BYTES: Final = re.compile(f"([0-9]{{1,13}})({'|'.join(_BYTES_UNITS)})")
 
 
 def file_bytes(text: str) -> int:
@@ -72,9 +73,6 @@ def file_bytes(text: str) -> int:
     if not 1 <= count <= FILE_BYTES_MAX:
         raise click.BadParameter(f"{text!r} is no size from 1 to 1TiB, such as 64MiB or 1GiB")
     return count
-
-
-_BYTES_UNITS: Final = ("", "KiB", "MiB", "GiB", "TiB")
 
 
 def most_option(name: str, default: int, text: str) -> Callable[[F], F]:

@@ -157,6 +157,6 @@ def test_offsets_are_committed_and_follow_a_reset(dev: ServiceProcess, view: Clu
 def test_absent_cluster_is_an_error_that_names_it_and_the_option() -> None:
     with (
         open_cluster_view(view_options("127.0.0.1:1", retryTimeout="1s")) as view,
-        pytest.raises(TransportError, match=r"127\.0\.0\.1:1.*; for 1 s \(retryTimeout\)"),
+        pytest.raises(TransportError, match=r"127\.0\.0\.1:1.*; for \d+ s \(retryTimeout\)"),
     ):
         view.snapshot(Subscribe(("TopicA",)))

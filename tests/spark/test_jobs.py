@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Barrier
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -25,7 +25,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from ternmq_console.main import ternmq
 from ternmq_model.errors import JobFailed, UsageError
 from ternmq_model.message import Message
-from ternmq_pipeline.jobs.archive import archive, archived_files
+from ternmq_pipeline.jobs.archive import (
+    _few_files,  # pyright: ignore[reportPrivateUsage]
+    archive,
+    archived_files,
+)
 from ternmq_pipeline.jobs.cluster import ask
 from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.redrive import redrive
@@ -36,7 +40,7 @@ from ternmq_runtime.directory_lock import DirectoryLock
 from tests.support.buried import bury
 from tests.support.processes import ServiceProcess
 from tests.support.spark_data import fill, make_topic, send
-from tests.support.spark_session import Sessions, setting
+from tests.support.spark_session import LOCAL, Sessions, setting
 
 pq: Any = importlib.import_module("pyarrow.parquet")
 
@@ -174,6 +178,18 @@ def test_archives_in_threads_of_one_session_have_each_its_size_and_leave_its_set
     assert large == 1
     assert small >= 3
     assert listener.count == 2
+
+
+def test_copy_of_a_session_has_its_listeners_once_and_those_of_its_settings_too(
+    sessions: Sessions,
+) -> None:
+    def listeners(of: SparkSession) -> list[str]:
+        inner = cast("Any", of)._jsparkSession
+        return [one.toString() for one in inner.streams().listListeners()]
+
+    with_page = sessions.session(LOCAL, spark__ui__enabled="true")
+    assert listeners(with_page)
+    assert listeners(_few_files(with_page, 1)) == listeners(with_page)
 
 
 def newest_ms(dev: ServiceProcess, topic: str) -> int:

@@ -23,6 +23,7 @@ from ternmq_pipeline.jobs.places import Folder, alone, claim, place_of
 from ternmq_pipeline.jobs.running import Observe, run
 from ternmq_pipeline.jobs.session import LOCAL, spark_session
 from ternmq_pipeline.jobs.starting import start_options
+from ternmq_pipeline.planning.stretches import PARTITIONS_MAX
 from ternmq_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -55,15 +56,18 @@ DATE: Final = "date_from_unix_date(cast(unix_micros(storeTimestamp) div 86400000
 """The day of a row in UTC, whatever the session's time zone is: Spark's expression."""
 
 
-def piece_rows(file_bytes: int, message_bytes: int) -> int:
+def piece_rows(file_bytes: int, message_bytes: int, batch_rows: int) -> int:
     """Return the most messages of one task that reads.
 
     Args:
         file_bytes: The size that files are to have.
         message_bytes: Of a record on average; 0 = not known.
+        batch_rows: The most messages of a micro-batch, which has no more tasks than may be. Half of
+            them are left for the last pieces of queues.
     """
     piece_bytes = max(file_bytes // 2, PIECE_BYTES_MIN)
-    return max(1, min(PIECE_ROWS, piece_bytes // max(1, message_bytes)))
+    least = -(-batch_rows // (PARTITIONS_MAX // 2))
+    return max(least, min(PIECE_ROWS, piece_bytes // max(1, message_bytes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,8 @@ def archive(
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
     source |= retry_option(retry_timeout_s)
     check_topics(nameserver, topics, retry_timeout_s=retry_timeout_s)
-    source["maxRecordsPerPartition"] = str(piece_rows(file_bytes, mean_bytes(source)))
+    pieces = piece_rows(file_bytes, mean_bytes(source), batch_rows)
+    source["maxRecordsPerPartition"] = str(pieces)
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
         to, progress = Folder(session, where), Folder(session, kept)
         _claim(to, progress, topics, pattern)
@@ -212,6 +217,9 @@ def _few_files(spark: "SparkSession", file_bytes: int) -> "SparkSession":
 
     inner = cast("Any", spark)._jsparkSession
     copied = inner.cloneSession()
+    # It has those of Spark's settings already, of its own: they would be told twice.
+    for listener in copied.streams().listListeners():
+        copied.streams().removeListener(listener)
     for listener in inner.streams().listListeners():
         copied.streams().addListener(listener)
     copy = SparkSession(spark.sparkContext, copied)

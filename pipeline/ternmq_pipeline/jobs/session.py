@@ -8,8 +8,10 @@ import warnings
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ternmq_client import patience
 from ternmq_model.errors import JobFailed, UsageError
 from ternmq_pipeline.jobs.failures import failures_of, jvm_gone
 from ternmq_pipeline.jobs.progress import reason_of
@@ -33,6 +35,8 @@ _QUIET: Final = {
 }
 _LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _LOG_LINES: Final = 3
+_LOOK_S: Final = 0.5
+_WAITS: Final = b"waiting for the cluster "
 
 
 @contextmanager
@@ -45,7 +49,8 @@ def spark_session(
 ) -> "Generator[SparkSession]":
     """Give a session, which ends with the block, with its JVM and all its files.
 
-    What Spark prints goes to a file that is shown, its last lines, when Spark does not start.
+    What Spark prints goes to a file that is shown, its last lines, when Spark does not start. What
+    its Python workers wait for is logged here.
     Ctrl-C and SIGTERM end the block by KeyboardInterrupt, as long as nothing inside takes them.
 
     Args:
@@ -89,6 +94,7 @@ def spark_session(
             if not has_jvm(known._gateway, os.environ):
                 stack.callback(_end_jvm, known)
                 _start_jvm(known, told, log)
+                stack.enter_context(waits_logged(log))
             made = _start(job, told)
         except Exception as error:
             why = " / ".join((reason_of(str(error)), *_last_lines(log)))
@@ -193,6 +199,34 @@ def _start_jvm(context: Any, settings: Mapping[str, str], log: Path) -> None:
     with log.open("wb") as file, signals_put_off():
         own = {"stderr": file, "start_new_session": True}
         context._ensure_initialized(gateway=launch(conf, own))
+
+
+@contextmanager
+def waits_logged(printed: Path) -> Generator[None]:
+    """Log what a file says of waits for the cluster inside the block, as clients here log theirs.
+
+    Args:
+        printed: What Spark prints, which Python workers of this machine print into.
+    """
+    is_over = Event()
+
+    def follow() -> None:
+        rest, is_last = b"", False
+        with printed.open("rb") as file:
+            while not is_last:
+                is_last = is_over.wait(_LOOK_S)
+                *lines, rest = (rest + file.read()).split(b"\n")
+                for line in lines:
+                    if line.startswith(_WAITS):
+                        patience.logger.warning("%s", line.decode(errors="replace"))
+
+    thread = Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _start(job: str, settings: Mapping[str, str]) -> "SparkSession":

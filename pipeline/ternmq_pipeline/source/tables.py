@@ -83,8 +83,9 @@ def created_table(options: Mapping[str, str]) -> dict[str, str] | None:
     Raises:
         ConfigError: The table has a LOCATION.
     """
-    if "provider" not in options:
-        return None
+    is_of_table = "owner" in options or any(name.startswith(_OF_TABLE) for name in options)
+    if "provider" not in options or not is_of_table:
+        return None  # of a read, `provider` is an option that somebody gave
     if "location" in options:
         rule = "a table of topics has no path: leave LOCATION out"
         raise ConfigError("location", shown(options["location"]), rule)

@@ -8,7 +8,8 @@ import pytest
 
 import ternmq.spark
 from ternmq_model.errors import TransportError, UsageError
-from ternmq_pipeline.jobs.archive import archive, archived_files, piece_rows
+from ternmq_pipeline.jobs.archive import BATCH_ROWS, archive, archived_files, piece_rows
+from ternmq_pipeline.planning.stretches import PARTITIONS_MAX
 from ternmq_pipeline.source.streams.metrics import StreamListener
 
 NOBODY = "127.0.0.1:1"
@@ -40,19 +41,26 @@ def test_silent_cluster_is_reported_before_spark_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file_bytes", "message_bytes", "rows"),
+    ("file_bytes", "message_bytes", "batch_rows", "rows"),
     [
-        (128 << 20, 0, 50_000),
-        (128 << 20, 300, 50_000),
-        (16 << 20, 20_000, 419),
-        (16 << 20, 16 << 20, 1),
-        (1, 20_000, 209),
+        (128 << 20, 0, BATCH_ROWS, 50_000),
+        (128 << 20, 300, BATCH_ROWS, 50_000),
+        (16 << 20, 20_000, BATCH_ROWS, 419),
+        (16 << 20, 16 << 20, 1, 1),
+        (1, 20_000, BATCH_ROWS, 209),
     ],
 )
 def test_task_reads_half_a_file_of_large_messages(
-    file_bytes: int, message_bytes: int, rows: int
+    file_bytes: int, message_bytes: int, batch_rows: int, rows: int
 ) -> None:
-    assert piece_rows(file_bytes, message_bytes) == rows
+    assert piece_rows(file_bytes, message_bytes, batch_rows) == rows
+
+
+@pytest.mark.parametrize("batch_rows", [1, BATCH_ROWS, 99_999_999, 10**11])
+def test_batch_of_the_largest_messages_has_no_more_tasks_than_may_be(batch_rows: int) -> None:
+    queues = 1000
+    pieces = -(-batch_rows // piece_rows(1, 4 << 20, batch_rows)) + queues
+    assert pieces <= PARTITIONS_MAX
 
 
 def test_archive_consists_of_the_files_its_log_names(tmp_path: Path) -> None:

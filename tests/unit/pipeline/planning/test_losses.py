@@ -11,7 +11,9 @@ def test_error_lists_ten_queues_and_counts_the_others() -> None:
     losses = [Loss(A0._replace(queue_id=number), "lost") for number in range(12)]
     error = DataLost(losses)
     assert isinstance(error, TernError)
-    assert "queue 9: lost" in str(error)
+    lines = str(error).splitlines()
+    assert lines[0].endswith(": topic TopicA, broker broker-a, queue 0: lost")
+    assert "queue 9: lost" in lines[9]
     assert "queue 10" not in str(error)
     assert "and 2 queues more" in str(error)
     assert len(error.losses) == 12

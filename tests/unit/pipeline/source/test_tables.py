@@ -42,6 +42,7 @@ def test_options_of_a_table_are_told_from_what_spark_adds() -> None:
     assert created_table(at_create(**READ)) == READ
     assert created_table(at_create()) == {}
     assert created_table(READ) is None
+    assert created_table(READ | {"provider": "a"}) is None
     with pytest.raises(ConfigError, match=r"location='file:/x': .* leave LOCATION out"):
         created_table(at_create(**READ) | {"location": "file:/x", "path": "file:/x"})
 
