@@ -1,5 +1,6 @@
 """A Spark session for a job: quiet, with this Python in its workers, gone without a trace."""
 
+import asyncio
 import logging
 import os
 import sys
@@ -8,10 +9,10 @@ import warnings
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ternmq_client import patience
+from ternmq_client.blocking import shared_loop_thread
 from ternmq_model.errors import JobFailed, UsageError
 from ternmq_pipeline.jobs.failures import failures_of, jvm_gone
 from ternmq_pipeline.jobs.progress import reason_of
@@ -208,25 +209,27 @@ def waits_logged(printed: Path) -> Generator[None]:
     Args:
         printed: What Spark prints, which Python workers of this machine print into.
     """
-    is_over = Event()
+    rest = b""
 
-    def follow() -> None:
-        rest, is_last = b"", False
-        with printed.open("rb") as file:
-            while not is_last:
-                is_last = is_over.wait(_LOOK_S)
-                *lines, rest = (rest + file.read()).split(b"\n")
-                for line in lines:
-                    if line.startswith(_WAITS):
-                        patience.logger.warning("%s", line.decode(errors="replace"))
+    async def look() -> None:
+        nonlocal rest
+        *lines, rest = (rest + file.read()).split(b"\n")
+        for line in lines:
+            if line.startswith(_WAITS):
+                patience.logger.warning("%s", line.decode(errors="replace"))
 
-    thread = Thread(target=follow, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+    async def follow() -> None:
+        while True:
+            await look()
+            await asyncio.sleep(_LOOK_S)
+
+    with printed.open("rb") as file:
+        following = shared_loop_thread().submit(follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            shared_loop_thread().run(look())
 
 
 def _start(job: str, settings: Mapping[str, str]) -> "SparkSession":
