@@ -292,9 +292,15 @@ def test_verb_exits_with_2_for_an_unknown_option(verb: str) -> None:
     assert "--no-such-option" in lines[-1]
 
 
+WAITING: Final = {"pipeline archive", "pipeline replay", "pipeline redrive"}
+"""Verbs that go on for a while when nobody answers."""
+
+
 @pytest.mark.parametrize("verb", ASKING)
 def test_verb_exits_with_4_where_no_nameserver_answers(verb: str) -> None:
     words = f"{verb} {WITHOUT_NAMES[verb] if verb in WITHOUT_NAMES else MISSING[verb][0]}"
+    if verb in WAITING:
+        words += " --retry-timeout 1s"
     for nameserver in (f"127.0.0.1:{free_port()}", "no-host.invalid:9876"):
         code, lines = told(words, nameserver)
         assert code == 4, lines

@@ -40,6 +40,8 @@ OPENINGS: Final[dict[StreamRpc[Any, Any], Any]] = {
     contracts.SCAN: messages.ScanRequest(topic="T", end_offset=1),
     contracts.END_TRANSACTIONS: transactions.EndTransactionsRequest(),
     contracts.FIND_TRANSACTIONS: transactions.FindTransactionsRequest(producer_group="G"),
+    contracts.LIST_TRANSACTIONS: transactions.ListTransactionsRequest(),
+    contracts.ROLL_BACK_STAGED: transactions.RollBackStagedRequest(staged_for="Q"),
     contracts.METADATA: replication.MetadataRequest(),
     contracts.FOLLOW: replication.FollowRequest(
         hello=replication.FollowHello(

@@ -96,13 +96,13 @@ class TransactionService:
     async def list_transactions(self, stream: ListStream, call: Call) -> None:
         """Tell what is open."""
         with suppress(ConnectionLost):
-            if (request := await stream.read()) is not None:
+            while (request := await stream.read()) is not None:
                 await self.listing.list_open(request, stream.write)
 
     async def roll_back_staged(self, stream: RollBackStream, call: Call) -> None:
         """Roll back what is staged."""
         with suppress(ConnectionLost):
-            if (request := await stream.read()) is not None:
+            while (request := await stream.read()) is not None:
                 await self.listing.roll_back(request, stream.write)
 
 
