@@ -244,7 +244,7 @@ class StoreView(NamedTuple):
     """Returns where the log ends."""
 
     deletions: Mapping[str, PhysicalOffset] = MappingProxyType({})
-    """Of topics that were deleted once, with records of before in the log: where it ended then."""
+    """Where the log ended when each topic was deleted whose records of before it still has."""
 
 
 def _tell_odd(found: Mapping[str, Mapping[str, object]]) -> None:

@@ -1,4 +1,4 @@
-"""What is open, for operators, and its roll-back by them: a page of the half topic at a time.
+"""Open transactions, listed and rolled back for operators: a page of the half topic at a time.
 
 Nothing is kept for it but when a batch was last worked on: the half messages say the rest, and are
 read in the order of their queue, as a start does.
