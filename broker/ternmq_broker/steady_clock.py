@@ -31,6 +31,9 @@ _STEP_MS: Final = 100
 
 _LOOK_S: Final = 1.0
 
+_LOOKS: Final = 5
+"""A clock begins with the best of so many."""
+
 
 class Course(NamedTuple):
     """A stretch of the clock: how it runs from one step to the next."""
@@ -72,6 +75,26 @@ class Skew(NamedTuple):
     """What it was when it was looked at last."""
 
 
+class Look(NamedTuple):
+    """The machine's two clocks, read together: the best look is the least."""
+
+    took_ms: int
+    """What came between the two readings makes the look wrong by so much."""
+
+    base_ms: int
+    """The wall clock when the machine booted."""
+
+    boot_ms: int
+
+
+def look(system: SystemTime) -> Look:
+    """Read the machine's wall clock and its clock since its boot."""
+    before_ms = system.boot_ms()
+    base_ms = system.wall_ms() - before_ms
+    boot_ms = system.boot_ms()
+    return Look(boot_ms - before_ms, base_ms, boot_ms)
+
+
 class ClockState(NamedTuple):
     """What operators are told of a clock."""
 
@@ -110,7 +133,8 @@ class SteadyClock:
     def __init__(self, system: SystemTime, *, follow_after_ms: int) -> None:
         self._system = system
         self._follow_after_ms = follow_after_ms
-        self._course = Course(system.wall_ms() - system.boot_ms(), 0, 0)
+        # What one broker keeps too long, the next one would deliver too early.
+        self._course = Course(min(look(system) for _ in range(_LOOKS)).base_ms, 0, 0)
         self._skew: Skew | None = None
         self._has_begun = False
         self._doubted_until_ms: int | None = None
@@ -190,10 +214,9 @@ class SteadyClock:
 
     async def step(self) -> bool:
         """Look at the wall clock: one step of a job."""
-        before_ms = self._system.boot_ms()
-        by_ms = self._system.wall_ms() - before_ms - self._course.base_ms
-        now_ms = self._system.boot_ms()
-        if now_ms - before_ms > 1:
+        took_ms, base_ms, now_ms = look(self._system)
+        by_ms = base_ms - self._course.base_ms
+        if took_ms > 1:
             return False  # something came between the two: the next look knows better
         if self._doubted_until_ms is not None and not self.is_doubted:
             self._doubted_until_ms = None

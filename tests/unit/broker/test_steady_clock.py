@@ -21,11 +21,14 @@ class Machine:
         self.between_ms = 0
         """How long it does something else between two readings of a clock."""
 
+        self.busy_ms: list[int] = []
+        """The same for the first readings, one after the other."""
+
     def monotonic_ms(self) -> int:
         return self.now_ms
 
     def boot_ms(self) -> int:
-        self.now_ms += self.between_ms
+        self.now_ms += self.busy_ms.pop(0) if self.busy_ms else self.between_ms
         return self.now_ms + self.asleep_ms
 
     def wall_ms(self) -> int:
@@ -142,6 +145,15 @@ def test_machine_that_slept_steps_no_clock() -> None:
     assert not watched.steps
     assert watched.clock.wall_ms() == watched.machine.wall_ms()
     assert watched.clock.monotonic_ms() == watched.machine.now_ms
+
+
+@pytest.mark.parametrize("busy_ms", [[0, 11], [11, 0, 11, 11, 0, 7], [3, 9, 0, 1, 5]])
+def test_clock_of_a_busy_machine_begins_within_a_millisecond(busy_ms: list[int]) -> None:
+    machine = Machine()
+    machine.busy_ms = busy_ms
+    clock = SteadyClock(machine, follow_after_ms=FOLLOW_MS)
+    assert not machine.busy_ms
+    assert abs(clock.wall_ms() - machine.wall_ms()) <= 1
 
 
 def test_reading_that_took_long_tells_no_step() -> None:
