@@ -105,6 +105,7 @@ async def listed(client: Client, staged_for: str = "") -> list[transactions.Open
     """Return what is open."""
     stream = client.connection.open(contracts.LIST_TRANSACTIONS)
     await stream.write(transactions.ListTransactionsRequest(staged_for=staged_for))
+    await stream.finish()
     found: list[transactions.OpenBatch] = []
     while (reply := await stream.read()) is not None:
         found += reply.batches
@@ -115,6 +116,7 @@ async def rolled_back(client: Client, staged_for: str, *, force: bool = False) -
     """Roll back as operators do; return how many were, and how many had ended before."""
     stream = client.connection.open(contracts.ROLL_BACK_STAGED)
     await stream.write(transactions.RollBackStagedRequest(staged_for=staged_for, force=force))
+    await stream.finish()
     count = ended = 0
     while (reply := await stream.read()) is not None:
         count, ended = count + reply.rolled_back, ended + reply.already_ended
