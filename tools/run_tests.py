@@ -210,8 +210,8 @@ def install(version: str, base: Path) -> bool:
         return False
     # Most of what PySpark brings is never imported.
     words = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
-    wanted = ("--editable", ".[compression,spark]", "pytest", "pytest-xdist", "hypothesis")
-    if subprocess.call([python, *words, *wanted], cwd=ROOT):
+    tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+    if subprocess.call([python, *words, "--editable", ".[compression,spark]", *tools], cwd=ROOT):
         return False
     stamp.touch()
     return True
