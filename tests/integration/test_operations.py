@@ -1,5 +1,6 @@
 """What docs/operations.md tells an operator to do, done: the commands, on real processes."""
 
+import json
 import shutil
 import threading
 import time
@@ -96,6 +97,14 @@ class Site:
         assert is_soon(
             lambda: len(self.json("cluster", "list")) == members and self.is_healthy()
         ), self.run("cluster", "status").stdout
+
+    def until_known(self, broker_id: int, *, at: str) -> None:
+        """Wait until a member has written down that another one is there."""
+        path = self.data(at) / "config" / "replication.json"
+        assert is_soon(
+            lambda: broker_id
+            in [each["brokerId"] for each in json.loads(path.read_bytes())["members"]]
+        )
 
     def produce(self, *bodies: str) -> None:
         """Send messages of one key, so that they lie in one queue."""
@@ -290,6 +299,7 @@ def test_forced_restore_of_a_masters_backup_starts_the_name_over(site: Site) -> 
 def test_slave_taken_out_of_use_makes_a_later_promotion_ask_for_force(site: Site) -> None:
     site.start_broker("host-3", "--broker-id", "2")
     site.until_healthy(3)
+    site.until_known(2, at="host-2")
     site.produce("one")
     site.stop("host-3")
     site.stop("host-1")
