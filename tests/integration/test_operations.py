@@ -102,8 +102,9 @@ class Site:
         """Wait until a member has written down that another one is there."""
         path = self.data(at) / "config" / "replication.json"
         assert is_soon(
-            lambda: broker_id
-            in [each["brokerId"] for each in json.loads(path.read_bytes())["members"]]
+            lambda: (
+                broker_id in [each["brokerId"] for each in json.loads(path.read_bytes())["members"]]
+            )
         )
 
     def produce(self, *bodies: str) -> None:
