@@ -12,6 +12,7 @@ from ternmq_broker.locks.lock_table import QueueKey
 from ternmq_consumer.answers import Answer, ConsumeStatus, ReconsumeLater
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.queue_locks import TRUST_MS
+from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from tests.support.examples import seeds
@@ -91,9 +92,13 @@ class Member:
         self.consumer = cluster.consumer(name, config, listener=self._on_message)
 
     async def run(self) -> None:
-        """Consume until `leave`."""
-        async with self.consumer:
-            await self._stop.wait()
+        """Consume until `leave`. Who is killed while it starts never was a member."""
+        try:
+            async with self.consumer:
+                await self._stop.wait()
+        except Unreachable:
+            if not self._is_killed:
+                raise
 
     def leave(self) -> None:
         """Go in order."""
