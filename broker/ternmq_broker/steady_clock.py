@@ -79,12 +79,13 @@ class Look(NamedTuple):
     """The machine's two clocks, read together: the best look is the least."""
 
     took_ms: int
-    """What came between the two readings makes the look wrong by so much."""
+    """The readings were so far apart: either clock may be off by as much."""
 
     base_ms: int
     """The wall clock when the machine booted."""
 
     boot_ms: int
+    """The clock since the boot, as it was read last."""
 
 
 def look(system: SystemTime) -> Look:
