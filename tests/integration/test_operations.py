@@ -101,11 +101,11 @@ class Site:
     def until_known(self, broker_id: int, *, at: str) -> None:
         """Wait until a member has written down that another one is there."""
         path = self.data(at) / "config" / "replication.json"
-        assert is_soon(
-            lambda: (
-                broker_id in [each["brokerId"] for each in json.loads(path.read_bytes())["members"]]
-            )
-        )
+
+        def known() -> list[int]:
+            return [each["brokerId"] for each in json.loads(path.read_bytes())["members"]]
+
+        assert is_soon(lambda: broker_id in known()), known()
 
     def produce(self, *bodies: str) -> None:
         """Send messages of one key, so that they lie in one queue."""
