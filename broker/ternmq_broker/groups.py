@@ -6,7 +6,7 @@ Source: RocketMQ `SubscriptionGroupManager`, `SubscriptionGroupConfig`.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
-from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
+from ternmq_broker.state.fastjson import as_int, as_object, version_from_dict, version_to_dict
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import refusal
 from ternmq_model.group_settings import GroupSettings

@@ -10,9 +10,9 @@ from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.found_tables import FoundTable, TableFormat, config_folder, find_table
 from ternmq_broker.groups import GroupTable
-from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_broker.replication.lives.kept import Kept, kept_from_dict
+from ternmq_broker.state.fastjson import parse_json, write_json
 from ternmq_broker.timer.checkpoint import (
     TimerCheckpoint,
     strip_timer_checksum,

@@ -14,7 +14,7 @@ from ternmq_broker.found_tables import check_refusals, config_folder, settle
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_broker.replication.lives.found_topics import put_found_topics
-from ternmq_broker.state_files import StateFile
+from ternmq_broker.state.state_file import StateFile
 from ternmq_broker.table_formats import (
     DELAYS,
     FILTERS,

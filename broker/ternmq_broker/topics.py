@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self
 
-from ternmq_broker.loose_json import (
+from ternmq_broker.state.fastjson import (
     WrittenRows,
     as_int,
     as_object,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ternmq_broker.delay_offsets import DelayOffsets
-from ternmq_broker.loose_json import parse_json
+from ternmq_broker.state.fastjson import parse_json
 from ternmq_broker.table_formats import parse_table
 from ternmq_consumer.pull import PullConsumer
 from ternmq_model.message import Message

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from ternmq_broker.loose_json import parse_json
+from ternmq_broker.state.fastjson import parse_json
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_model.properties import tag_code
 from ternmq_store.config import FlushMode, StoreConfig

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from click.testing import Result
 
-from ternmq_broker.loose_json import write_json
+from ternmq_broker.state.fastjson import write_json
 from ternmq_model.json_checksum import add_checksum
 from ternmq_nameserver.epoch_table import EpochTable
 from tests.support.console import invoke, json_of, text_of

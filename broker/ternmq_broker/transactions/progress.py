@@ -6,7 +6,7 @@ Source: none; RocketMQ asks the producers again instead.
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from ternmq_broker.loose_json import as_int
+from ternmq_broker.state.fastjson import as_int
 from ternmq_model.offsets import PhysicalOffset
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"

@@ -14,7 +14,7 @@ import pytest
 
 from ternmq_broker.accepted_tables import carry_out, plan_acceptance
 from ternmq_broker.found_tables import bad_path, config_folder
-from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_broker.state.fastjson import parse_json, write_json
 from ternmq_broker.table_formats import (
     DELAYS,
     OFFSETS,

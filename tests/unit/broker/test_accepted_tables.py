@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_broker.accepted_tables import carry_out, plan_acceptance
 from ternmq_broker.found_tables import FoundTable, bad_path, config_folder, find_table
-from ternmq_broker.loose_json import write_json
+from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.table_formats import TIMER, TRANSACTIONS
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.transactions.progress import ScanOffset

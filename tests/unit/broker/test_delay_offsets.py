@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.delay_offsets import DelayOffsets
-from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_broker.state.fastjson import parse_json, write_json
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 

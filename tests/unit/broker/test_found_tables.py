@@ -15,7 +15,7 @@ from ternmq_broker.found_tables import (
     find_table,
     settle,
 )
-from ternmq_broker.loose_json import write_json
+from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.table_formats import OFFSETS, TIMER, TRANSACTIONS, VERSIONS
 from ternmq_broker.transactions.progress import ScanOffset
 from ternmq_model.errors import StateUnreadable, StoreError

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.groups import GroupTable
-from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_broker.state.fastjson import parse_json, write_json
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError
 from ternmq_model.group_settings import GroupSettings

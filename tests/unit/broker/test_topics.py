@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from ternmq_broker import topics
-from ternmq_broker.loose_json import parse_json, write_json, write_row
 from ternmq_broker.registration import Registrant, register_request
+from ternmq_broker.state.fastjson import parse_json, write_json, write_row
 from ternmq_broker.topics import REGISTERED_BYTES_MAX, TOPICS_MAX, Created, TopicTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, RefusedError

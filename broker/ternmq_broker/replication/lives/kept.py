@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from ternmq_broker.loose_json import as_int, as_object
 from ternmq_broker.replication.epochs import Epoch, Epochs, newest
+from ternmq_broker.state.fastjson import as_int, as_object
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember

@@ -5,8 +5,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ternmq_broker.loose_json import as_object
 from ternmq_broker.replication.slave.following_rules import ProtocolBroken
+from ternmq_broker.state.fastjson import as_object
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import METADATA
 from ternmq_remoting.convert import error_of

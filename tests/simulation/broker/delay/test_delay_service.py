@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.loose_json import parse_json
+from ternmq_broker.state.fastjson import parse_json
 from ternmq_model.delay import level_delay_ms
 from ternmq_model.errors import StoreFull
 from ternmq_model.names import SCHEDULE_TOPIC

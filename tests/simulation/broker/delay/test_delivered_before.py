@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import pytest
 
 from ternmq_broker.delay import delay_service
-from ternmq_broker.loose_json import write_json
+from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.table_formats import parse_table
 from ternmq_broker.timer import timer_service
 from ternmq_broker.timer.checkpoint import TimerCheckpoint

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.loose_json import parse_json, version_from_dict, version_to_dict, write_json
+from ternmq_broker.state.fastjson import parse_json, version_from_dict, version_to_dict, write_json
 from ternmq_model.data_version import DataVersion
 
 

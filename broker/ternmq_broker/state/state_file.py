@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ternmq_broker.loose_json import write_json
+from ternmq_broker.state.fastjson import write_json
 from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import add_checksum
 from ternmq_remoting.environment import Blocking

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.recent_changes import RecentChanges
+from ternmq_broker.state.recent_changes import RecentChanges
 
 
 def test_each_change_is_reported_once_and_in_order() -> None:
