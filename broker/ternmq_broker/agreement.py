@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final, NamedTuple, TypeAlias
 
-from ternmq_broker.clients import GroupMembership
+from ternmq_broker.state.clients import GroupMembership
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.subscription import Subscription
 

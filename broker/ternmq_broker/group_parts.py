@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from ternmq_broker.clients import ClientTable
 from ternmq_broker.filters import FilterParts
 from ternmq_broker.group_admin import GroupAdminService, GroupAdminServices
 from ternmq_broker.inner.rerouting import delayed
@@ -20,6 +19,7 @@ from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
 from ternmq_broker.retry.retry_sends import RetrySends
 from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.sessions import Sessions
+from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.tables import Tables
 from ternmq_remoting.environment import Environment

@@ -5,10 +5,10 @@ Source: RocketMQ `PullMessageProcessor`, `DefaultMessageStore.getMessage`.
 
 from typing import Final, NamedTuple
 
-from ternmq_broker.clients import ClientTable
 from ternmq_broker.filters import FilterRules
-from ternmq_broker.groups import GroupTable
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.clients import ClientTable
+from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import RefusedError, created_again, refusal
 from ternmq_model.names import check_topic, is_read_forbidden
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from ternmq_broker.clients import Session
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.consumer_offsets import OffsetTable
-from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks import LockTable
 from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.sessions import Sessions
+from ternmq_broker.state.clients import Session
+from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.offsets import OffsetTable
+from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_broker.statistics.lag import GroupLag
-from ternmq_broker.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import check_kept_group, check_topic, is_system_topic

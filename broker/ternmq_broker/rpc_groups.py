@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ternmq_broker.clients import GroupMembership, Session, check_client_id
-from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.filters import FilterRules
-from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks import LockTable
 from ternmq_broker.observing.questions import Questions
 from ternmq_broker.pull_rules import check_range
@@ -21,7 +18,10 @@ from ternmq_broker.pulls.offset_rules import Committed, OffsetRules
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.retry import GroupTopics
 from ternmq_broker.sessions import Outbox, Sessions
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.clients import GroupMembership, Session, check_client_id
+from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.offsets import OffsetTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
     ConnectionLost,

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_topic, is_read_forbidden
 from ternmq_model.response_code import ResponseCode

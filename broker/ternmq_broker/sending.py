@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ternmq_broker.inner.rerouted_batch import reroute
 from ternmq_broker.inner.rerouting import Rules
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.whole_batch import RefusedRow, check_whole
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal

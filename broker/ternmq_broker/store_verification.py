@@ -9,7 +9,7 @@ from collections import deque
 from functools import partial
 from typing import Final, NamedTuple
 
-from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.state.offsets import OffsetTable
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import QueueOffset
 from ternmq_remoting.environment import Blocking

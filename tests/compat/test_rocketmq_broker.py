@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from ternmq_broker.delay_offsets import DelayOffsets
+from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import parse_json
 from ternmq_broker.table_formats import parse_table
 from ternmq_consumer.pull import PullConsumer

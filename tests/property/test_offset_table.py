@@ -4,9 +4,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ternmq_broker.consumer_offsets import OffsetTable
-from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_broker.state.fastjson import parse_json, write_json
+from ternmq_broker.state.offset_versions import OffsetVersions
+from ternmq_broker.state.offsets import OffsetTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import QueueOffset
 from tests.support.examples import examples

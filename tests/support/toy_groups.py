@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
-from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.locks import LockTable
 from ternmq_broker.locks.lock_table import QueueKey
+from ternmq_broker.state.offsets import OffsetTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import ClosedError, ConnectionLost, TopicNotFound, refusal
 from ternmq_model.names import RETRY_PREFIX

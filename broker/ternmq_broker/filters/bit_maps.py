@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.consumer_filters import BLOOM, ConsumerFilter, FilterTable
+from ternmq_broker.state.filters import BLOOM, ConsumerFilter, FilterTable
 from ternmq_model.errors import ConfigError
 from ternmq_model.properties import decode_visible
 from ternmq_model.record_batch import RecordBatch

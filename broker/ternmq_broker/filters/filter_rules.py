@@ -7,8 +7,8 @@ Source: RocketMQ `PullMessageProcessor`, `ExpressionMessageFilter`,
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ternmq_broker.clients import ClientTable
-from ternmq_broker.consumer_filters import BLOOM, FilterTable
+from ternmq_broker.state.clients import ClientTable
+from ternmq_broker.state.filters import BLOOM, FilterTable
 from ternmq_model.errors import IllegalName, UsageError, refusal
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.properties import RETRY_TOPIC, decode_visible

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ternmq_broker.clients import ClientTable
-from ternmq_broker.consumer_filters import FilterTable
+from ternmq_broker.state.clients import ClientTable
+from ternmq_broker.state.filters import FilterTable
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_runtime.service import Job

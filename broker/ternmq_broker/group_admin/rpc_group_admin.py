@@ -8,16 +8,16 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from ternmq_broker.consumer_filters import FilterTable
-from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.group_admin.resets import Change, QueueState, is_cloned, reset
-from ternmq_broker.groups import GroupTable, check_settings
 from ternmq_broker.locks import LockTable
 from ternmq_broker.retry.group_topics import GroupTopics, dead_letter_topic, retry_topic
 from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.sessions import Sessions
+from ternmq_broker.state.filters import FilterTable
+from ternmq_broker.state.groups import GroupTable, check_settings
+from ternmq_broker.state.offsets import OffsetTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, RefusedError, refusal
 from ternmq_model.names import check_kept_group, check_topic, is_system_group

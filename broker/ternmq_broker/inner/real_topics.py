@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import TopicConfig

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.clients import ClientTable, check_client_id
-from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks.lock_table import LockTable, QueueKey
-from ternmq_broker.offset_versions import OffsetVersions
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.clients import ClientTable, check_client_id
+from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.offset_versions import OffsetVersions
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_group

@@ -5,11 +5,11 @@ Source: RocketMQ `PullMessageProcessor`.
 
 from collections.abc import Callable
 
-from ternmq_broker.consumer_offsets import OffsetTable
-from ternmq_broker.groups import GroupTable
 from ternmq_broker.pull_rules import Outcome, outcome_of
 from ternmq_broker.pulls.moved_events import MovedEvents, OffsetMoved
 from ternmq_broker.replication.place import Place, ended_at
+from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.offsets import OffsetTable
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID

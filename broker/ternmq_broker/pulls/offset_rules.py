@@ -5,9 +5,9 @@ Source: RocketMQ `ConsumerManageProcessor.updateConsumerOffset`.
 
 from typing import NamedTuple
 
-from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.locks import LockTable
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.offsets import OffsetTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import is_broker_group

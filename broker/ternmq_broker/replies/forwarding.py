@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ternmq_broker.sessions import Sessions
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.names import REPLY_SUFFIX

@@ -1,7 +1,7 @@
 """MeasureQueues: exact bytes of stretches of queues."""
 
 from ternmq_broker.pull_rules import check_range
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset

@@ -9,7 +9,7 @@ from ternmq_broker.scanning.holds import ScanHolds
 from ternmq_broker.scanning.measuring import measure_queues
 from ternmq_broker.scanning.pool import ScanPool
 from ternmq_broker.scanning.stretch import ScanServerStream, ScanServices, serve_stretch
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import ConnectionLost
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import MEASURE_QUEUES, SCAN

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.rerouted_batch import NOT_STAGED, STAGED_OWN
 from ternmq_broker.inner.rerouting import Rules
@@ -18,7 +17,8 @@ from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.sessions import Sessions
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.offsets import OffsetTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.transactions.checks import Checker, CheckServices
 from ternmq_broker.transactions.ending import Ender, EndServices
 from ternmq_broker.transactions.finding import Finder

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.clients import ClientTable
-from ternmq_broker.offset_versions import VERSION_MAX, VERSION_STEP_MAX
+from ternmq_broker.state.clients import ClientTable
+from ternmq_broker.state.offset_versions import VERSION_MAX, VERSION_STEP_MAX
 from ternmq_model.errors import BrokerBusy, InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups

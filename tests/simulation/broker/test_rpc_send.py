@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker import topics
+from ternmq_broker.state import topics
 from ternmq_model.errors import (
     InvalidParameter,
     MessageRefused,

@@ -1,11 +1,11 @@
 import pytest
 
-from ternmq_broker.clients import ClientTable, GroupMembership, Session
-from ternmq_broker.consumer_filters import FilterTable
 from ternmq_broker.filters import FilterRules
-from ternmq_broker.groups import GroupTable
 from ternmq_broker.pull_rules import PullRules, check_range, outcome_of
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.state.filters import FilterTable
+from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, RefusedError

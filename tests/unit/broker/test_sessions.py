@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from ternmq_broker.agreement import Wants, wants_of
-from ternmq_broker.clients import ClientTable, GroupMembership, Session
 from ternmq_broker.sessions import COMMANDS_MAX, DIFFERENCES_PAUSE_MS, Outbox, Sessions
+from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
 from ternmq_model.address import Address
 from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import groups_pb2 as groups

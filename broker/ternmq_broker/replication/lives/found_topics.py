@@ -7,7 +7,7 @@ the master is gone for good, a topic of that second has messages at the slave an
 import logging
 from collections.abc import Iterable, Sequence
 
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ternmq_model.route import TopicConfig
 

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from ternmq_broker.consumer_filters import FilterTable
-from ternmq_broker.delay_offsets import DelayOffsets
-from ternmq_broker.groups import GroupTable
 from ternmq_broker.replication.metadata.names import (
     AFTER_THE_LOG,
     DELAY_OFFSETS,
@@ -26,10 +23,13 @@ from ternmq_broker.replication.metadata.names import (
 from ternmq_broker.replication.metadata.offset_rows import parse_rows
 from ternmq_broker.replication.metadata.reading import ToldTable
 from ternmq_broker.replication.slave.following_rules import ProtocolBroken
+from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import as_int, as_object
+from ternmq_broker.state.filters import FilterTable
+from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_broker.tables import Tables
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
-from ternmq_broker.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_broker.transactions.progress import GROUP, ScanOffset
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ternmq_broker.consumer_offsets import KeptOffset
-from ternmq_broker.offset_versions import VERSION_MAX
 from ternmq_broker.state.fastjson import as_int
+from ternmq_broker.state.offset_versions import VERSION_MAX
+from ternmq_broker.state.offsets import KeptOffset
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_kept_group, check_topic
 from ternmq_model.offsets import QueueOffset

@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ternmq_broker.consumer_offsets import KeptOffset
 from ternmq_broker.replication.metadata.names import (
     DELAY_OFFSETS,
     DELETIONS,
@@ -18,6 +17,7 @@ from ternmq_broker.replication.metadata.names import (
     TOPICS,
     TRANSACTIONS,
 )
+from ternmq_broker.state.offsets import KeptOffset
 from ternmq_broker.tables import Tables
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.transactions.progress import GROUP

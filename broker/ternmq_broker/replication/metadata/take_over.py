@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ternmq_broker.consumer_offsets import KeptOffset
 from ternmq_broker.replication.metadata.names import OFFSETS
 from ternmq_broker.replication.metadata.offset_rows import parse_rows
 from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
 from ternmq_broker.replication.slave.finding import Finder
+from ternmq_broker.state.offsets import KeptOffset
 from ternmq_broker.tables import Tables
 from ternmq_model.errors import IllegalName, RefusedError, TernError
 from ternmq_model.offsets import QueueOffset

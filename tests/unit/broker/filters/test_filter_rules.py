@@ -1,8 +1,8 @@
 import pytest
 
-from ternmq_broker.clients import ClientTable, GroupMembership, Session
-from ternmq_broker.consumer_filters import BLOOM, FilterTable
 from ternmq_broker.filters import FilterRules, PullFilter
+from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.state.filters import BLOOM, FilterTable
 from ternmq_model.address import Address
 from ternmq_model.errors import IllegalName, RefusedError
 from ternmq_model.offsets import PhysicalOffset

@@ -1,9 +1,9 @@
 import asyncio
 
-from ternmq_broker.clients import ClientTable, GroupMembership, Session
-from ternmq_broker.consumer_filters import FilterTable
 from ternmq_broker.filters import FilterRegistry
 from ternmq_broker.sessions import Sessions
+from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.state.filters import FilterTable
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.subscription import SQL92, parse_subscription

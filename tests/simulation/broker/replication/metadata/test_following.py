@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ternmq_broker.consumer_offsets import KeptOffset
-from ternmq_broker.groups import GroupTable
+from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.offsets import KeptOffset
+from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
-from ternmq_broker.topics import TopicTable
 from ternmq_broker.transactions.progress import GROUP as TRANSACTIONS_GROUP
 from ternmq_model.address import Address
 from ternmq_model.errors import StoreFull

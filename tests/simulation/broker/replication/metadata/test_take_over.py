@@ -2,10 +2,10 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.consumer_offsets import KeptOffset
-from ternmq_broker.offset_versions import VERSION_STEP_MAX
 from ternmq_broker.replication.metadata import take_over_offsets
 from ternmq_broker.replication.slave.finding import Finder
+from ternmq_broker.state.offset_versions import VERSION_STEP_MAX
+from ternmq_broker.state.offsets import KeptOffset
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import BrokerMember, TopicConfig

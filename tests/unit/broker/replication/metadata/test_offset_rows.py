@@ -1,7 +1,7 @@
 import pytest
 
-from ternmq_broker.consumer_offsets import KeptOffset
 from ternmq_broker.replication.metadata.offset_rows import parse_rows
+from ternmq_broker.state.offsets import KeptOffset
 from ternmq_model.offsets import QueueOffset
 
 LONG = "g" * 255

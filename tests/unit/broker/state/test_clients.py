@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
 from ternmq_model.address import Address
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.subscription import parse_subscription

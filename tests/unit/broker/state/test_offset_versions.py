@@ -1,12 +1,12 @@
 import pytest
 
-from ternmq_broker.offset_versions import (
+from ternmq_broker.state.fastjson import parse_json, write_json
+from ternmq_broker.state.offset_versions import (
     TOKENS_PER_MS,
     VERSION_MAX,
     VERSION_STEP_MAX,
     OffsetVersions,
 )
-from ternmq_broker.state.fastjson import parse_json, write_json
 
 
 def reloaded(versions: OffsetVersions) -> OffsetVersions:

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.groups import GroupTable
 from ternmq_broker.state.fastjson import parse_json, write_json
+from ternmq_broker.state.groups import GroupTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError
 from ternmq_model.group_settings import GroupSettings
@@ -138,7 +138,7 @@ def test_impossible_settings_change_nothing(change: dict[str, Any]) -> None:
 
 
 def test_number_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_broker.groups.GROUPS_MAX", 2)
+    monkeypatch.setattr("ternmq_broker.state.groups.GROUPS_MAX", 2)
     table = GroupTable(DataVersion(0))
     for name in ("A", "B"):
         table.use(name, now_ms=1)

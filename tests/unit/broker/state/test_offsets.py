@@ -3,9 +3,9 @@ import logging
 
 import pytest
 
-from ternmq_broker.consumer_offsets import KeptOffset, OffsetTable
-from ternmq_broker.offset_versions import VERSION_MAX, OffsetVersions
 from ternmq_broker.state.fastjson import parse_json, write_json
+from ternmq_broker.state.offset_versions import VERSION_MAX, OffsetVersions
+from ternmq_broker.state.offsets import KeptOffset, OffsetTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import QueueOffset
 

@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.delay_offsets import DelayOffsets
+from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import parse_json, write_json
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import PhysicalOffset, QueueOffset

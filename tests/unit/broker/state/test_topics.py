@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker import topics
 from ternmq_broker.registration import Registrant, register_request
+from ternmq_broker.state import topics
 from ternmq_broker.state.fastjson import parse_json, write_json, write_row
-from ternmq_broker.topics import REGISTERED_BYTES_MAX, TOPICS_MAX, Created, TopicTable
+from ternmq_broker.state.topics import REGISTERED_BYTES_MAX, TOPICS_MAX, Created, TopicTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, RefusedError
 from ternmq_model.offsets import PhysicalOffset

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.consumer_filters import AHEAD_MAX_MS, BLOOM, FilterTable
 from ternmq_broker.state.fastjson import parse_json, write_json
+from ternmq_broker.state.filters import AHEAD_MAX_MS, BLOOM, FilterTable
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
 
