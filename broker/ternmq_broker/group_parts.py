@@ -9,7 +9,7 @@ from ternmq_broker.group_admin import GroupAdminService, GroupAdminServices
 from ternmq_broker.inner.rerouting import delayed
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.locks import LockService, LockServices, LockTable
+from ternmq_broker.locks.rpc_locks import LockService, LockServices
 from ternmq_broker.observing.questions import Questions
 from ternmq_broker.observing.rpc import ObservingService
 from ternmq_broker.pulls import OffsetRules
@@ -20,6 +20,7 @@ from ternmq_broker.retry.retry_sends import RetrySends
 from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.state.clients import ClientTable
+from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.tables import Tables
 from ternmq_remoting.environment import Environment

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ternmq_broker.locks.lock_table import LockTable, QueueKey
+from ternmq_broker.state.lock_table import LockTable, QueueKey
 from tests.support.examples import examples
 
 LEASE_MS = 30

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.locks.lock_table import QueueKey
+from ternmq_broker.state.lock_table import QueueKey
 from ternmq_consumer.answers import Answer, ConsumeStatus, ReconsumeLater
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.queue_locks import TRUST_MS

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
-from ternmq_broker.locks import LockTable
-from ternmq_broker.locks.lock_table import QueueKey
+from ternmq_broker.state.lock_table import LockTable, QueueKey
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import ClosedError, ConnectionLost, TopicNotFound, refusal

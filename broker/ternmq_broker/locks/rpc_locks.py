@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.locks.lock_table import LockTable, QueueKey
 from ternmq_broker.state.clients import ClientTable, check_client_id
 from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.lock_table import LockTable, QueueKey
 from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock

@@ -5,7 +5,7 @@ Source: RocketMQ `ConsumerManageProcessor.updateConsumerOffset`.
 
 from typing import NamedTuple
 
-from ternmq_broker.locks import LockTable
+from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock

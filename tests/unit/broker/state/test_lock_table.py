@@ -1,4 +1,4 @@
-from ternmq_broker.locks.lock_table import LockTable, QueueKey
+from ternmq_broker.state.lock_table import LockTable, QueueKey
 from ternmq_model.errors import PermissionRefused
 
 Q0, Q1 = QueueKey("T", 0), QueueKey("T", 1)
