@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ternmq_broker.found_tables import FoundTable, TableFormat, config_folder, find_table
-from ternmq_broker.replication.lives.kept import Kept, kept_from_dict
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import parse_json, write_json
 from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.offsets import OffsetTable
-from ternmq_broker.state.topics import TopicTable
-from ternmq_broker.timer.checkpoint import (
+from ternmq_broker.state.replication_record import Kept, kept_from_dict
+from ternmq_broker.state.timer_checkpoint import (
     TimerCheckpoint,
     strip_timer_checksum,
     verify_timer_checksum,
 )
-from ternmq_broker.transactions.progress import ScanOffset
+from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.state.transaction_scan_offset import ScanOffset
 from ternmq_model.json_checksum import CHECKSUM_MEMBER, verify_checksum
 from ternmq_store.disk.filesystem import FileSystem
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ternmq_broker.state.fastjson import parse_json
-from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_model.properties import tag_code
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.brokers import Client, stored, world

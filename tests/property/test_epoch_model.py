@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from ternmq_broker.replication import epochs
 from ternmq_broker.replication.lives import starting
+from ternmq_broker.state import epochs
 from ternmq_model.offsets import PhysicalOffset
 from tests.support.epoch_model import faults, settle, steps, unsettled
 from tests.support.epoch_world import Budget, Setup, World, first_world

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.epochs import Epoch
 from ternmq_broker.replication.lives.repairing import load_kept, repaired, save_kept
+from ternmq_broker.state.epochs import Epoch
 from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import InvalidParameter
 from ternmq_model.response_code import ResponseCode as Code

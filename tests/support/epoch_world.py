@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from ternmq_broker.replication import epochs as rules
-from ternmq_broker.replication.epochs import Epochs, Log
+from ternmq_broker.state import epochs as rules
+from ternmq_broker.state.epochs import Epochs, Log
 from ternmq_model.offsets import PhysicalOffset
 
 DOWN, MASTER, SLAVE, WAITS = "down", "master", "slave", "waits"

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ternmq_broker.replication.epochs import Epochs
 from ternmq_broker.replication.master.replicas import Replicas
+from ternmq_broker.state.epochs import Epochs
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import MASTER_ID
 from ternmq_remoting.rpc import Identity

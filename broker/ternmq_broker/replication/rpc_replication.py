@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ternmq_broker.replication.epochs import Deposed, Epochs, Follow
 from ternmq_broker.replication.master.feeding import Feeding
 from ternmq_broker.replication.master.handshake import (
     ANSWER_TIMEOUT_S,
@@ -17,6 +16,7 @@ from ternmq_broker.replication.master.handshake import (
     log_of,
 )
 from ternmq_broker.replication.master.replicas import Replicas
+from ternmq_broker.state.epochs import Deposed, Epochs, Follow
 from ternmq_model.address import Address
 from ternmq_model.clock import Clock
 from ternmq_model.epochs import doubt_of

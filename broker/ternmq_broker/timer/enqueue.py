@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_model.delay import EARLIEST_CODE, TICK_MS, wheel_code
 from ternmq_model.properties import (
     TIMER_DELAY_MS,

@@ -19,6 +19,7 @@ from ternmq_broker.reading import StoreReader
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
 from ternmq_broker.transactions.checks import Checker, CheckServices
 from ternmq_broker.transactions.ending import Ender, EndServices
 from ternmq_broker.transactions.finding import Finder
@@ -27,7 +28,6 @@ from ternmq_broker.transactions.judge import CheckRules
 from ternmq_broker.transactions.judge import staged_ms as staged_lasts_ms
 from ternmq_broker.transactions.listing import Listing
 from ternmq_broker.transactions.past_ends import PastEnds
-from ternmq_broker.transactions.progress import GROUP, ScanOffset
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.rebuild import Rebuild, RebuildServices
 from ternmq_broker.transactions.rpc import TransactionService

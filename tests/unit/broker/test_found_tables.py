@@ -16,8 +16,8 @@ from ternmq_broker.found_tables import (
     settle,
 )
 from ternmq_broker.state.fastjson import write_json
+from ternmq_broker.state.transaction_scan_offset import ScanOffset
 from ternmq_broker.table_formats import OFFSETS, TIMER, TRANSACTIONS, VERSIONS
-from ternmq_broker.transactions.progress import ScanOffset
 from ternmq_model.errors import StateUnreadable, StoreError
 from ternmq_model.json_checksum import add_checksum
 from ternmq_store.disk.state_file import previous_path, replace_file

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.replication.epochs import Epoch
-from ternmq_broker.replication.lives.kept import Kept
 from ternmq_broker.replication.lives.repairing import load_kept, save_kept
+from ternmq_broker.state.epochs import Epoch
+from ternmq_broker.state.replication_record import Kept
 from ternmq_console.epoch_directories import Directory, check_owner, open_directory
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_STEP_MAX

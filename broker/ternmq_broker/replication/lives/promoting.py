@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.epochs import Log, number_of_promotion
 from ternmq_broker.replication.lives.asking import Asked, named
-from ternmq_broker.replication.lives.found_topics import put_found_topics
 from ternmq_broker.replication.lives.member import Member, Outcome
 from ternmq_broker.replication.lives.starting import (
     MASTER_LIVES,
@@ -17,6 +15,8 @@ from ternmq_broker.replication.lives.starting import (
     why_not_promote,
 )
 from ternmq_broker.replication.slave.slave_side import SlaveSide
+from ternmq_broker.state.epochs import Log, number_of_promotion
+from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.tables import Tables
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.response_code import ResponseCode

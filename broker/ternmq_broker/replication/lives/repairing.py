@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ternmq_broker.found_tables import check_refusals, config_folder, find_table
-from ternmq_broker.replication.epochs import (
+from ternmq_broker.state.epochs import (
     MEMBER_STEP,
     PROMOTION_STEP,
     Epoch,
@@ -19,8 +19,8 @@ from ternmq_broker.replication.epochs import (
     number_after_restart,
     number_of_promotion,
 )
-from ternmq_broker.replication.lives.kept import Kept
 from ternmq_broker.state.fastjson import write_json
+from ternmq_broker.state.replication_record import Kept
 from ternmq_broker.table_formats import REPLICATION
 from ternmq_model.epochs import EPOCH_MAX, doubt_of
 from ternmq_model.errors import StoreNotFound

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from ternmq_broker.replication.epochs import (
+from ternmq_broker.state.epochs import (
     Epochs,
     Log,
     newest,

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Final
 
-from ternmq_broker.replication.epochs import (
+from ternmq_broker.replication.master.reign import Reign
+from ternmq_broker.state.epochs import (
     CutTo,
     Deposed,
     Epoch,
@@ -17,7 +18,6 @@ from ternmq_broker.replication.epochs import (
     verdict,
     why_not,
 )
-from ternmq_broker.replication.master.reign import Reign
 from ternmq_model.errors import InvalidParameter, RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode

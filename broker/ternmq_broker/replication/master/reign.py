@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.epochs import Epochs, newest
+from ternmq_broker.state.epochs import Epochs, newest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

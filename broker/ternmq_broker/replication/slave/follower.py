@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ternmq_broker.replication.epochs import Epochs
 from ternmq_broker.replication.slave.finding import Finder
 from ternmq_broker.replication.slave.following_rules import (
     HEARTBEAT_MS,
@@ -27,6 +26,7 @@ from ternmq_broker.replication.slave.following_rules import (
     epochs_from_pb,
     epochs_to_pb,
 )
+from ternmq_broker.state.epochs import Epochs
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFull, TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication

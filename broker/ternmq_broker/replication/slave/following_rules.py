@@ -7,7 +7,7 @@ continue the log, or comes from another reign than the one that was agreed on, e
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ternmq_broker.replication.epochs import Epoch, Epochs
+from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import ConnectionLost
 from ternmq_model.offsets import PhysicalOffset

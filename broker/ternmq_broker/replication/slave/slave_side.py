@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from ternmq_broker.replication.lives.kept import LogCut
 from ternmq_broker.replication.lives.member import Member, Outcome
 from ternmq_broker.replication.metadata import MetadataFollower, MetadataServices
 from ternmq_broker.replication.metadata.applying import TableServices
 from ternmq_broker.replication.slave.follower import Follower, FollowerServices
 from ternmq_broker.replication.slave.following_rules import LogChange
+from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.tables import Tables
 from ternmq_protos.v1 import replication_pb2 as replication

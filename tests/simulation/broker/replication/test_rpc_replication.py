@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.epochs import Epoch
 from ternmq_broker.replication.lives.asking import Asked, Told
 from ternmq_broker.replication.lives.starting import MemberAnswer, NameServerAnswer
+from ternmq_broker.state.epochs import Epoch
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import RefusedError

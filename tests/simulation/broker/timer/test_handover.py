@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, World, stored, world
 from tests.support.examples import points

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from ternmq_broker.pulls import MovedEvents, OffsetMoved, PullAnswers
-from ternmq_broker.replication.epochs import Epoch
 from ternmq_broker.replication.place import Place
+from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_model.data_version import DataVersion

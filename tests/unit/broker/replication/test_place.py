@@ -2,8 +2,8 @@
 
 import pytest
 
-from ternmq_broker.replication.epochs import Epoch
 from ternmq_broker.replication.place import Place, ended_at
+from ternmq_broker.state.epochs import Epoch
 from ternmq_model.offsets import PhysicalOffset
 
 EPOCHS = tuple(Epoch(number, PhysicalOffset(start)) for number, start in ((1, 0), (3, 70), (9, 70)))

@@ -6,9 +6,9 @@ import pytest
 
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offsets import KeptOffset
+from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.topics import TopicTable
-from ternmq_broker.timer.checkpoint import TimerCheckpoint
-from ternmq_broker.transactions.progress import GROUP as TRANSACTIONS_GROUP
+from ternmq_broker.state.transaction_scan_offset import GROUP as TRANSACTIONS_GROUP
 from ternmq_model.address import Address
 from ternmq_model.errors import StoreFull
 from ternmq_model.group_settings import GroupSettings

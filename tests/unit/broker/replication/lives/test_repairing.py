@@ -5,14 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.replication.epochs import (
-    Epoch,
-    Epochs,
-    newest,
-    number_after_restart,
-    number_of_promotion,
-)
-from ternmq_broker.replication.lives.kept import Kept
 from ternmq_broker.replication.lives.repairing import (
     is_made_up,
     load_kept,
@@ -21,6 +13,14 @@ from ternmq_broker.replication.lives.repairing import (
     save_kept,
 )
 from ternmq_broker.replication.lives.state import ReplicationState
+from ternmq_broker.state.epochs import (
+    Epoch,
+    Epochs,
+    newest,
+    number_after_restart,
+    number_of_promotion,
+)
+from ternmq_broker.state.replication_record import Kept
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
 from ternmq_model.errors import StoreError, StoreNotFound

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.replication.epochs import Epoch
 from ternmq_broker.replication.lives.asking import Asked, Told
-from ternmq_broker.replication.lives.kept import Kept
 from ternmq_broker.replication.lives.roles import (
     decide,
     is_master,
@@ -26,6 +24,8 @@ from ternmq_broker.replication.lives.starting import (
     Own,
     Start,
 )
+from ternmq_broker.state.epochs import Epoch
+from ternmq_broker.state.replication_record import Kept
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.epochs import Epoch, Epochs, Log
 from ternmq_broker.replication.lives.starting import (
     Answer,
     MemberAnswer,
@@ -15,6 +14,7 @@ from ternmq_broker.replication.lives.starting import (
     may_be_lost,
     why_not_promote,
 )
+from ternmq_broker.state.epochs import Epoch, Epochs, Log
 from ternmq_model.offsets import PhysicalOffset
 
 EPOCHS = (Epoch(1, PhysicalOffset(0)), Epoch(4, PhysicalOffset(60)))

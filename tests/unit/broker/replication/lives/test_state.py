@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.epochs import Epoch
-from ternmq_broker.replication.lives.kept import Kept, LogCut
 from ternmq_broker.replication.lives.state import ReplicationState
+from ternmq_broker.state.epochs import Epoch
+from ternmq_broker.state.replication_record import Kept, LogCut
 from ternmq_broker.table_formats import REPLICATION
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX

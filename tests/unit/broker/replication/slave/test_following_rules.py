@@ -2,7 +2,6 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.epochs import Epoch, Epochs
 from ternmq_broker.replication.slave.following_rules import (
     LogChange,
     ProtocolBroken,
@@ -14,6 +13,7 @@ from ternmq_broker.replication.slave.following_rules import (
     epochs_from_pb,
     epochs_to_pb,
 )
+from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
 

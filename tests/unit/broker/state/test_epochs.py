@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.replication.epochs import (
+from ternmq_broker.state.epochs import (
     PROBE_BYTES,
     CutTo,
     Deposed,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from ternmq_broker.replication.epochs import Epoch, Epochs, newest
+from ternmq_broker.state.epochs import Epoch, Epochs, newest
 from ternmq_broker.state.fastjson import as_int, as_object
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_broker.timer.checkpoint import TimerCheckpoint, verify_timer_checksum
+from ternmq_broker.state.timer_checkpoint import TimerCheckpoint, verify_timer_checksum
 
 
 def test_checkpoint_file_has_rocketmqs_layout() -> None:

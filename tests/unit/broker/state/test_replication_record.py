@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.epochs import Epoch
-from ternmq_broker.replication.lives.kept import Kept, LogCut, kept_from_dict
+from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.fastjson import parse_json, write_json
+from ternmq_broker.state.replication_record import Kept, LogCut, kept_from_dict
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember

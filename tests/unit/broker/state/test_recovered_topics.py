@@ -1,4 +1,4 @@
-from ternmq_broker.replication.lives.found_topics import found_topics
+from ternmq_broker.state.recovered_topics import found_topics
 from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from ternmq_model.route import TopicConfig
 
