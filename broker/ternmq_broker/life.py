@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.found_tables import config_folder
 from ternmq_broker.hosts import own_host
 from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
@@ -21,8 +20,9 @@ from ternmq_broker.replication.metadata import take_over_offsets
 from ternmq_broker.replication.slave.finding import Finder
 from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.replication_record import LogCut
+from ternmq_broker.state.table_formats import REPLICATION
+from ternmq_broker.state.table_generations import config_folder
 from ternmq_broker.steady_clock import SteadyClock
-from ternmq_broker.table_formats import REPLICATION
 from ternmq_broker.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, StoreError

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.found_tables import check_refusals, config_folder, settle
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable
@@ -15,11 +14,7 @@ from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.state_file import StateFile
-from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.state.topics import TopicTable
-from ternmq_broker.state.transaction_scan_offset import GROUP as TRANSACTIONS_GROUP
-from ternmq_broker.state.transaction_scan_offset import ScanOffset
-from ternmq_broker.table_formats import (
+from ternmq_broker.state.table_formats import (
     DELAYS,
     FILTERS,
     GROUPS,
@@ -31,6 +26,11 @@ from ternmq_broker.table_formats import (
     FoundTables,
     find_tables,
 )
+from ternmq_broker.state.table_generations import check_refusals, config_folder, settle
+from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
+from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.state.transaction_scan_offset import GROUP as TRANSACTIONS_GROUP
+from ternmq_broker.state.transaction_scan_offset import ScanOffset
 from ternmq_broker.timer.handover import WheelFiles
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import StoreError

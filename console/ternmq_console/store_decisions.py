@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from ternmq_broker.found_tables import BAD, config_folder, lost_tables
-from ternmq_broker.table_formats import FoundTables
+from ternmq_broker.state.table_formats import FoundTables
+from ternmq_broker.state.table_generations import BAD, config_folder, lost_tables
 from ternmq_console.store_rows import json_line
 from ternmq_console.store_state import is_slave
 from ternmq_store.disk.filesystem import FileSystem

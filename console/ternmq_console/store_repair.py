@@ -10,8 +10,8 @@ from typing import TextIO, cast
 
 import click
 
-from ternmq_broker import accepted_tables
-from ternmq_broker.table_formats import FoundTables
+from ternmq_broker.state import accepted_tables
+from ternmq_broker.state.table_formats import FoundTables
 from ternmq_console.epoch_directories import check_owner
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import yes_option

@@ -4,13 +4,13 @@ from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ternmq_broker.found_tables import (
+from ternmq_broker.state.table_formats import TOPICS, FoundTables, find_tables, parse_table
+from ternmq_broker.state.table_generations import (
     FoundTable,
     config_folder,
     find_table,
     lost_tables,
 )
-from ternmq_broker.table_formats import TOPICS, FoundTables, find_tables, parse_table
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_whole
 from ternmq_store.inspection.findings import Finding, note, problem

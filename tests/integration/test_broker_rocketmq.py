@@ -10,7 +10,7 @@ import pytest
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.server import Broker
-from ternmq_broker.table_formats import parse_table
+from ternmq_broker.state.table_formats import parse_table
 from ternmq_model.errors import PermissionRefused
 from ternmq_model.names import is_read_forbidden
 from ternmq_protos.v1 import groups_pb2 as groups

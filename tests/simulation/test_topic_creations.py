@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.table_formats import parse_table
+from ternmq_broker.state.table_formats import parse_table
 from ternmq_model.errors import InvalidParameter, RefusedError, StoreFull
 from ternmq_model.message import SendResult
 from ternmq_model.response_code import ResponseCode as Code

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from ternmq_broker.state.table_formats import TOPICS, parse_table
 from ternmq_broker.state.topics import TopicTable
-from ternmq_broker.table_formats import TOPICS, parse_table
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode

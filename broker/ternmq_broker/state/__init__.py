@@ -1,1 +1,1 @@
-"""The tables of a broker: kept on disk in `config/`, replicated to slaves, and the ground of every other room."""
+"""The tables of a broker: kept on disk, replicated to slaves, and the ground of all its rooms."""

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 import pytest
 
-from ternmq_broker.accepted_tables import carry_out, plan_acceptance
-from ternmq_broker.found_tables import bad_path, config_folder
+from ternmq_broker.state.accepted_tables import carry_out, plan_acceptance
 from ternmq_broker.state.fastjson import parse_json, write_json
-from ternmq_broker.table_formats import (
+from ternmq_broker.state.table_formats import (
     DELAYS,
     OFFSETS,
     REPLICATION,
@@ -25,6 +24,7 @@ from ternmq_broker.table_formats import (
     find_tables,
     parse_table,
 )
+from ternmq_broker.state.table_generations import bad_path, config_folder
 from ternmq_model.errors import RefusedError, StoreError
 from ternmq_model.json_checksum import add_checksum
 from ternmq_protos.v1 import groups_pb2 as groups

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.accepted_tables import plan_acceptance
+from ternmq_broker.state.accepted_tables import plan_acceptance
 from ternmq_broker.state.replication_record import Kept
-from ternmq_broker.table_formats import FoundTables
+from ternmq_broker.state.table_formats import FoundTables
 from ternmq_console.store_state import check_tables, known_topics, look_at_tables, table_words
 from ternmq_model.errors import StateUnreadable
 from ternmq_model.json_checksum import add_checksum

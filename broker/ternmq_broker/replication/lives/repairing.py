@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ternmq_broker.found_tables import check_refusals, config_folder, find_table
 from ternmq_broker.state.epochs import (
     MEMBER_STEP,
     PROMOTION_STEP,
@@ -21,7 +20,8 @@ from ternmq_broker.state.epochs import (
 )
 from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.state.replication_record import Kept
-from ternmq_broker.table_formats import REPLICATION
+from ternmq_broker.state.table_formats import REPLICATION
+from ternmq_broker.state.table_generations import check_refusals, config_folder, find_table
 from ternmq_model.epochs import EPOCH_MAX, doubt_of
 from ternmq_model.errors import StoreNotFound
 from ternmq_model.json_checksum import add_checksum

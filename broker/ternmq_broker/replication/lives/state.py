@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ternmq_broker.found_tables import FoundTable, config_folder, find_table, settle
 from ternmq_broker.state.epochs import Epochs, begin, cut_to, newest
 from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.state.replication_record import Kept, LogCut
-from ternmq_broker.table_formats import REPLICATION
+from ternmq_broker.state.table_formats import REPLICATION
+from ternmq_broker.state.table_generations import FoundTable, config_folder, find_table, settle
 from ternmq_model.epochs import EPOCH_MAX, REPAIR_COMMAND, doubt_of
 from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import add_checksum

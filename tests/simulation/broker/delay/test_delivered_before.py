@@ -14,8 +14,8 @@ import pytest
 
 from ternmq_broker.delay import delay_service
 from ternmq_broker.state.fastjson import write_json
+from ternmq_broker.state.table_formats import parse_table
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.table_formats import parse_table
 from ternmq_broker.timer import timer_service
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.json_checksum import add_checksum

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ternmq_broker import tables
+from ternmq_broker.state.table_formats import TIMER
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.table_formats import TIMER
 from ternmq_broker.timer import rolling
 from ternmq_model.errors import BrokerBusy, MessageRefused, RefusedError, StoreFull
 from ternmq_model.stored_message import StoredMessage

@@ -7,7 +7,7 @@ import pytest
 from ternmq_broker.replication.lives.state import ReplicationState
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.replication_record import Kept, LogCut
-from ternmq_broker.table_formats import REPLICATION
+from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import StoreError

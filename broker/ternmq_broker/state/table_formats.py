@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ternmq_broker.found_tables import FoundTable, TableFormat, config_folder, find_table
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import parse_json, write_json
 from ternmq_broker.state.filters import FilterTable
@@ -13,6 +12,7 @@ from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.replication_record import Kept, kept_from_dict
+from ternmq_broker.state.table_generations import FoundTable, TableFormat, config_folder, find_table
 from ternmq_broker.state.timer_checkpoint import (
     TimerCheckpoint,
     strip_timer_checksum,

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.accepted_tables import carry_out, plan_acceptance
-from ternmq_broker.found_tables import FoundTable, bad_path, config_folder, find_table
+from ternmq_broker.state.accepted_tables import carry_out, plan_acceptance
 from ternmq_broker.state.fastjson import write_json
+from ternmq_broker.state.table_formats import TIMER, TRANSACTIONS
+from ternmq_broker.state.table_generations import FoundTable, bad_path, config_folder, find_table
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.transaction_scan_offset import ScanOffset
-from ternmq_broker.table_formats import TIMER, TRANSACTIONS
 from ternmq_model.json_checksum import add_checksum
 from ternmq_store.disk.state_file import previous_path, replace_file
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ternmq_broker.found_tables import FoundTable, bad_path, config_folder
+from ternmq_broker.state.table_generations import FoundTable, bad_path, config_folder
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_whole, replace_file
 from ternmq_store.log.log_notes import load_notes, save_notes

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.found_tables import (
+from ternmq_broker.state.fastjson import write_json
+from ternmq_broker.state.table_formats import OFFSETS, TIMER, TRANSACTIONS, VERSIONS
+from ternmq_broker.state.table_generations import (
     FoundTable,
     bad_path,
     check_refusals,
@@ -15,9 +17,7 @@ from ternmq_broker.found_tables import (
     find_table,
     settle,
 )
-from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.state.transaction_scan_offset import ScanOffset
-from ternmq_broker.table_formats import OFFSETS, TIMER, TRANSACTIONS, VERSIONS
 from ternmq_model.errors import StateUnreadable, StoreError
 from ternmq_model.json_checksum import add_checksum
 from ternmq_store.disk.state_file import previous_path, replace_file
