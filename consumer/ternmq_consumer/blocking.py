@@ -14,7 +14,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS
-from ternmq_runtime.blocking import BlockingPool
+from ternmq_runtime.blocking_pool import BlockingPool
 
 T = TypeVar("T")
 

@@ -52,7 +52,7 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, parse_subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.environment import Blocking, Environment
-from ternmq_runtime.blocking import BlockingPool
+from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks, run_or_abandon
 

@@ -38,7 +38,7 @@ from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_remoting.environment import Blocking
-from ternmq_runtime.blocking import name_of
+from ternmq_runtime.blocking_pool import name_of
 from ternmq_runtime.service import OwnedTasks
 
 _ITERATED_MESSAGES_MAX: Final = 256

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from ternmq_remoting.environment import Environment
-from ternmq_runtime.blocking import BlockingPool
+from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.processes import PythonProcesses
 

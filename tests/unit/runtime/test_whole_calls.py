@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ternmq_runtime.blocking import BlockingPool
+from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.whole_calls import run_whole
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Blocking
-from ternmq_runtime.blocking import BlockingPool
+from ternmq_runtime.blocking_pool import BlockingPool
 
 
 def test_call_returns_its_result_from_another_thread() -> None:
