@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
 from ternmq_model.errors import ClosedError
-from ternmq_runtime.descriptors import raise_descriptor_limit
+from ternmq_runtime.fd_limit import raise_fd_limit
 from ternmq_runtime.signals import signals_heard
 
 T = TypeVar("T")
@@ -346,7 +346,7 @@ async def run_until_signalled(
     Raises:
         Exception: What starting the service, or `on_ready`, raised: nothing runs any more.
     """
-    raise_descriptor_limit()
+    raise_fd_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.set_threshold(*_COLLECT_AFTER)
     stop = asyncio.Event() if stopping is None else stopping

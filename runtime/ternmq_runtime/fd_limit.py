@@ -1,10 +1,10 @@
-"""How many files and connections a process may have open."""
+"""The limit of open files and connections of a process (`RLIMIT_NOFILE`)."""
 
 import contextlib
 import resource
 
 
-def raise_descriptor_limit() -> int:
+def raise_fd_limit() -> int:
     """Let this process open as many files as it may without more rights; return how many.
 
     A broker keeps one for each queue, and the usual limit, 1024, is meant for processes that
