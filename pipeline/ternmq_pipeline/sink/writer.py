@@ -21,7 +21,7 @@ from ternmq_pipeline.options import WriteOptions, write_options
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.sink.columns import Layout, lay_out
 from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
-from ternmq_runtime.chance import unique_name
+from ternmq_runtime.unique_name import unique_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,6 +1,6 @@
 """Names that nobody else has."""
 
-from ternmq_runtime.chance import unique_name
+from ternmq_runtime.unique_name import unique_name
 
 
 def test_random_names_differ_and_have_the_requested_length() -> None:
