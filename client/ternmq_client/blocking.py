@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from ternmq_model.errors import ClosedError
-from ternmq_runtime.forks import check_process, is_inherited
+from ternmq_runtime.fork_safety import check_process, is_inherited
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[Any])

@@ -17,7 +17,7 @@ from ternmq_remoting.options import CLIENT_OPTIONS
 from ternmq_remoting.peer import target_of, texts_of
 from ternmq_remoting.rpc import Address, ClientStream, Identity, Rep, Req, StreamRpc, UnaryRpc
 from ternmq_remoting.status import GrpcStatus, error_of_status
-from ternmq_runtime.forks import check_loop
+from ternmq_runtime.fork_safety import check_loop
 
 ReadT = TypeVar("ReadT", bound=ProtoMessage)
 WriteT = TypeVar("WriteT", bound=ProtoMessage)

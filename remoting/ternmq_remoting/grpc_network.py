@@ -13,7 +13,7 @@ from ternmq_remoting.peer import identity_of, is_expected, texts_of
 from ternmq_remoting.public_services import SERVING, HealthRequest
 from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
 from ternmq_remoting.server import GrpcListener
-from ternmq_runtime.forks import check_process
+from ternmq_runtime.fork_safety import check_process
 
 
 class GrpcNetwork:

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from ternmq_runtime.forks import check_loop, check_process, is_inherited
+from ternmq_runtime.fork_safety import check_loop, check_process, is_inherited
 
 
 class Lifecycle(ABC):

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from ternmq_model.arguments import check_function
 from ternmq_model.errors import UsageError
-from ternmq_runtime.forks import is_inherited
+from ternmq_runtime.fork_safety import is_inherited
 
 T = TypeVar("T")
 

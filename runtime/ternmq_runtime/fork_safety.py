@@ -1,4 +1,4 @@
-"""Where what is opened may be used: in its own process, on its own event loop.
+"""Checks that a resource is used only in the process, and on the event loop, that opened it.
 
 A child made by `fork()` has none of its parent's threads, but all of its objects.
 

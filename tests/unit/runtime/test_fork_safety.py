@@ -3,7 +3,7 @@ import os
 import pytest
 
 from ternmq_model.errors import ClosedError
-from ternmq_runtime.forks import check_process, is_inherited
+from ternmq_runtime.fork_safety import check_process, is_inherited
 
 
 def test_resource_of_this_process_or_of_nobody_may_be_used() -> None:
