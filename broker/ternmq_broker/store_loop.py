@@ -17,7 +17,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
-from ternmq_runtime.whole_calls import run_whole
+from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.dispatcher import Arrival
 from ternmq_store.log.prepare import FillTask
 from ternmq_store.log.transient_pool import Room
@@ -276,4 +276,4 @@ class StoreLoop:
 
         It is never abandoned in its middle: the store could be closed while a thread still writes.
         """
-        await run_whole(self._blocking.run, task, done)
+        await run_shielded(self._blocking.run, task, done)

@@ -16,7 +16,7 @@ from ternmq_model.route import TopicConfig
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.clock import local_hour
 from ternmq_runtime.service import Job
-from ternmq_runtime.whole_calls import run_whole
+from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.message_store import MessageStore
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.retention import DiskLevel
@@ -101,7 +101,7 @@ class StoreRetention:
             self._store.cleaner.keep_topics(own_retention(self._topics))
             with contextlib.closing(tasks):
                 for task in tasks:
-                    await run_whole(self._blocking.run, task.run, _raise_any)
+                    await run_shielded(self._blocking.run, task.run, _raise_any)
 
     async def clean_now(self) -> int:
         """Delete what has expired, whatever the hour; return how many files of the log went.

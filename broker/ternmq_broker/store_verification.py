@@ -14,7 +14,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.offsets import QueueOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
-from ternmq_runtime.whole_calls import run_whole
+from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import Mend, Unit
@@ -87,13 +87,15 @@ class StoreVerification:
             self._pause_s = _IDLE_S
             return False
         checks = list[UnitsCheck | None]()
-        await run_whole(
+        await run_shielded(
             self._blocking.run,
             piece.run,
             lambda error: checks.append(verification.piece_done(piece, error)),
         )
         for check in filter(None, checks):
-            await run_whole(self._blocking.run, check.run, partial(verification.units_done, check))
+            await run_shielded(
+                self._blocking.run, check.run, partial(verification.units_done, check)
+            )
         self._pause_s = piece.checked_bytes / rate
         return False
 

@@ -39,7 +39,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.route import READ_WRITE, TopicConfig
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
-from ternmq_runtime.whole_calls import run_whole
+from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import replace_file
 
@@ -199,7 +199,7 @@ class Tables:
         files, blocking = self._disk
         write = partial(replace_file, files, self._timer_path, checkpoint.encode())
         outcome: list[OSError | None] = []
-        await run_whole(blocking.run, write, outcome.append)
+        await run_shielded(blocking.run, write, outcome.append)
         if outcome[0] is not None:
             raise StoreError(f"{self._timer_path} not saved: {outcome[0]}") from outcome[0]
         self.timer = checkpoint

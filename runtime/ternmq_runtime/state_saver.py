@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ternmq_model.errors import TernError
-from ternmq_runtime.whole_calls import run_whole
+from ternmq_runtime.shielded_call import run_shielded
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class StateSaver(Generic[T]):
                 errors.append(self._ended(state, reason))
                 self._settle(number, errors[0], is_awaited=is_awaited)
 
-            await run_whole(self._run, self._prepare(is_awaited), settle)
+            await run_shielded(self._run, self._prepare(is_awaited), settle)
             return errors[0]
 
     def _settle(self, number: int, error: TernError | None, *, is_awaited: bool) -> None:

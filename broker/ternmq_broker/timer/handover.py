@@ -17,7 +17,7 @@ from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record_heads import Ints
 from ternmq_remoting.environment import Blocking
-from ternmq_runtime.whole_calls import run_whole
+from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.message_store import MessageStore
@@ -63,7 +63,7 @@ class WheelFiles:
     async def _run(self, function: Callable[..., Any], *args: Any) -> None:
         outcome: list[OSError | None] = []
         call = partial(function, *self._disk, *args)
-        await run_whole(self._blocking.run, call, outcome.append)
+        await run_shielded(self._blocking.run, call, outcome.append)
         if outcome[0] is not None:
             raise outcome[0]
 

@@ -20,7 +20,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
-from ternmq_runtime.whole_calls import run_whole
+from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.reserve import replace_file_from_reserve
 
@@ -330,7 +330,7 @@ class ReplicationState:
             write = partial(self._write, data, in_both=in_both)
             # A write that fails, or whose caller goes away, may be in the file all the same.
             self._is_current = False
-            await run_whole(self._blocking.run, write, outcome.append)
+            await run_shielded(self._blocking.run, write, outcome.append)
             if outcome[0] is not None:
                 raise StoreError(f"{self._path} not saved: {outcome[0]}") from outcome[0]
             heard = self._kept  # while the disk was at work

@@ -1,4 +1,4 @@
-"""Blocking calls that nobody walks away from: who is cancelled waits for their end first.
+"""Blocking calls shielded from cancellation: a cancelled caller awaits their end first.
 
 A cancelled `BlockingPool.run` leaves its thread at work. Where the thread writes, what comes next
 must not: the directory's lock would be given back, or the same file written a second time.
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 
-class _WholeCall:
+class _ShieldedCall:
     """One call, its outcome, and its end."""
 
     def __init__(self, function: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class _WholeCall:
         self._ended.wait()
 
 
-async def run_whole(
+async def run_shielded(
     run: Callable[[Callable[[], None]], Awaitable[None]],
     function: Callable[[], None],
     done: Callable[[OSError | None], None],
@@ -51,7 +51,7 @@ async def run_whole(
     Raises:
         Exception: Any other than OSError that `function` raised; `done` is not called.
     """
-    call = _WholeCall(function)
+    call = _ShieldedCall(function)
     try:
         await run(call)
     except asyncio.CancelledError:

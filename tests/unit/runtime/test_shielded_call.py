@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from ternmq_runtime.blocking_pool import BlockingPool
-from ternmq_runtime.whole_calls import run_whole
+from ternmq_runtime.shielded_call import run_shielded
 
 
 def test_cancelled_caller_waits_for_the_thread_and_gets_its_outcome() -> None:
@@ -20,7 +20,7 @@ def test_cancelled_caller_waits_for_the_thread_and_gets_its_outcome() -> None:
 
     async def main() -> None:
         async with BlockingPool(2) as pool:
-            waiting = asyncio.ensure_future(run_whole(pool.run, write, happened.append))
+            waiting = asyncio.ensure_future(run_shielded(pool.run, write, happened.append))
             await pool.run(begun.wait, 5.0)
             for _ in range(3):  # a second signal is no reason to leave it alone either
                 waiting.cancel()
@@ -44,10 +44,10 @@ def test_disk_error_is_an_outcome_and_any_other_is_raised() -> None:
             raise error
 
         async with BlockingPool() as pool:
-            await run_whole(pool.run, lambda: None, outcomes.append)
-            await run_whole(pool.run, lambda: fail(failure), outcomes.append)
+            await run_shielded(pool.run, lambda: None, outcomes.append)
+            await run_shielded(pool.run, lambda: fail(failure), outcomes.append)
             with pytest.raises(ValueError, match="a bug"):
-                await run_whole(pool.run, lambda: fail(ValueError("a bug")), outcomes.append)
+                await run_shielded(pool.run, lambda: fail(ValueError("a bug")), outcomes.append)
         assert outcomes == [None, failure]
 
     asyncio.run(main())
