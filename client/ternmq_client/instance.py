@@ -245,7 +245,7 @@ class ClientInstance(Lifecycle):
     def _parts(self) -> "_Opened":
         if self._opened is None:
             raise ClosedError("the client is not open: use it inside `async with`")
-        self._check_place()
+        self._check_owner()
         return self._opened
 
 

@@ -333,7 +333,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         )
         if not is_whole(messages_max) or messages_max < 1:
             raise UsageError(f"messages_max={messages_max!r}: must be 1 or more, a whole number")
-        self._check_place()
+        self._check_owner()
         if self._config.auto_commit:
             self._settle()
         await self._seeks.settled()
@@ -484,12 +484,12 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     def _member(self) -> PullMembership:
         if self._membership is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
-        self._check_place()
+        self._check_owner()
         return self._membership
 
     @property
     def _parts(self) -> PullParts:
         if self._opened is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
-        self._check_place()
+        self._check_owner()
         return self._opened

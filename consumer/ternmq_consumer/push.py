@@ -240,7 +240,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         """
         if not self._listeners.is_iterated:
             raise UsageError("a consumer with a listener cannot be iterated")
-        self._check_place()
+        self._check_owner()
         if self._iterator is None:
             _ = self._client.env  # raises where messages cannot come: not entered, or left
             self._iterator = MessageIterator(self._dispatcher)
@@ -254,7 +254,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         Raises:
             ClosedError: The consumer is not open.
         """
-        self._check_place()
+        self._check_owner()
         if not self._assigned.is_set():
             _ = self._client.env  # raises where no share can come: not entered, or left
         await self._assigned.wait()
@@ -288,7 +288,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         """
         if self._assignment is None:
             raise ClosedError("the consumer is not open")
-        self._check_place()
+        self._check_owner()
         if self._iterator is not None:
             self._iterator.finish_present()
         await self._commit_step()
@@ -297,7 +297,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
     def _owning(self) -> Assignment:
         if self._assignment is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
-        self._check_place()
+        self._check_owner()
         return self._assignment
 
     def _make_assignment(

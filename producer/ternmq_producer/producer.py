@@ -477,7 +477,7 @@ class Producer(Lifecycle):
         """
         if self._dispatch is None:
             raise closed_error()
-        self._check_place()
+        self._check_owner()
         if message.__class__ is not Message:
             check_messages((message,))
         return self._dispatch

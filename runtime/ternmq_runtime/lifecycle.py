@@ -37,7 +37,7 @@ class Lifecycle(ABC):
         When this raises, what is on the stack is closed, and the error comes out of `async with`.
         """
 
-    def _check_place(self) -> None:
+    def _check_owner(self) -> None:
         """Do nothing, unless the block was opened in another process or on another event loop.
 
         Raises:
@@ -49,7 +49,7 @@ class Lifecycle(ABC):
         check_loop(self.__loop)
 
     async def __aenter__(self) -> Self:
-        self._check_place()
+        self._check_owner()
         async with AsyncExitStack() as stack:
             await self._open(stack)
             self.__stack, self.__process_id = stack.pop_all(), os.getpid()

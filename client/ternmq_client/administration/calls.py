@@ -388,7 +388,7 @@ class AdminCalls(Lifecycle):
     def _names(self) -> NameServers:
         if self._nameservers is None:
             raise UsageError("the client is not open: use it inside `async with`")
-        self._check_place()
+        self._check_owner()
         return self._nameservers
 
     @property

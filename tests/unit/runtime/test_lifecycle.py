@@ -20,7 +20,7 @@ class Service(Lifecycle):
         self._fails = fails
 
     def use(self) -> None:
-        self._check_place()
+        self._check_owner()
 
     async def _open(self, stack: AsyncExitStack) -> None:
         for part in ("first", "second"):
