@@ -41,7 +41,7 @@ from ternmq_broker.sending import MessageWriter
 from ternmq_broker.state.table_formats import table_paths
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
-from ternmq_broker.statistics.rpc import StatisticsService
+from ternmq_broker.statistics.service import StatisticsService
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.store_retention import StoreRetention

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.statistics.items import NAMES, Item, Report
+from ternmq_broker.statistics.stats_items import NAMES, Item, Report
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode

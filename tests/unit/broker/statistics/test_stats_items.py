@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.statistics.items import NAMES, Item, Report
+from ternmq_broker.statistics.stats_items import NAMES, Item, Report
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore

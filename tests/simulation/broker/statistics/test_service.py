@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.statistics import rpc
+from ternmq_broker.statistics import service
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -65,7 +65,7 @@ def test_unknown_statistics_name_is_refused() -> None:
 
 
 def test_oversized_statistics_reply_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc, "_REPLY_BYTES_MAX", 2000)
+    monkeypatch.setattr(service, "_REPLY_BYTES_MAX", 2000)
 
     async def main() -> None:
         async with serving(topics={"A": 8}) as (_, client):
