@@ -1,1 +1,1 @@
-"""What the broker counts by topic, queue and group, with rates over a minute, an hour and a day."""
+"""Counters by topic, queue and group, with rates over a minute, an hour and a day."""

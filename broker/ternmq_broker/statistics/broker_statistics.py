@@ -1,4 +1,4 @@
-"""Everything that the broker counts, by batches and reads.
+"""Counters of a broker, by batches and reads.
 
 The store tells of every batch and read: one look into a dictionary for each queue of it. What is
 asked for by topic, group or broker is added up when it is asked for.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 
-class Span(NamedTuple):
+class SamplingSpan(NamedTuple):
     """How far back a rate looks."""
 
     period_ms: int
@@ -21,14 +21,14 @@ class Span(NamedTuple):
     """That are kept: the oldest is this many periods old, less one."""
 
 
-MINUTE: Final = Span(10_000, 7)
-HOUR: Final = Span(600_000, 7)
-DAY: Final = Span(3_600_000, 25)
+MINUTE: Final = SamplingSpan(10_000, 7)
+HOUR: Final = SamplingSpan(600_000, 7)
+DAY: Final = SamplingSpan(3_600_000, 25)
 SPANS: Final = (MINUTE, HOUR, DAY)
 
 
 class Sums(NamedTuple):
-    """What a counter says at one time."""
+    """Values of a counter at one time."""
 
     messages: int = 0
     bytes: int = 0
@@ -46,8 +46,8 @@ class Sums(NamedTuple):
         return Sums(*(present - before for present, before in zip(self, earlier, strict=True)))
 
 
-class Added(NamedTuple):
-    """What was added to a counter over one span."""
+class CounterIncrease(NamedTuple):
+    """Sums that were added to a counter over one span."""
 
     ms: int
     """The span as it was measured: less than wanted while the broker is young."""
@@ -117,7 +117,7 @@ class Counter:
             del kept[:_ROW]
         kept.extend((now_ms, *self.sums))
 
-    def added(self, place: int, *, now_ms: int, begun_at_ms: int) -> Added:
+    def added(self, place: int, *, now_ms: int, begun_at_ms: int) -> CounterIncrease:
         """Return what was added over a span.
 
         Args:
@@ -127,5 +127,5 @@ class Counter:
         """
         kept = self._samples[place]
         if len(kept) < SPANS[place].samples * _ROW:
-            return Added(now_ms - begun_at_ms, self.sums)
-        return Added(now_ms - kept[0], self.sums.less(kept[1:_ROW]))
+            return CounterIncrease(now_ms - begun_at_ms, self.sums)
+        return CounterIncrease(now_ms - kept[0], self.sums.less(kept[1:_ROW]))

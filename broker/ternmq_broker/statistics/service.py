@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.statistics.stats_items import NAMES, Item, Report
+from ternmq_broker.statistics.stats_items import NAMES, StatisticsReport, StatsItem
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
@@ -53,14 +53,14 @@ class StatisticsService:
         if request.name and request.name not in NAMES:
             remark = f"nothing is counted as {request.name!r}; names: {', '.join(sorted(NAMES))}"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-        report = Report(
+        report = StatisticsReport(
             self.statistics,
             cluster=self.cluster,
             now_ms=self.clock.monotonic_ms(),
             name=request.name,
             key=request.key,
         )
-        found: list[Item] = []
+        found: list[StatsItem] = []
         length = 0
         for number, item in enumerate(report.items()):
             if item is not None:

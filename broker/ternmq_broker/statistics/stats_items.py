@@ -1,4 +1,4 @@
-"""What counters come to by RocketMQ's names. Pure.
+"""Counters as items under RocketMQ's names. Pure.
 
 Source: RocketMQ `BrokerStatsManager`, `Stats`.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.statistics.counters import SPANS, Added, Counter, Sums
+from ternmq_broker.statistics.counters import SPANS, Counter, CounterIncrease, Sums
 
 Value = Callable[[Sums], int]
 
@@ -24,7 +24,7 @@ class SpanValue(NamedTuple):
     """Of one call; 0 without calls."""
 
 
-class Item(NamedTuple):
+class StatsItem(NamedTuple):
     """One counter."""
 
     name: str
@@ -34,8 +34,8 @@ class Item(NamedTuple):
     """Over a minute, an hour and a day; none for what does not add up."""
 
 
-class _Kind(NamedTuple):
-    """What one name counts."""
+class _Metric(NamedTuple):
+    """A name of RocketMQ's, and the sum that it stands for."""
 
     name: str
     value: Value
@@ -65,46 +65,46 @@ def _disk_bytes(sums: Sums) -> int:
     return sums.disk_bytes
 
 
-_QUEUE_PUT: Final = (_Kind("QUEUE_PUT_NUMS", _messages), _Kind("QUEUE_PUT_SIZE", _bytes))
-_QUEUE_GET: Final = (_Kind("QUEUE_GET_NUMS", _messages), _Kind("QUEUE_GET_SIZE", _bytes))
+_QUEUE_PUT: Final = (_Metric("QUEUE_PUT_NUMS", _messages), _Metric("QUEUE_PUT_SIZE", _bytes))
+_QUEUE_GET: Final = (_Metric("QUEUE_GET_NUMS", _messages), _Metric("QUEUE_GET_SIZE", _bytes))
 _TOPIC_PUT: Final = (
-    _Kind("TOPIC_PUT_NUMS", _messages),
-    _Kind("TOPIC_PUT_SIZE", _bytes),
-    _Kind("TOPIC_PUT_LATENCY", _ms),
+    _Metric("TOPIC_PUT_NUMS", _messages),
+    _Metric("TOPIC_PUT_SIZE", _bytes),
+    _Metric("TOPIC_PUT_LATENCY", _ms),
 )
 _GROUP_GET: Final = (
-    _Kind("GROUP_GET_NUMS", _messages),
-    _Kind("GROUP_GET_SIZE", _bytes),
-    _Kind("GROUP_GET_LATENCY", _ms),
-    _Kind("GROUP_GET_FROM_DISK_NUMS", _disk_messages),
-    _Kind("GROUP_GET_FROM_DISK_SIZE", _disk_bytes),
+    _Metric("GROUP_GET_NUMS", _messages),
+    _Metric("GROUP_GET_SIZE", _bytes),
+    _Metric("GROUP_GET_LATENCY", _ms),
+    _Metric("GROUP_GET_FROM_DISK_NUMS", _disk_messages),
+    _Metric("GROUP_GET_FROM_DISK_SIZE", _disk_bytes),
 )
-_SENT_BACK: Final = (_Kind("SNDBCK_PUT_NUMS", _messages),)
-_DEAD: Final = (_Kind("DLQ_PUT_NUMS", _messages), _Kind("SNDBCK2DLQ_TIMES", _calls))
-_BROKER_PUT: Final = (_Kind("BROKER_PUT_NUMS", _messages),)
+_SENT_BACK: Final = (_Metric("SNDBCK_PUT_NUMS", _messages),)
+_DEAD: Final = (_Metric("DLQ_PUT_NUMS", _messages), _Metric("SNDBCK2DLQ_TIMES", _calls))
+_BROKER_PUT: Final = (_Metric("BROKER_PUT_NUMS", _messages),)
 _BROKER_GET: Final = (
-    _Kind("BROKER_GET_NUMS", _messages),
-    _Kind("BROKER_GET_FROM_DISK_NUMS", _disk_messages),
-    _Kind("BROKER_GET_FROM_DISK_SIZE", _disk_bytes),
+    _Metric("BROKER_GET_NUMS", _messages),
+    _Metric("BROKER_GET_FROM_DISK_NUMS", _disk_messages),
+    _Metric("BROKER_GET_FROM_DISK_SIZE", _disk_bytes),
 )
-_USER_PUT: Final = (_Kind("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", _messages),)
-_USER_GET: Final = (_Kind("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", _messages),)
+_USER_PUT: Final = (_Metric("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", _messages),)
+_USER_GET: Final = (_Metric("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", _messages),)
 
 FALL_SIZE: Final = "GROUP_GET_FALL_SIZE"
 FALL_TIME: Final = "GROUP_GET_FALL_TIME"
 
 NAMES: Final = frozenset(
-    kind.name
-    for kinds in (
+    metric.name
+    for metrics in (
         *(_QUEUE_PUT, _QUEUE_GET, _TOPIC_PUT, _GROUP_GET, _SENT_BACK, _DEAD),
         *(_BROKER_PUT, _BROKER_GET, _USER_PUT, _USER_GET),
     )
-    for kind in kinds
+    for metric in metrics
 ) | {FALL_SIZE, FALL_TIME}
 """Every name there is."""
 
 
-class Report:
+class StatisticsReport:
     """Counters as they are at one time, made into items bit by bit.
 
     Args:
@@ -131,7 +131,7 @@ class Report:
         self._key = key
         self._begun = [statistics.begun_at_ms(place) for place in range(len(SPANS))]
 
-    def items(self) -> Iterator[Item | None]:
+    def items(self) -> Iterator[StatsItem | None]:
         """Yield every item there is to tell of, in no order; None now and then between them.
 
         Between two of them the counters may change, and keys may come and go.
@@ -140,35 +140,35 @@ class Report:
         topics: dict[str, list[Counter]] = {}
         for (topic, queue_id), counter in list(counted.queues.items()):
             topics.setdefault(topic, []).append(counter)
-            yield from self._told(_QUEUE_PUT, f"{topic}@{queue_id}", [counter])
+            yield from self._items(_QUEUE_PUT, f"{topic}@{queue_id}", [counter])
         for topic, counters in topics.items():
-            yield from self._told(_TOPIC_PUT, topic, counters)
+            yield from self._items(_TOPIC_PUT, topic, counters)
         groups: dict[str, list[Counter]] = {}
         for (group, topic, queue_id), counter in list(counted.readers.items()):
             groups.setdefault(f"{topic}@{group}", []).append(counter)
-            yield from self._told(_QUEUE_GET, f"{topic}@{queue_id}@{group}", [counter])
+            yield from self._items(_QUEUE_GET, f"{topic}@{queue_id}@{group}", [counter])
         for key, counters in groups.items():
-            yield from self._told(_GROUP_GET, key, counters)
+            yield from self._items(_GROUP_GET, key, counters)
             yield from self._fallen(key, counters)
-        for kinds, table in ((_SENT_BACK, counted.sent_back), (_DEAD, counted.dead_letters)):
+        for metrics, table in ((_SENT_BACK, counted.sent_back), (_DEAD, counted.dead_letters)):
             for (topic, group), counter in list(table.items()):
-                yield from self._told(kinds, f"{topic}@{group}", [counter])
-        yield from self._told(_BROKER_PUT, self._cluster, [counted.puts])
-        yield from self._told(_BROKER_GET, self._cluster, [counted.gets])
+                yield from self._items(metrics, f"{topic}@{group}", [counter])
+        yield from self._items(_BROKER_PUT, self._cluster, [counted.puts])
+        yield from self._items(_BROKER_GET, self._cluster, [counted.gets])
         puts, gets = (counted.puts, counted.system_puts), (counted.gets, counted.system_gets)
-        yield from self._told(_USER_PUT, self._cluster, puts[:1], less=puts[1])
-        yield from self._told(_USER_GET, self._cluster, gets[:1], less=gets[1])
+        yield from self._items(_USER_PUT, self._cluster, puts[:1], less=puts[1])
+        yield from self._items(_USER_GET, self._cluster, gets[:1], less=gets[1])
 
-    def _told(
+    def _items(
         self,
-        kinds: Iterable[_Kind],
+        metrics: Iterable[_Metric],
         key: str,
         counters: Sequence[Counter],
         *,
         less: Counter | None = None,
-    ) -> Iterator[Item | None]:
+    ) -> Iterator[StatsItem | None]:
         yield None
-        wanted = [kind for kind in kinds if self._name in ("", kind.name)]
+        wanted = [metric for metric in metrics if self._name in ("", metric.name)]
         if not wanted or self._key not in ("", key):
             return
         total = Sums()
@@ -178,24 +178,24 @@ class Report:
         if less is not None:
             total = total.less(less.sums)
             spans = [
-                Added(span.ms, span.sums.less(self._added(place, [less]).sums))
+                CounterIncrease(span.ms, span.sums.less(self._added(place, [less]).sums))
                 for place, span in enumerate(spans)
             ]
-        for kind in wanted:
-            yield Item(
-                kind.name, key, kind.value(total), [_span(each, kind.value) for each in spans]
+        for metric in wanted:
+            yield StatsItem(
+                metric.name, key, metric.value(total), [_span(each, metric.value) for each in spans]
             )
 
-    def _added(self, place: int, counters: Sequence[Counter]) -> Added:
+    def _added(self, place: int, counters: Sequence[Counter]) -> CounterIncrease:
         """Return what was added to several counters over a span."""
         longest, sums = 0, Sums()
         for counter in counters:
             added = counter.added(place, now_ms=self._now_ms, begun_at_ms=self._begun[place])
             longest = max(longest, added.ms)
             sums = sums.plus(added.sums)
-        return Added(longest, sums)
+        return CounterIncrease(longest, sums)
 
-    def _fallen(self, key: str, counters: Sequence[Counter]) -> Iterator[Item]:
+    def _fallen(self, key: str, counters: Sequence[Counter]) -> Iterator[StatsItem]:
         """Yield how far a group was behind when it read last, in the queue where that is most."""
         if self._key in ("", key):
             behind = max(counter.behind_bytes for counter in counters)
@@ -204,10 +204,10 @@ class Report:
                 (FALL_TIME, max(counter.behind_ms for counter in counters)),
             ):
                 if self._name in ("", name):
-                    yield Item(name, key, value, ())
+                    yield StatsItem(name, key, value, ())
 
 
-def _span(added: Added, value: Value) -> SpanValue:
+def _span(added: CounterIncrease, value: Value) -> SpanValue:
     seconds, total = added.ms / 1000, value(added.sums)
     return SpanValue(
         seconds,

@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.statistics.stats_items import NAMES, Item, Report
+from ternmq_broker.statistics.stats_items import NAMES, StatisticsReport, StatsItem
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
@@ -13,8 +13,8 @@ from tests.support.stores import HandClock, append, open_store
 MANY = Limits(1000, 1 << 20)
 
 
-def told(counted: BrokerStatistics, now_ms: int, **asked: str) -> dict[tuple[str, str], Item]:
-    report = Report(counted, cluster="C", now_ms=now_ms, **asked)
+def told(counted: BrokerStatistics, now_ms: int, **asked: str) -> dict[tuple[str, str], StatsItem]:
+    report = StatisticsReport(counted, cluster="C", now_ms=now_ms, **asked)
     found = [item for item in report.items() if item is not None]
     by_key = {(item.name, item.key): item for item in found}
     assert len(by_key) == len(found)
