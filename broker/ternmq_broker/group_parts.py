@@ -21,8 +21,8 @@ from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.lock_table import LockTable
+from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.tables import Tables
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler
 from ternmq_runtime.service import Job

@@ -22,8 +22,8 @@ from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_broker.state.table_generations import config_folder
+from ternmq_broker.state.tables import StoreView, Tables, load_tables
 from ternmq_broker.steady_clock import SteadyClock
-from ternmq_broker.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, StoreError
 from ternmq_model.names import WHEEL_TOPIC

@@ -39,6 +39,7 @@ from ternmq_broker.rpc_store import StoreService
 from ternmq_broker.send_services import SendServices, properties_suffix
 from ternmq_broker.sending import MessageWriter
 from ternmq_broker.state.table_formats import table_paths
+from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.statistics.service import StatisticsService
@@ -46,7 +47,6 @@ from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.store_retention import StoreRetention
 from ternmq_broker.store_verification import StoreVerification
-from ternmq_broker.tables import Tables
 from ternmq_broker.transactions.transactions import Transactions, TransactionServices
 from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.errors import refusal

@@ -13,7 +13,7 @@ from ternmq_broker.replication.metadata import (
     MetadataServices,
 )
 from ternmq_broker.replication.metadata.applying import TableServices
-from ternmq_broker.tables import StoreView, Tables, load_tables
+from ternmq_broker.state.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset
 from ternmq_remoting.environment import Environment

@@ -20,7 +20,7 @@ from ternmq_broker.replication.rpc_replication import (
     Standing,
     StatusService,
 )
-from ternmq_broker.tables import Tables
+from ternmq_broker.state.tables import Tables
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler

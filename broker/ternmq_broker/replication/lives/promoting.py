@@ -17,7 +17,7 @@ from ternmq_broker.replication.lives.starting import (
 from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.state.epochs import Log, number_of_promotion
 from ternmq_broker.state.recovered_topics import put_found_topics
-from ternmq_broker.tables import Tables
+from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin

@@ -27,10 +27,10 @@ from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import as_int, as_object
 from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable
+from ternmq_broker.state.tables import Tables
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
-from ternmq_broker.tables import Tables
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_kept_group, check_topic

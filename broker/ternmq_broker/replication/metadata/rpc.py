@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ternmq_broker.replication.metadata.snapshots import Snapshot, Snapshots
-from ternmq_broker.tables import Tables
+from ternmq_broker.state.tables import Tables
 from ternmq_model.clock import Clock
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import METADATA

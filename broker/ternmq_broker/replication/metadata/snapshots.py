@@ -18,9 +18,9 @@ from ternmq_broker.replication.metadata.names import (
     TRANSACTIONS,
 )
 from ternmq_broker.state.offsets import KeptOffset
+from ternmq_broker.state.tables import Tables
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.transaction_scan_offset import GROUP
-from ternmq_broker.tables import Tables
 from ternmq_model.data_version import DataVersion
 from ternmq_model.names import HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset

@@ -10,7 +10,7 @@ from ternmq_broker.replication.metadata.offset_rows import parse_rows
 from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
 from ternmq_broker.replication.slave.finding import Finder
 from ternmq_broker.state.offsets import KeptOffset
-from ternmq_broker.tables import Tables
+from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import IllegalName, RefusedError, TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import MASTER_ID, BrokerMember

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker import tables
+from ternmq_broker.state import tables
 from ternmq_broker.state.table_formats import TIMER
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.timer import rolling
