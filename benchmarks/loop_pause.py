@@ -22,8 +22,8 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.store_alone import BATCH, HOST, TOPIC, checked, records_of
-from ternmq_broker.confirmations import Confirmations
-from ternmq_broker.store_loop import StoreLoop
+from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.record_batch import RecordBatch
 from ternmq_remoting.environment import Environment

@@ -13,7 +13,6 @@ from ternmq_broker.locks.rpc_locks import LockService, LockServices
 from ternmq_broker.observing.questions import Questions
 from ternmq_broker.observing.rpc import ObservingService
 from ternmq_broker.pulls import OffsetRules
-from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
 from ternmq_broker.retry.retry_sends import RetrySends
@@ -23,6 +22,7 @@ from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler
 from ternmq_runtime.service import Job

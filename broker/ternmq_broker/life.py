@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.hosts import own_host
 from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.lives import roles
@@ -24,6 +23,7 @@ from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_broker.state.table_generations import config_folder
 from ternmq_broker.state.tables import StoreView, Tables, load_tables
 from ternmq_broker.steady_clock import SteadyClock
+from ternmq_broker.storage.store_host import own_host
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, StoreError
 from ternmq_model.names import WHEEL_TOPIC

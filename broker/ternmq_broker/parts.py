@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.duplicates.stored_before import StoredBefore
 from ternmq_broker.group_parts import GroupParts, Service
 from ternmq_broker.inner.room import Safety
@@ -14,9 +13,7 @@ from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.intake import intake_of
 from ternmq_broker.live_settings.rpc import SettingsService
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.memory import memory_bytes
 from ternmq_broker.pulls import MovedEvents
-from ternmq_broker.reading import StoreReader
 from ternmq_broker.reading_parts import ReadingParts
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.lives.member import Member
@@ -44,9 +41,12 @@ from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.statistics.service import StatisticsService
 from ternmq_broker.steady_clock import SteadyClock
-from ternmq_broker.store_loop import StoreLoop
-from ternmq_broker.store_retention import StoreRetention
-from ternmq_broker.store_verification import StoreVerification
+from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.loop import StoreLoop
+from ternmq_broker.storage.memory_limit import memory_bytes
+from ternmq_broker.storage.reader import StoreReader
+from ternmq_broker.storage.retention import StoreRetention
+from ternmq_broker.storage.verification import StoreVerification
 from ternmq_broker.transactions.transactions import Transactions, TransactionServices
 from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.errors import refusal

@@ -10,11 +10,11 @@ from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules
 from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.pulls import MovedEvents, PullAnswers
-from ternmq_broker.reading import StoreReader
 from ternmq_broker.replication.place import Place
 from ternmq_broker.rpc_pull import PullService, PullServices
 from ternmq_broker.scanning import ScanService, scan_service
 from ternmq_broker.state.tables import Tables
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import Job
 from ternmq_store.message_store import MessageStore

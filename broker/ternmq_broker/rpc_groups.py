@@ -14,7 +14,6 @@ from ternmq_broker.filters import FilterRules
 from ternmq_broker.observing.questions import Questions
 from ternmq_broker.pull_rules import check_range
 from ternmq_broker.pulls.offset_rules import Committed, OffsetRules
-from ternmq_broker.reading import StoreReader
 from ternmq_broker.retry import GroupTopics
 from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.state.clients import GroupMembership, Session, check_client_id
@@ -22,6 +21,7 @@ from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
     ConnectionLost,

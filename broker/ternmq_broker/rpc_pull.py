@@ -18,7 +18,7 @@ from ternmq_broker.pull_rules import (
 from ternmq_broker.pull_stream import PullingStream
 from ternmq_broker.pulls import OffsetRules, PullAnswers
 from ternmq_broker.pulls.offset_rules import Committed
-from ternmq_broker.reading import StoreReader, give_way
+from ternmq_broker.storage.reader import StoreReader, give_way
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
 from ternmq_model.message_id import parse_offset_message_id

@@ -6,7 +6,7 @@ Source: RocketMQ `AdminBrokerProcessor.getBrokerRuntimeInfo`, `StoreStatsService
 from collections.abc import Sequence
 
 from ternmq_broker.steady_clock import SteadyClock
-from ternmq_broker.store_verification import StoreVerification
+from ternmq_broker.storage.verification import StoreVerification
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import DESCRIBE_STORE
 from ternmq_remoting.rpc import Call, Handler, unary

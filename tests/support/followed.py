@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.replication.lives.asking import Asked
 from ternmq_broker.replication.master.claims import EpochClaims
@@ -18,7 +17,8 @@ from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.standing import MasterStanding
 from ternmq_broker.replication.rpc_replication import FollowService, MemberState, StatusService
 from ternmq_broker.state.epochs import Epoch, Epochs
-from ternmq_broker.store_loop import StoreLoop
+from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication

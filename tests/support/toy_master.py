@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.replication.lives.state import ReplicationState
 from ternmq_broker.replication.slave.finding import Finder
 from ternmq_broker.replication.slave.follower import Follower, FollowerServices
 from ternmq_broker.replication.slave.following_rules import LogChange, epochs_to_pb
 from ternmq_broker.state.epochs import Epoch, Epochs
-from ternmq_broker.store_loop import StoreLoop
+from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember

@@ -20,8 +20,8 @@ from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, Copies, copies_
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.delay.level_wait import LevelWait
-from ternmq_broker.reading import StoreReader
 from ternmq_broker.state.delay_offsets import DelayOffsets
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.errors import TernError

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.duplicates.retried import Place, RetriedRow, place_of, retried_rows
+from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import RecordHeader

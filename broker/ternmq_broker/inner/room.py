@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from ternmq_broker.confirmations import Confirmations, Confirmed
+from ternmq_broker.storage.confirmations import Confirmations, Confirmed
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFailed, TernError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of, with_source
 from ternmq_broker.inner.writer import InnerWriter
-from ternmq_broker.reading import StoreReader
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.errors import refusal
 from ternmq_model.names import WHEEL_TOPIC

@@ -21,8 +21,8 @@ from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, NO_COPIES, Copi
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.inner.writer import InnerWriter
-from ternmq_broker.reading import StoreReader
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
 from ternmq_broker.timer.handover import Handover, WheelFiles

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.rerouting import Rules, waiting
 from ternmq_broker.inner.room import Safety
-from ternmq_broker.reading import LOOKS_AT_ONCE, let_in
+from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.half import Half, message_of
 from ternmq_broker.transactions.past_ends import PastEnds, wrong_ids

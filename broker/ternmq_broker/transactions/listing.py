@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ternmq_broker.reading import LOOKS_AT_ONCE, let_in
+from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.ending import Ender, EndRequest
 from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.half import Half

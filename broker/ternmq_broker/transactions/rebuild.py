@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from ternmq_broker.reading import give_way
+from ternmq_broker.storage.reader import give_way
 from ternmq_broker.transactions.half import Half
 from ternmq_broker.transactions.judge import CheckRules, look_after_ms, staged_ms
 from ternmq_broker.transactions.ops import OP_TAG, decode_ops

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.room import Safety
-from ternmq_broker.reading import LOOKS_AT_ONCE, StoreReader, let_in
+from ternmq_broker.storage.reader import LOOKS_AT_ONCE, StoreReader, let_in
 from ternmq_broker.transactions.past_ends import Named
 from ternmq_broker.transactions.plain_commits import PlainCommit, plain_commit
 from ternmq_broker.transactions.steps import Steps

@@ -15,11 +15,11 @@ from ternmq_broker.inner.rerouted_batch import NOT_STAGED, STAGED_OWN
 from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
-from ternmq_broker.reading import StoreReader
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.transactions.checks import Checker, CheckServices
 from ternmq_broker.transactions.ending import Ender, EndServices
 from ternmq_broker.transactions.finding import Finder

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.replication.master.in_sync import Follower, InSync
 from ternmq_broker.replication.master.reign import Reign
+from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset

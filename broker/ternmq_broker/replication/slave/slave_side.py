@@ -10,7 +10,7 @@ from ternmq_broker.replication.slave.follower import Follower, FollowerServices
 from ternmq_broker.replication.slave.following_rules import LogChange
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.state.tables import Tables
-from ternmq_broker.store_loop import StoreLoop
+from ternmq_broker.storage.loop import StoreLoop
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import Job

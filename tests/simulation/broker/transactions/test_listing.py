@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.reading import let_in
+from ternmq_broker.storage.reader import let_in
 from ternmq_broker.transactions import ending, listing
 from ternmq_model.errors import InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.inner.room import REMARKS, Safety, in_doubt
+from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import STORED_CODES

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import RefusedError, StoreFailed
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode as Code

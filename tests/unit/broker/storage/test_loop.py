@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.confirmations import Confirmations
-from ternmq_broker.store_loop import StoreLoop
+from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.loop import StoreLoop
 from ternmq_store.config import FlushMode
 from ternmq_store.dispatcher import Dispatched
 from ternmq_store.message_store import MessageStore

@@ -1,4 +1,4 @@
-from ternmq_broker.memory import memory_bytes
+from ternmq_broker.storage.memory_limit import memory_bytes
 
 
 def test_memory_size_of_this_machine_is_known() -> None:

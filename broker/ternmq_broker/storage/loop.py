@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from ternmq_broker.confirmations import Confirmations
-from ternmq_broker.store_retention import CLEAN_JOB
+from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.retention import CLEAN_JOB
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Blocking
