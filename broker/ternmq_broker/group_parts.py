@@ -6,8 +6,6 @@ from typing import Final, Protocol
 
 from ternmq_broker.filters import FilterParts
 from ternmq_broker.group_admin import GroupAdminService, GroupAdminServices
-from ternmq_broker.inner.rerouting import delayed
-from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.locks.rpc_locks import LockService, LockServices
 from ternmq_broker.observing.questions import Questions
@@ -22,7 +20,9 @@ from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.reader import StoreReader
+from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler
 from ternmq_runtime.service import Job

@@ -8,8 +8,6 @@ from typing import Final
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.duplicates.stored_before import StoredBefore
 from ternmq_broker.group_parts import GroupParts, Service
-from ternmq_broker.inner.room import Safety
-from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.intake import intake_of
 from ternmq_broker.live_settings.rpc import SettingsService
 from ternmq_broker.live_settings.settings import LiveSettings
@@ -41,7 +39,9 @@ from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.statistics.service import StatisticsService
 from ternmq_broker.steady_clock import SteadyClock
+from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_broker.storage.memory_limit import memory_bytes
 from ternmq_broker.storage.reader import StoreReader

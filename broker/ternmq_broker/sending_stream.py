@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.inner.room import Unsafe
 from ternmq_broker.send_services import SendServices
 from ternmq_broker.sending import Sender, Stored
+from ternmq_broker.storage.ack_policy import Unsafe
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,

@@ -7,12 +7,12 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.delay.delay_service import DelayService
 from ternmq_broker.delay.delivered_before import delivered_sources
 from ternmq_broker.delay.deliverer import Deliverer
-from ternmq_broker.inner.real_topics import RealTopics
-from ternmq_broker.inner.rerouting import Rules
-from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.steady_clock import DOUBT_MS
+from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.reader import StoreReader
+from ternmq_broker.storage.real_topics import RealTopics
+from ternmq_broker.storage.system_topic_routing import Rules
 from ternmq_broker.timer.timer_service import TimerService
 from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.errors import StoreError

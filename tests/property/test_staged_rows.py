@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ternmq_broker.inner import rerouted_batch
-from ternmq_broker.inner.rerouted_batch import NOT_STAGED, STAGED_OWN, Rerouted, reroute
-from ternmq_broker.inner.rerouting import Rules
-from ternmq_broker.inner.staged_rows import stage_rows
+from ternmq_broker.storage import routed_batch
+from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN, Rerouted, reroute
+from ternmq_broker.storage.staged_batch import stage_rows
+from ternmq_broker.storage.system_topic_routing import Rules
 from ternmq_model.errors import refusal
 from ternmq_model.properties import decode_properties
 from ternmq_model.record import FLAG_COMPRESSED, decode_record
@@ -98,7 +98,7 @@ def test_batch_is_rewritten_like_its_records_singly(
 ) -> None:
     checked = batch(rows, is_checksummed=is_checksummed)
     fast = reroute(checked, RULES, store_host=STORE_HOST)
-    with mock.patch.object(rerouted_batch, "stage_rows", return_value=None):
+    with mock.patch.object(routed_batch, "stage_rows", return_value=None):
         slow = reroute(checked, RULES, store_host=STORE_HOST)
     assert told(fast) == told(slow)
 

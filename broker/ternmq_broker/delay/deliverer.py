@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 from ternmq_broker.delay.real_place import Undeliverable, at_real_place
-from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of, with_source
-from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of, with_source
 from ternmq_model.errors import IllegalMessage, IllegalName, MessageRefused
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import Record

@@ -6,7 +6,7 @@ Source: RocketMQ `ScheduleMessageService.messageTimeUp`, `TimerMessageStore.conv
 from collections.abc import Callable
 from dataclasses import replace
 
-from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model.errors import IllegalName, RefusedError
 from ternmq_model.names import is_send_forbidden
 from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC

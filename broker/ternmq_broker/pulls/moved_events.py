@@ -9,8 +9,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model.clock import Clock
 from ternmq_model.errors import BrokerBusy, TernError
 from ternmq_model.names import OFFSET_MOVED_TOPIC

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.replication.lives import roles
 from ternmq_broker.replication.lives.member import Member, Outcome
@@ -21,6 +20,7 @@ from ternmq_broker.replication.rpc_replication import (
 )
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler

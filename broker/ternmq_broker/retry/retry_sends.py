@@ -6,11 +6,11 @@ Source: RocketMQ `SendMessageProcessor.handleRetryAndDLQ`.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.retry.group_topics import GroupTopics
 from ternmq_broker.retry.send_back import dead_letter
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.group_settings import GroupSettings

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from ternmq_broker.inner.inner_record import InnerRecord
-from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.retry.group_topics import GroupTopics, retry_topic
 from ternmq_broker.retry.send_back import Failure, Fate, SentBack, sent_back, why_not
 from ternmq_broker.retry.stored_copies import StoredCopies, copy_name
@@ -18,6 +16,8 @@ from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (

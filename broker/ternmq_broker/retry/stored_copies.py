@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset

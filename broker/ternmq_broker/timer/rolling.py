@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of, with_source
-from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of, with_source
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.errors import refusal

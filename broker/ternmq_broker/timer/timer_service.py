@@ -20,8 +20,8 @@ from ternmq_broker.alarm import Alarm
 from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, NO_COPIES, Copies, copies_of
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
-from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
+from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered

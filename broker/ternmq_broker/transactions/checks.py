@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.state.clients import Session
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.half import Half, copy_of, parked_of
 from ternmq_broker.transactions.judge import CheckRules, Step, Verdict, is_left_behind, judge

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from ternmq_broker.inner.real_topics import RealTopics
-from ternmq_broker.inner.rerouting import Rules, waiting
-from ternmq_broker.inner.room import Safety
+from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
+from ternmq_broker.storage.real_topics import RealTopics
+from ternmq_broker.storage.system_topic_routing import Rules, waiting
 from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.half import Half, message_of
 from ternmq_broker.transactions.past_ends import PastEnds, wrong_ids

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.inner.real_topics import RealTopics
-from ternmq_broker.inner.room import Safety
+from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
+from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.transactions.ending import Ender
 from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.half import Half

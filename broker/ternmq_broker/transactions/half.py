@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model import properties as names
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
+from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.transactions.half import Half, read_half
 from ternmq_model.errors import CorruptRecord

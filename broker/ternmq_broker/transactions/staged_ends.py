@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ternmq_broker.inner.real_topics import RealTopics
-from ternmq_broker.inner.room import Safety
+from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, StoreReader, let_in
+from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.transactions.past_ends import Named
 from ternmq_broker.transactions.plain_commits import PlainCommit, plain_commit
 from ternmq_broker.transactions.steps import Steps

@@ -10,16 +10,16 @@ from typing import Final
 import numpy as np
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.inner.real_topics import RealTopics
-from ternmq_broker.inner.rerouted_batch import NOT_STAGED, STAGED_OWN
-from ternmq_broker.inner.rerouting import Rules
-from ternmq_broker.inner.room import Safety
-from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
+from ternmq_broker.storage.ack_policy import Safety
+from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.reader import StoreReader
+from ternmq_broker.storage.real_topics import RealTopics
+from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN
+from ternmq_broker.storage.system_topic_routing import Rules
 from ternmq_broker.transactions.checks import Checker, CheckServices
 from ternmq_broker.transactions.ending import Ender, EndServices
 from ternmq_broker.transactions.finding import Finder

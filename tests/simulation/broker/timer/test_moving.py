@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
+from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.timer import moving
 from ternmq_model.errors import StoreFull
 from ternmq_protos.v1 import admin_pb2 as admin

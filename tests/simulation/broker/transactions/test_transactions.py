@@ -464,7 +464,7 @@ def test_half_message_that_no_longer_fits_does_not_stop_counting_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As another broker may have taken it.
-    monkeypatch.setattr("ternmq_broker.inner.rerouted_batch.SPARE_BYTES", {})
+    monkeypatch.setattr("ternmq_broker.storage.routed_batch.SPARE_BYTES", {})
 
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ternmq_broker.delay.deliverer import Deliverer
-from ternmq_broker.inner.room import Safety
-from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_model.errors import ClosedError, StoreFull
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import Record, decode_record

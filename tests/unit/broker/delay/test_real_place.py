@@ -3,8 +3,8 @@
 import pytest
 
 from ternmq_broker.delay.real_place import Undeliverable, at_real_place
-from ternmq_broker.inner.inner_record import InnerRecord
-from ternmq_broker.inner.rerouting import delayed
+from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_model.route import TopicConfig
 from tests.support.records import BORN_HOST
 

@@ -2,8 +2,8 @@ import pytest
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.filters import FilterBitMaps, with_room_for_bit_maps
-from ternmq_broker.inner.inner_record import InnerRecord, batches_of
 from ternmq_broker.state.filters import BLOOM, FilterTable
+from ternmq_broker.storage.internal_record import InnerRecord, batches_of
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_batch import RecordBatch, check_records

@@ -2,9 +2,9 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.pulls import MovedEvents, OffsetMoved
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import StoreFailed, TernError, refusal
 from ternmq_model.names import OFFSET_MOVED_TOPIC

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.retry.retry_sends import retried
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model.errors import MessageRefused
 from ternmq_model.group_settings import GroupSettings
 

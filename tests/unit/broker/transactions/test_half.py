@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.inner.inner_record import InnerRecord, encode_inner, inner_record_of
+from ternmq_broker.storage.internal_record import InnerRecord, encode_inner, inner_record_of
 from ternmq_broker.transactions.half import Half, copy_of, message_of, parked_of, read_half
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset

@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.inner.inner_record import InnerRecord, batches_of, encode_inner, inner_record_of
+from ternmq_broker.storage.internal_record import (
+    InnerRecord,
+    batches_of,
+    encode_inner,
+    inner_record_of,
+)
 from ternmq_broker.transactions.half import message_of, read_half
 from ternmq_broker.transactions.past_ends import Meant
 from ternmq_broker.transactions.plain_commits import PlainCommit, commit_batch, plain_commit

@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.inner.inner_record import InnerRecord, batches_of
+from ternmq_broker.storage.internal_record import InnerRecord, batches_of
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import FLAG_COMMIT

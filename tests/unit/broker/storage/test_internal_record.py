@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.inner.inner_record import InnerRecord, batches_of, encode_inner, inner_record_of
+from ternmq_broker.storage.internal_record import (
+    InnerRecord,
+    batches_of,
+    encode_inner,
+    inner_record_of,
+)
 from ternmq_model.errors import IllegalMessage, IllegalName
 from ternmq_model.properties import tag_code
 from ternmq_model.record import (

@@ -1,7 +1,7 @@
 import pytest
 
-from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import TopicConfig

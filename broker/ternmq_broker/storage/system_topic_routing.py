@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model.delay import DELAY_LEVEL_MAX, DELAY_MS_MAX, cancel_key, tick_up
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import (

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.inner.inner_record import InnerRecord
-from ternmq_broker.inner.rerouting import Rules, delayed, half, route, timed
+from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.system_topic_routing import Rules, delayed, half, route, timed
 from ternmq_model.delay import DELAY_MS_MAX, tick_up
 from ternmq_model.errors import RefusedError
 from ternmq_model.record import FLAG_COMPRESSED, FLAG_PREPARED

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from ternmq_broker.inner.inner_record import InnerRecord
-from ternmq_broker.inner.room import Safety
-from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.confirmations import Confirmations
+from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFailed
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import decode_record

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.inner.room import REMARKS, Safety, in_doubt
+from ternmq_broker.storage.ack_policy import REMARKS, Safety, in_doubt
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.offsets import PhysicalOffset

@@ -5,9 +5,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.inner.inner_record import InnerRecord, batches_of, encode_inner, inner_record_of
-from ternmq_broker.inner.rerouting import SPARE_BYTES, Rules, route
-from ternmq_broker.inner.staged_rows import stage_rows
+from ternmq_broker.storage.internal_record import (
+    InnerRecord,
+    batches_of,
+    encode_inner,
+    inner_record_of,
+)
+from ternmq_broker.storage.staged_batch import stage_rows
+from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, Rules, route
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.properties import CHECK_IMMUNITY_S, SOURCE, STAGED_FOR

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ternmq_broker.inner.rerouted_batch import reroute
-from ternmq_broker.inner.rerouting import Rules
+from ternmq_broker.storage.routed_batch import reroute
+from ternmq_broker.storage.system_topic_routing import Rules
 from ternmq_model.record import decode_record
 from tests.support.records import STORE_HOST, batch_of, record
 

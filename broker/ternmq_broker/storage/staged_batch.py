@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.inner.inner_record import InnerRecord
-from ternmq_broker.inner.rerouting import SPARE_BYTES, Rules, check_staged
+from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, Rules, check_staged
 from ternmq_model.errors import RefusedError
 from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX
 from ternmq_model.properties import (

@@ -1,1 +1,0 @@
-"""What the broker stores on its own behalf: records made of records."""
