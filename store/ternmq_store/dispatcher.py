@@ -22,6 +22,7 @@ from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Scan, Verify
 from ternmq_store.hints import BitMaps, Hint, KeyRun, UnitRun, join_keys, unit_runs
+from ternmq_store.log.checksum_ranges import VerifyRange, check_bodies
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue import ConsumeQueue
@@ -68,19 +69,6 @@ class Dispatched(NamedTuple):
     """There is more to do at once."""
 
 
-class Check(NamedTuple):
-    """How the log is to be checked from some place on."""
-
-    verify: Verify
-    until: PhysicalOffset | None
-    """Where another answer may hold; None = nowhere."""
-
-
-def check_bodies(_: PhysicalOffset) -> Check:
-    """Return how a log is checked of which nothing more is known."""
-    return Check(Verify.BODY, None)
-
-
 class Dispatcher:
     """Feeds the consume queues and the index, in the order of the log.
 
@@ -119,7 +107,7 @@ class Dispatcher:
         self.stored_at_ms = 0
         self.scanned = 0
         self.stopped_by: CorruptRecord | None = None
-        self.check_at: Callable[[PhysicalOffset], Check] = check_bodies
+        self.check_at: Callable[[PhysicalOffset], VerifyRange] = check_bodies
         self.quarantine = Quarantine()
         self.bit_maps: BitMaps | None = None
         self.tells = True
@@ -270,7 +258,7 @@ class Dispatcher:
         offset, damage = self.offset, self.quarantine.ranges
         file = self.log.files.at(offset)
         is_known = is_trusted and not self.doubts
-        verify, until = Check(Verify.NOTHING, None) if is_known else self.check_at(offset)
+        verify, until = VerifyRange(Verify.NOTHING, None) if is_known else self.check_at(offset)
         last = min(limit, file.end)
         stops = [stretch.start for stretch in damage if offset < stretch.start < last][:1]
         if until is not None and until < last:

@@ -7,8 +7,10 @@ mismatch is told and nothing more. Ranges begin and end where records do.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record_scan import Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +67,16 @@ def kept(ranges: Ranges, start: PhysicalOffset, end: PhysicalOffset) -> Ranges:
 
 def _without_empty(ranges: Ranges) -> Ranges:
     return tuple(r for r in ranges if r.end is None or r.start < r.end)
+
+
+class VerifyRange(NamedTuple):
+    """Verification of the log from some offset on."""
+
+    verify: Verify
+    until: PhysicalOffset | None
+    """Offset from which another verification may hold; None = none does."""
+
+
+def check_bodies(_: PhysicalOffset) -> VerifyRange:
+    """Return the verification of a log of which nothing is noted."""
+    return VerifyRange(Verify.BODY, None)

@@ -5,7 +5,7 @@ from typing import Final
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_scan import follow_lengths
-from ternmq_store.dispatcher import Check
+from ternmq_store.log.checksum_ranges import VerifyRange
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine, Stretch
 from ternmq_store.recovery.recovery import Finding, What
@@ -27,7 +27,7 @@ def add_torn(log: CommitLog, quarantine: Quarantine, damage: Iterable[Stretch]) 
 
 
 def lift_mended(
-    log: CommitLog, quarantine: Quarantine, check_at: Callable[[PhysicalOffset], Check]
+    log: CommitLog, quarantine: Quarantine, check_at: Callable[[PhysicalOffset], VerifyRange]
 ) -> Sequence[Finding]:
     """Forget what of the damaged stretches holds nothing but good records, file by file.
 
@@ -57,7 +57,7 @@ def _is_good(
     log: CommitLog,
     start: PhysicalOffset,
     end: PhysicalOffset,
-    check_at: Callable[[PhysicalOffset], Check],
+    check_at: Callable[[PhysicalOffset], VerifyRange],
 ) -> bool:
     """Tell whether from `start` to `end`, in one file, one good record follows the other."""
     file, at = log.files.at(start), start

@@ -17,9 +17,16 @@ from ternmq_model.record_scan import Verify
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.disk.state_file import read_whole
-from ternmq_store.dispatcher import Check
 from ternmq_store.log.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from ternmq_store.log.checksum_ranges import Ranges, closed, is_inside, kept, next_border, opened
+from ternmq_store.log.checksum_ranges import (
+    Ranges,
+    VerifyRange,
+    closed,
+    is_inside,
+    kept,
+    next_border,
+    opened,
+)
 from ternmq_store.log.clock_moves import ClockDoubt, TimerMove, doubted, stepped, within
 from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.log.log_notes import (
@@ -136,9 +143,9 @@ class Session:
         """Return how much of the record at `offset` is to be checked."""
         return Verify.WHOLE if is_inside(self.ranges, offset) else Verify.BODY
 
-    def check_at(self, offset: PhysicalOffset) -> Check:
+    def check_at(self, offset: PhysicalOffset) -> VerifyRange:
         """Return how the log is to be checked from `offset` on, and up to where."""
-        return Check(self.verify(offset), next_border(self.ranges, offset))
+        return VerifyRange(self.verify(offset), next_border(self.ranges, offset))
 
     def lower(self, end: PhysicalOffset) -> None:
         """Make durable that nothing behind `end` counts as on the disk; the cut follows.

@@ -10,7 +10,8 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify
 from ternmq_store.config import FlushMode
-from ternmq_store.dispatcher import Check, Dispatcher
+from ternmq_store.dispatcher import Dispatcher
+from ternmq_store.log.checksum_ranges import VerifyRange
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import PADDING_SIZE
@@ -74,7 +75,7 @@ def test_verification_of_a_record_depends_on_its_place() -> None:
     # The records carry no checksum: from the sixth on they should.
     border = PhysicalOffset(places[5])
     dispatcher.check_at = lambda offset: (
-        Check(Verify.BODY, border) if offset < border else Check(Verify.WHOLE, None)
+        VerifyRange(Verify.BODY, border) if offset < border else VerifyRange(Verify.WHOLE, None)
     )
     while dispatcher.stopped_by is None:
         dispatcher.scan(PhysicalOffset(places[-1]), {}, is_trusted=False)
@@ -87,7 +88,9 @@ def test_border_inside_a_record_does_not_stop_a_scan() -> None:
     places = written(files, 4)
     dispatcher, _ = following(files)
     border = PhysicalOffset(places[2] + 7)
-    dispatcher.check_at = lambda offset: Check(Verify.BODY, border if offset < border else None)
+    dispatcher.check_at = lambda offset: VerifyRange(
+        Verify.BODY, border if offset < border else None
+    )
     for _ in range(10):
         if dispatcher.offset < places[-1]:
             dispatcher.scan(PhysicalOffset(places[-1]), {}, is_trusted=False)
