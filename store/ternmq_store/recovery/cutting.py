@@ -33,9 +33,9 @@ from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.disk.state_file import previous_path
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
 from ternmq_store.log.prepare import PrepareTask
+from ternmq_store.log.store_session import Session
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.cut_tail import keep_copy, look_at_tail
-from ternmq_store.recovery.session import Session
 
 logger = logging.getLogger(__name__)
 

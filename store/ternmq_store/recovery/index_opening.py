@@ -24,9 +24,9 @@ from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.log.store_session import Session
 from ternmq_store.recovery.log_scan import find_good
 from ternmq_store.recovery.opening import OpenedFiles
-from ternmq_store.recovery.session import Session
 
 logger = logging.getLogger(__name__)
 

@@ -33,6 +33,7 @@ from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.checkpoint import Checkpoint
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse, QueueNote
+from ternmq_store.log.store_session import Session
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
@@ -67,7 +68,6 @@ from ternmq_store.recovery.recovery import (
     What,
     scan_start,
 )
-from ternmq_store.recovery.session import Session
 
 logger = logging.getLogger(__name__)
 

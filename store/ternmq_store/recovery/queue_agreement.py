@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.store_session import Session
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.recovery.log_scan import read_record, record_lies_at
 from ternmq_store.recovery.recovery import Finding, What
-from ternmq_store.recovery.session import Session
 
 
 class QueueAgreement:

@@ -8,7 +8,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.log.commit_log import CommitLog
-from ternmq_store.recovery.session import Session
+from ternmq_store.log.store_session import Session
 from ternmq_store.replica.pieces import check_piece
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from ternmq_store.log.checksum_ranges import is_inside, next_border
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.log.resync import HEAD_BYTES, next_record
+from ternmq_store.log.store_session import Session
 from ternmq_store.reading.reads import Reads
-from ternmq_store.recovery.session import Session
 from ternmq_store.replica.pieces import LogSlice, take_records
 
 logger = logging.getLogger(__name__)

@@ -35,6 +35,7 @@ from ternmq_store.inspection.queue_inspection import QueueFiles, find_queues
 from ternmq_store.log.checksum_ranges import Ranges, is_inside, next_border
 from ternmq_store.log.log_notes import LastUse, load_abort
 from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.log.store_session import Session
 from ternmq_store.queues.consume_queue_ext import ExtSource
 from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.log_places import first_from, first_kept
@@ -42,7 +43,6 @@ from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.source import Source
 from ternmq_store.recovery.log_files import LogPlan, find_plan, right_path
-from ternmq_store.recovery.session import Session
 from ternmq_store.scanning.wanted import QueueStretch
 
 logger = logging.getLogger(__name__)
