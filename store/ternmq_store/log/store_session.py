@@ -58,7 +58,7 @@ class _Seen(NamedTuple):
     queues: Sequence[QueueNote]
 
 
-class Session:
+class StoreSession:
     """What is noted of one log.
 
     Owned by `MessageStore`, on the store's thread.

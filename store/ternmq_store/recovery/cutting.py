@@ -33,7 +33,7 @@ from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.disk.state_file import previous_path
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
 from ternmq_store.log.prepare import PrepareTask
-from ternmq_store.log.store_session import Session
+from ternmq_store.log.store_session import StoreSession
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.cut_tail import keep_copy, look_at_tail
 
@@ -103,7 +103,7 @@ def cut_log(
         StoreLocked: The store is open.
         StoreError: `at` lies before the log's start, or the store cannot be opened.
     """
-    if not Session(files, root, _ignore).has_notes:
+    if not StoreSession(files, root, _ignore).has_notes:
         # Of a log that was never opened here nothing can be noted.
         MessageStore.open(root, config, flush_mode, files, clock, serve_to=at).close()
     lock = files.lock(lock_path(root))
@@ -128,7 +128,7 @@ def _ignore(_reason: str) -> None:
 
 def _announce(files: FileSystem, root: Path, at: PhysicalOffset) -> Cut:
     """Look at what goes, lay a copy aside, and note durably that it goes."""
-    session = Session(files, root, _ignore)
+    session = StoreSession(files, root, _ignore)
     found = find_files(files, commit_log_folder(root))
     if found and at < found[0].base:
         raise StoreError(f"the log begins at {found[0].base}: it cannot be cut at {at}")

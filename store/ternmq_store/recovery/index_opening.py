@@ -24,7 +24,7 @@ from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Quarantine
-from ternmq_store.log.store_session import Session
+from ternmq_store.log.store_session import StoreSession
 from ternmq_store.recovery.log_scan import find_good
 from ternmq_store.recovery.opening import OpenedFiles
 
@@ -70,7 +70,7 @@ def open_index(
     return replace(opened, index=index)
 
 
-def _durable(index: IndexFiles, session: Session) -> PhysicalOffset | None:
+def _durable(index: IndexFiles, session: StoreSession) -> PhysicalOffset | None:
     """Return before which offset all entries are on the disk; None when all are."""
     match session.last_use:
         case LastUse.CLEAN | LastUse.FOREIGN_CLEAN:

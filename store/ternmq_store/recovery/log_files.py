@@ -17,7 +17,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Stretch
-from ternmq_store.log.store_session import Session
+from ternmq_store.log.store_session import StoreSession
 from ternmq_store.recovery.choices import (
     Choice,
     Undecided,
@@ -116,7 +116,7 @@ class LogPlan:
 def find_plan(
     files: FileSystem,
     root: Path,
-    session: Session,
+    session: StoreSession,
     default_bytes: int,
     *,
     unread: type[OSError] = FileNotFoundError,
@@ -139,7 +139,7 @@ def find_plan(
     return plan_log(found, _known_log(session), default_bytes=default_bytes, claims=claims)
 
 
-def _known_log(session: Session) -> KnownLog:
+def _known_log(session: StoreSession) -> KnownLog:
     """Return what the notes of a store say of its log."""
     notes, use = session.notes, session.last_use
     return KnownLog(

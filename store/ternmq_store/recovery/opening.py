@@ -33,7 +33,7 @@ from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.checkpoint import Checkpoint
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse, QueueNote
-from ternmq_store.log.store_session import Session
+from ternmq_store.log.store_session import StoreSession
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
@@ -81,7 +81,7 @@ class OpenedFiles:
     log: CommitLog
     queues: ConsumeQueues
     dispatcher: Dispatcher
-    session: Session
+    session: StoreSession
     report: RecoveryReport
     stored_at_ms: int
     """Store time of the newest record that was read, dispatched or not."""
@@ -139,7 +139,7 @@ class _Opening:
         self._root = root
         self._config = config
         self._findings: list[Finding] = []
-        self._session = Session(files, root, partial(self._are_lost, notes_path(root)))
+        self._session = StoreSession(files, root, partial(self._are_lost, notes_path(root)))
         self._plan = find_plan(files, root, self._session, config.commit_log_file_bytes)
         self._token = f"{now_ms:x}-{os.getpid():x}"
 

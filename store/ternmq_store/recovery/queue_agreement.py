@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_store.log.commit_log import CommitLog
-from ternmq_store.log.store_session import Session
+from ternmq_store.log.store_session import StoreSession
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.recovery.log_scan import read_record, record_lies_at
@@ -15,7 +15,9 @@ from ternmq_store.recovery.recovery import Finding, What
 class QueueAgreement:
     """Compares units with their messages. Used by an opening."""
 
-    def __init__(self, log: CommitLog, session: Session, tell: Callable[[Finding], None]) -> None:
+    def __init__(
+        self, log: CommitLog, session: StoreSession, tell: Callable[[Finding], None]
+    ) -> None:
         self._log = log
         self._session = session
         self._tell = tell

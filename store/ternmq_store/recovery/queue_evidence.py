@@ -18,7 +18,7 @@ from ternmq_model.record_heads import Ints
 from ternmq_store.disk.layout import file_name
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse
-from ternmq_store.log.store_session import Session
+from ternmq_store.log.store_session import StoreSession
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.recovery.log_scan import count_before, unit_at, unit_before, units_from
@@ -195,7 +195,7 @@ def numbers_given(
             yield key, end
 
 
-def find_lost(log: CommitLog, session: Session) -> Iterable[Finding]:
+def find_lost(log: CommitLog, session: StoreSession) -> Iterable[Finding]:
     """Yield what of the log has gone away since it was on the disk."""
     end = log.files.last.end if log.files.files else 0
     if end < session.flushed:

@@ -8,7 +8,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.log.commit_log import CommitLog
-from ternmq_store.log.store_session import Session
+from ternmq_store.log.store_session import StoreSession
 from ternmq_store.replica.pieces import check_piece
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,9 @@ class LogCopy:
         stored_at_ms: Store time of the newest record that was taken over; 0 before the first.
     """
 
-    def __init__(self, log: CommitLog, session: Session, is_noting: Callable[[], bool]) -> None:
+    def __init__(
+        self, log: CommitLog, session: StoreSession, is_noting: Callable[[], bool]
+    ) -> None:
         self._log = log
         self._session = session
         self._is_noting = is_noting

@@ -19,7 +19,7 @@ from ternmq_store.log.checksum_ranges import is_inside, next_border
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.log.resync import HEAD_BYTES, next_record
-from ternmq_store.log.store_session import Session
+from ternmq_store.log.store_session import StoreSession
 from ternmq_store.reading.reads import Reads
 from ternmq_store.replica.pieces import LogSlice, take_records
 
@@ -145,7 +145,9 @@ class LogFeed:
     Used on the store's thread. It keeps nothing: whoever follows knows where he is.
     """
 
-    def __init__(self, files: FileSystem, log: CommitLog, session: Session, reads: Reads) -> None:
+    def __init__(
+        self, files: FileSystem, log: CommitLog, session: StoreSession, reads: Reads
+    ) -> None:
         self._files = files
         self._log = log
         self._session = session

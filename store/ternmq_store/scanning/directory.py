@@ -35,7 +35,7 @@ from ternmq_store.inspection.queue_inspection import QueueFiles, find_queues
 from ternmq_store.log.checksum_ranges import Ranges, is_inside, next_border
 from ternmq_store.log.log_notes import LastUse, load_abort
 from ternmq_store.log.quarantine import Quarantine
-from ternmq_store.log.store_session import Session
+from ternmq_store.log.store_session import StoreSession
 from ternmq_store.queues.consume_queue_ext import ExtSource
 from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.log_places import first_from, first_kept
@@ -75,7 +75,7 @@ class StoreDirectory:
 
     def __init__(self, files: FileSystem, root: Path) -> None:
         check_folder(files, root)
-        session = Session(files, root, self._tell)
+        session = StoreSession(files, root, self._tell)
         # That a file cannot be read is for those to tell who want something of it.
         plan = find_plan(files, root, session, StoreConfig().commit_log_file_bytes, unread=OSError)
         self.files = files if plan.is_in_order else _fitted(files, plan)
