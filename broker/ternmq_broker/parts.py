@@ -47,7 +47,7 @@ from ternmq_broker.storage.memory_limit import memory_bytes
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.retention import StoreRetention
 from ternmq_broker.storage.verification import StoreVerification
-from ternmq_broker.transactions.transactions import Transactions, TransactionServices
+from ternmq_broker.transactions.assembly import Transactions, TransactionServices
 from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode

@@ -14,7 +14,9 @@ from tests.support.virtual_time import run_in_virtual_time
 def test_unknown_state_is_an_error_that_names_its_broker(
     state: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ternmq_broker.transactions.rpc._STATES", {TransactionState.OPEN: state})
+    monkeypatch.setattr(
+        "ternmq_broker.transactions.service._STATES", {TransactionState.OPEN: state}
+    )
 
     async def main() -> None:
         async with simulated_cluster(brokers=("a",)) as cluster:

@@ -37,7 +37,7 @@ What a crash can leave, by the last record that is in the log:
     copy                  OPEN, with its number of questions; the half before it is passed over,
                           for both name one transaction. Its question may not have been sent.
     question sent, the copy lost: it is asked once more with the same number.
-    message, not its op   COMMITTED: the message is found by its prepared offset (`rebuild`), and
+    message, not its op   COMMITTED: the message is found by its prepared offset (`recovery`), and
                           its op is written anew.
     message and op        COMMITTED.
     op of a rollback      ROLLED BACK.

@@ -9,7 +9,7 @@ from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.transactions.ending import Ender
 from ternmq_broker.transactions.gate import Gate
-from ternmq_broker.transactions.half import Half
+from ternmq_broker.transactions.half_codec import Half
 from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
 from ternmq_broker.transactions.plain_commits import PlainCommit, plain_commit
 from ternmq_broker.transactions.reading import HalfReader

@@ -14,7 +14,7 @@ import numpy as np
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.ending import Ender, EndRequest
 from ternmq_broker.transactions.gate import Gate
-from ternmq_broker.transactions.half import Half
+from ternmq_broker.transactions.half_codec import Half
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.table import Sighting, TransactionTable
 from ternmq_model.clock import Clock

@@ -5,7 +5,7 @@ from typing import Final
 
 from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of
 from ternmq_broker.storage.reader import StoreReader
-from ternmq_broker.transactions.half import Half, read_half
+from ternmq_broker.transactions.half_codec import Half, read_half
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset

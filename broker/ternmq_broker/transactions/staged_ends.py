@@ -9,8 +9,8 @@ from ternmq_broker.storage.reader import LOOKS_AT_ONCE, StoreReader, let_in
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.transactions.past_ends import Named
 from ternmq_broker.transactions.plain_commits import PlainCommit, plain_commit
-from ternmq_broker.transactions.steps import Steps
 from ternmq_broker.transactions.table import Open
+from ternmq_broker.transactions.transitions import Steps
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import TopicConfig

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ternmq_broker.transactions.half import CHECK_TIMES, FIRST_HALF
+from ternmq_broker.transactions.half_codec import CHECK_TIMES, FIRST_HALF
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ternmq_broker.transactions.steps import Change, Steps
+from ternmq_broker.transactions.transitions import Change, Steps
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.response_code import ResponseCode
 from ternmq_runtime.service import OwnedTasks

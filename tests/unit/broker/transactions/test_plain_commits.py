@@ -11,7 +11,7 @@ from ternmq_broker.storage.internal_record import (
     encode_inner,
     inner_record_of,
 )
-from ternmq_broker.transactions.half import message_of, read_half
+from ternmq_broker.transactions.half_codec import message_of, read_half
 from ternmq_broker.transactions.past_ends import Meant
 from ternmq_broker.transactions.plain_commits import PlainCommit, commit_batch, plain_commit
 from ternmq_model.offsets import PhysicalOffset

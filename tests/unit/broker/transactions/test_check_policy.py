@@ -1,13 +1,13 @@
 import pytest
 
-from ternmq_broker.transactions.half import Half
-from ternmq_broker.transactions.judge import (
+from ternmq_broker.transactions.check_policy import (
     CheckRules,
     Step,
     is_left_behind,
     judge,
     look_after_ms,
 )
+from ternmq_broker.transactions.half_codec import Half
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
 RULES = CheckRules(

@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 
 from ternmq_broker.storage.reader import give_way
-from ternmq_broker.transactions.half import Half
-from ternmq_broker.transactions.judge import CheckRules, look_after_ms, staged_ms
+from ternmq_broker.transactions.check_policy import CheckRules, look_after_ms, staged_ms
+from ternmq_broker.transactions.half_codec import Half
 from ternmq_broker.transactions.ops import OP_TAG, decode_ops
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.staged_halves import StagedHalf, staged_halves

@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.storage.internal_record import InnerRecord, encode_inner, inner_record_of
-from ternmq_broker.transactions.half import Half, copy_of, message_of, parked_of, read_half
+from ternmq_broker.transactions.half_codec import Half, copy_of, message_of, parked_of, read_half
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import Record, decode_record

@@ -20,20 +20,20 @@ from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN
 from ternmq_broker.storage.system_topic_routing import Rules
-from ternmq_broker.transactions.checks import Checker, CheckServices
+from ternmq_broker.transactions.check_back import Checker, CheckServices
+from ternmq_broker.transactions.check_policy import CheckRules
+from ternmq_broker.transactions.check_policy import staged_ms as staged_lasts_ms
 from ternmq_broker.transactions.ending import Ender, EndServices
 from ternmq_broker.transactions.finding import Finder
 from ternmq_broker.transactions.gate import Gate
-from ternmq_broker.transactions.judge import CheckRules
-from ternmq_broker.transactions.judge import staged_ms as staged_lasts_ms
 from ternmq_broker.transactions.listing import Listing
 from ternmq_broker.transactions.past_ends import PastEnds
 from ternmq_broker.transactions.reading import HalfReader
-from ternmq_broker.transactions.rebuild import Rebuild, RebuildServices
-from ternmq_broker.transactions.rpc import TransactionService
+from ternmq_broker.transactions.recovery import Rebuild, RebuildServices
+from ternmq_broker.transactions.service import TransactionService
 from ternmq_broker.transactions.staged_ends import StagedEnds
-from ternmq_broker.transactions.steps import Steps
 from ternmq_broker.transactions.table import TransactionTable
+from ternmq_broker.transactions.transitions import Steps
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from ternmq_broker.transactions.half import Half
+from ternmq_broker.transactions.half_codec import Half
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,11 +18,11 @@ from ternmq_broker.sessions import Sessions
 from ternmq_broker.state.clients import Session
 from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
-from ternmq_broker.transactions.half import Half, copy_of, parked_of
-from ternmq_broker.transactions.judge import CheckRules, Step, Verdict, is_left_behind, judge
+from ternmq_broker.transactions.check_policy import CheckRules, Step, Verdict, is_left_behind, judge
+from ternmq_broker.transactions.half_codec import Half, copy_of, parked_of
 from ternmq_broker.transactions.reading import HalfReader
-from ternmq_broker.transactions.steps import Change, Steps
 from ternmq_broker.transactions.table import Open, TransactionTable
+from ternmq_broker.transactions.transitions import Change, Steps
 from ternmq_model.clock import Clock
 from ternmq_model.errors import MessageRefused, TernError, UsageError
 from ternmq_model.offsets import PhysicalOffset

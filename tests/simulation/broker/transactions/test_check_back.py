@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.transactions import transactions as module
+from ternmq_broker.transactions import assembly as module
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
