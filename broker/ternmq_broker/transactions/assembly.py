@@ -23,15 +23,15 @@ from ternmq_broker.storage.system_topic_routing import Rules
 from ternmq_broker.transactions.check_back import Checker, CheckServices
 from ternmq_broker.transactions.check_policy import CheckRules
 from ternmq_broker.transactions.check_policy import staged_ms as staged_lasts_ms
-from ternmq_broker.transactions.ending import Ender, EndServices
-from ternmq_broker.transactions.finding import Finder
-from ternmq_broker.transactions.gate import Gate
-from ternmq_broker.transactions.listing import Listing
-from ternmq_broker.transactions.past_ends import PastEnds
-from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.end_lookup import PastEnds
+from ternmq_broker.transactions.end_transaction import Ender, EndServices
+from ternmq_broker.transactions.half_reader import HalfReader
+from ternmq_broker.transactions.open_batches import Listing
+from ternmq_broker.transactions.readiness import Gate
 from ternmq_broker.transactions.recovery import Rebuild, RebuildServices
 from ternmq_broker.transactions.service import TransactionService
-from ternmq_broker.transactions.staged_ends import StagedEnds
+from ternmq_broker.transactions.staged_commits import StagedEnds
+from ternmq_broker.transactions.state_lookup import Finder
 from ternmq_broker.transactions.table import TransactionTable
 from ternmq_broker.transactions.transitions import Steps
 from ternmq_model.clock import Clock

@@ -20,7 +20,7 @@ from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.check_policy import CheckRules, Step, Verdict, is_left_behind, judge
 from ternmq_broker.transactions.half_codec import Half, copy_of, parked_of
-from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.table import Open, TransactionTable
 from ternmq_broker.transactions.transitions import Change, Steps
 from ternmq_model.clock import Clock

@@ -21,9 +21,9 @@ import numpy as np
 from ternmq_broker.storage.reader import give_way
 from ternmq_broker.transactions.check_policy import CheckRules, look_after_ms, staged_ms
 from ternmq_broker.transactions.half_codec import Half
-from ternmq_broker.transactions.ops import OP_TAG, decode_ops
-from ternmq_broker.transactions.reading import HalfReader
-from ternmq_broker.transactions.staged_halves import StagedHalf, staged_halves
+from ternmq_broker.transactions.half_reader import HalfReader
+from ternmq_broker.transactions.op_codec import OP_TAG, decode_ops
+from ternmq_broker.transactions.staged_codec import StagedHalf, staged_halves
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import CorruptRecord

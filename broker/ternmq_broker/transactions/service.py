@@ -5,10 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.transactions.ending import Ender, EndRequest, Outcome
-from ternmq_broker.transactions.finding import Finder
-from ternmq_broker.transactions.listing import Listing
-from ternmq_broker.transactions.past_ends import Meant
+from ternmq_broker.transactions.end_lookup import Meant
+from ternmq_broker.transactions.end_transaction import Ender, EndRequest, Outcome
+from ternmq_broker.transactions.open_batches import Listing
+from ternmq_broker.transactions.state_lookup import Finder
 from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.names import check_group
 from ternmq_model.offsets import PhysicalOffset

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ternmq_broker.storage.ack_policy import append_with_room
 from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch
 from ternmq_broker.transactions.half_codec import Half
-from ternmq_broker.transactions.ops import OP_TAG, encode_ops
-from ternmq_broker.transactions.plain_commits import PlainCommit, commit_batch
+from ternmq_broker.transactions.op_codec import OP_TAG, encode_ops
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.transactions.past_ends import Named
-from ternmq_broker.transactions.staged_halves import told_of_staged
+from ternmq_broker.transactions.end_lookup import Named
+from ternmq_broker.transactions.staged_codec import told_of_staged
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC, TRANSACTION_ID, UNIQUE_KEY

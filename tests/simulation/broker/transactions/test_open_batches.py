@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ternmq_broker.storage.reader import let_in
-from ternmq_broker.transactions import ending, listing
+from ternmq_broker.transactions import end_transaction, open_batches
 from ternmq_model.errors import InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import STAGED_QUIET_MS
@@ -33,8 +33,8 @@ KEYS = [b"%d" % number for number in range(100)]
 def test_list_counts_what_is_open_across_pages_gaps_and_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listing, "_READ", Limits(7, 1 << 20))
-    monkeypatch.setattr(listing, "_PLACES_MAX", 5)
+    monkeypatch.setattr(open_batches, "_READ", Limits(7, 1 << 20))
+    monkeypatch.setattr(open_batches, "_PLACES_MAX", 5)
 
     async def main() -> None:
         async with world() as around:
@@ -83,7 +83,7 @@ def test_rows_committed_while_they_are_rolled_back_stay_committed(
                     left.pop()
                     await end(client, *(each.end(COMMIT) for each in halves[:10]))
 
-            monkeypatch.setattr(listing, "let_in", commit_some)
+            monkeypatch.setattr(open_batches, "let_in", commit_some)
             with pytest.raises(RefusedError, match=r"q/1 may be in use: 0 s ago"):
                 await rolled_back(client, "q/1")
             assert sum(batch.count for batch in await listed(client)) == 90
@@ -153,7 +153,7 @@ def test_rows_are_not_told_to_be_open_while_they_are_rolled_back(
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
             await asyncio.sleep(QUIET_S)
             held = Held()
-            monkeypatch.setattr(ending, "let_in", held.let_in)
+            monkeypatch.setattr(end_transaction, "let_in", held.let_in)
             ends = [each.end(ROLLBACK) for each in halves]
             async with asyncio.TaskGroup() as group:
                 work = rolled_back(client, "q/1") if who == "operator" else end(client, *ends)
@@ -176,7 +176,7 @@ def test_rows_told_to_be_open_while_a_roll_back_reads_are_not_rolled_back(
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
             await asyncio.sleep(QUIET_S)
             held = Held()
-            monkeypatch.setattr(listing, "let_in", held.let_in)
+            monkeypatch.setattr(open_batches, "let_in", held.let_in)
             work = asyncio.ensure_future(rolled_back(client, "q/1"))
             await held.came.wait()
             assert set((await find(client, *halves)).states) == {transactions.TRANSACTION_OPEN}
@@ -199,7 +199,7 @@ def test_roll_back_that_waits_for_another_end_looks_again_for_work(
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
             await asyncio.sleep(QUIET_S)
             held = Held()
-            monkeypatch.setattr(ending, "let_in", held.let_in)
+            monkeypatch.setattr(end_transaction, "let_in", held.let_in)
             other = asyncio.ensure_future(end(client, *(each.end(ROLLBACK) for each in halves)))
             await held.came.wait()
             asked = asyncio.ensure_future(find(client, *halves))
@@ -243,7 +243,7 @@ def test_start_counts_as_work_because_earlier_work_is_not_known(is_forced: bool)
 def test_damaged_row_is_left_to_its_deadline_and_others_are_rolled_back(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(listing, "_READ", Limits(7, 1 << 20))
+    monkeypatch.setattr(open_batches, "_READ", Limits(7, 1 << 20))
 
     async def main() -> None:
         async with serving(topics=ONE) as (around, client):
@@ -258,6 +258,6 @@ def test_damaged_row_is_left_to_its_deadline_and_others_are_rolled_back(
             assert await listed(client) == []
 
     run_in_virtual_time(main())
-    told = [record for record in caplog.records if record.name == listing.logger.name]
+    told = [record for record in caplog.records if record.name == open_batches.logger.name]
     (line,) = [record.getMessage() for record in told if record.levelname == "WARNING"]
     assert "staged_for=q/1 count=99 already_ended=0" in line

@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_broker.transactions.half_codec import Half
-from ternmq_broker.transactions.listing import Batches, OpenRow, add_to, is_meant
+from ternmq_broker.transactions.open_batches import Batches, OpenRow, add_to, is_meant
 from ternmq_broker.transactions.table import Sighting
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 

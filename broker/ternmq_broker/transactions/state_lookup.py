@@ -7,12 +7,12 @@ from typing import Final
 from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.storage.real_topics import RealTopics
-from ternmq_broker.transactions.ending import Ender
-from ternmq_broker.transactions.gate import Gate
+from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
+from ternmq_broker.transactions.end_lookup import Meant, PastEnds, wrong_ids
+from ternmq_broker.transactions.end_transaction import Ender
 from ternmq_broker.transactions.half_codec import Half
-from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
-from ternmq_broker.transactions.plain_commits import PlainCommit, plain_commit
-from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.half_reader import HalfReader
+from ternmq_broker.transactions.readiness import Gate
 from ternmq_broker.transactions.table import Ended, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset

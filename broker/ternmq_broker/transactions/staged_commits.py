@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, StoreReader, let_in
 from ternmq_broker.storage.real_topics import RealTopics
-from ternmq_broker.transactions.past_ends import Named
-from ternmq_broker.transactions.plain_commits import PlainCommit, plain_commit
+from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
+from ternmq_broker.transactions.end_lookup import Named
 from ternmq_broker.transactions.table import Open
 from ternmq_broker.transactions.transitions import Steps
 from ternmq_model.errors import TernError

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
-from ternmq_broker.transactions.ending import Ender, EndRequest
-from ternmq_broker.transactions.gate import Gate
+from ternmq_broker.transactions.end_transaction import Ender, EndRequest
 from ternmq_broker.transactions.half_codec import Half
-from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.half_reader import HalfReader
+from ternmq_broker.transactions.readiness import Gate
 from ternmq_broker.transactions.table import Sighting, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import CorruptRecord, RefusedError, refusal

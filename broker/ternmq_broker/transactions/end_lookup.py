@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.half_codec import Half
-from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.table import Ended, TransactionTable
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC

@@ -15,11 +15,11 @@ from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import Rules, waiting
-from ternmq_broker.transactions.gate import Gate
+from ternmq_broker.transactions.end_lookup import PastEnds, wrong_ids
 from ternmq_broker.transactions.half_codec import Half, message_of
-from ternmq_broker.transactions.past_ends import PastEnds, wrong_ids
-from ternmq_broker.transactions.reading import HalfReader
-from ternmq_broker.transactions.staged_ends import Claimed, StagedEnds
+from ternmq_broker.transactions.half_reader import HalfReader
+from ternmq_broker.transactions.readiness import Gate
+from ternmq_broker.transactions.staged_commits import Claimed, StagedEnds
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
 from ternmq_broker.transactions.transitions import Change, Steps
 from ternmq_model.errors import MessageRefused, RefusedError, TernError, UsageError, refusal

@@ -41,7 +41,7 @@ def test_staged_ends_wait_for_earlier_ones_without_space(
     async def never(self: Steps, *arguments: object) -> None:
         raise busy
 
-    monkeypatch.setattr("ternmq_broker.transactions.ending._CHUNK_BYTES", 1)
+    monkeypatch.setattr("ternmq_broker.transactions.end_transaction._CHUNK_BYTES", 1)
     monkeypatch.setattr(Steps, "commit", commit_later)
     monkeypatch.setattr(Steps, "commit_plain", never)
 

@@ -11,9 +11,9 @@ from ternmq_broker.storage.internal_record import (
     encode_inner,
     inner_record_of,
 )
+from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch, plain_commit
+from ternmq_broker.transactions.end_lookup import Meant
 from ternmq_broker.transactions.half_codec import message_of, read_half
-from ternmq_broker.transactions.past_ends import Meant
-from ternmq_broker.transactions.plain_commits import PlainCommit, commit_batch, plain_commit
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import FLAG_COMPRESSED, decode_record
 from ternmq_model.record_batch import RecordBatch

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.transactions.gate import Gate
+from ternmq_broker.transactions.readiness import Gate
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from tests.support.virtual_time import run_in_virtual_time
