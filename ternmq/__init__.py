@@ -86,7 +86,7 @@ from ternmq_producer.selectors import RoundRobin as RoundRobin
 from ternmq_producer.statistics import BrokerSends as BrokerSends
 from ternmq_producer.statistics import SendStatistics as SendStatistics
 from ternmq_producer.transactions import TransactionProducer as TransactionProducer
-from ternmq_runtime.field_docs import describe_fields as _describe_fields
+from ternmq_runtime.settings.field_docs import describe_fields as _describe_fields
 from ternmq_runtime.signals import run as run
 
 __all__ = [

@@ -16,7 +16,7 @@ from ternmq_pipeline.jobs.replay import replay as replay
 from ternmq_pipeline.jobs.report import report as report
 from ternmq_pipeline.jobs.requirements import need
 from ternmq_pipeline.jobs.session import set_active_session as set_active_session
-from ternmq_runtime.field_docs import describe_fields as _describe_fields
+from ternmq_runtime.settings.field_docs import describe_fields as _describe_fields
 
 if TYPE_CHECKING:
     from ternmq_pipeline.source.streams.metrics import StreamListener as StreamListener

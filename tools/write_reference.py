@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from ternmq_console.services import SECTIONS
-from ternmq_runtime.settings_reference import settings_table
+from ternmq_runtime.settings.reference import settings_table
 from tools.project import ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "config.md"

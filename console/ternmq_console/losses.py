@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ternmq_console.options import duration_text
-from ternmq_runtime.setting_values import parse_value
+from ternmq_runtime.settings.values import parse_value
 
 _LOWERED: Final = {
     "store.disk_clean_percent": "expired files go at once on a disk so full, in percent",

@@ -25,7 +25,7 @@ from ternmq_remoting.system import system_environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.logs import LoggingSettings, configure_logging
 from ternmq_runtime.service import run_until_signalled
-from ternmq_runtime.settings import Settings, load_settings
+from ternmq_runtime.settings.loader import LoadedSettings, load_settings
 from ternmq_store.config import StoreConfig
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ DEV_INDEX_SLOTS: Final = 50_000
 class DevServices(Lifecycle):
     """A NameServer with a broker beside it, between `async with` and its end."""
 
-    def __init__(self, settings: Settings, env: Environment) -> None:
+    def __init__(self, settings: LoadedSettings, env: Environment) -> None:
         self._sections = dev_sections(settings)
         self._env = env
 
@@ -72,7 +72,7 @@ def new_broker(config: BrokerConfig, store: StoreConfig, env: Environment) -> "B
     return Broker(config, store, env)
 
 
-def dev_sections(settings: Settings) -> tuple[NameServerConfig, BrokerConfig, StoreConfig]:
+def dev_sections(settings: LoadedSettings) -> tuple[NameServerConfig, BrokerConfig, StoreConfig]:
     """Return the settings with the defaults of `ternmq dev` for what nobody set.
 
     Raises:
@@ -280,7 +280,7 @@ ServiceT = TypeVar("ServiceT", bound=AbstractAsyncContextManager[Any])
 
 
 def _run(
-    settings: Settings,
+    settings: LoadedSettings,
     make: Callable[[Environment], ServiceT],
     addresses: Callable[[ServiceT], Sequence[str]],
 ) -> int:
@@ -299,7 +299,7 @@ def _run(
     return asyncio.run(serve())
 
 
-def _settings(config: Path | None, flags: Sequence[str]) -> Settings:
+def _settings(config: Path | None, flags: Sequence[str]) -> LoadedSettings:
     return load_settings(
         SECTIONS, toml_path=config, environ=os.environ, flags=flags, reserved=OTHER_VARIABLES
     )

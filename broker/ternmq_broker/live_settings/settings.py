@@ -15,8 +15,8 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_model.errors import ConfigError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import QUEUES_MAX
-from ternmq_runtime.setting_values import parse_value
-from ternmq_runtime.settings_reference import describe
+from ternmq_runtime.settings.reference import describe
+from ternmq_runtime.settings.values import parse_value
 from ternmq_store.config import DISK_PERCENTS, RESERVED_HOURS_MAX, StoreConfig
 
 _MIB: Final = 1 << 20

@@ -9,16 +9,16 @@ from click.testing import CliRunner
 from ternmq_console.main import ternmq
 from ternmq_console.services import SECTIONS, dev_sections
 from ternmq_model.errors import SettingsError
-from ternmq_runtime.settings import Settings, load_settings
+from ternmq_runtime.settings.loader import LoadedSettings, load_settings
 
 
 def loaded(
     *flags: str, environ: dict[str, str] | None = None, toml_path: Path | None = None
-) -> Settings:
+) -> LoadedSettings:
     return load_settings(SECTIONS, toml_path=toml_path, environ=environ or {}, flags=flags)
 
 
-def data_of(settings: Settings) -> Sequence[str]:
+def data_of(settings: LoadedSettings) -> Sequence[str]:
     nameserver, broker, _ = dev_sections(settings)
     return [str(nameserver.data), str(broker.data)]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_runtime.setting_values import describe_kind, format_value, parse_value
+from ternmq_runtime.settings.values import describe_kind, format_value, parse_value
 
 
 class FlushMode(Enum):

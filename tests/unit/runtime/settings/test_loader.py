@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import ConfigError, SettingsError
-from ternmq_runtime.settings import load_settings
+from ternmq_runtime.settings.loader import load_settings
 
 
 class FlushMode(Enum):

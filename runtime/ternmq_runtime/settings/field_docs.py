@@ -1,4 +1,4 @@
-"""What the source says of a class's fields, below each, for `help()` and for tables of settings."""
+"""Docstrings of the fields of a class, for `help()` and for the tables of settings."""
 
 import ast
 import inspect

@@ -1,7 +1,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ternmq_runtime.settings_reference import SettingDescription, describe, settings_table
+from ternmq_runtime.settings.reference import SettingDescription, describe, settings_table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

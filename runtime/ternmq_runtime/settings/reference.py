@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import get_type_hints
 
-from ternmq_runtime.field_docs import field_docs
-from ternmq_runtime.setting_values import describe_kind, format_value
+from ternmq_runtime.settings.field_docs import field_docs
+from ternmq_runtime.settings.values import describe_kind, format_value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

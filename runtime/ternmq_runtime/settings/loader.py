@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, get_type_hints
 
 from ternmq_model.errors import ConfigError, SettingsError
-from ternmq_runtime.setting_values import parse_value
+from ternmq_runtime.settings.values import parse_value
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
 TERNMQ_BROKER_PORT."""
 
 
-class Settings:
+class LoadedSettings:
     """The sections of one process, all good. Immutable.
 
     Attributes:
@@ -54,7 +54,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _RawSetting:
     """One setting as somebody gave it: `raw` is text or a TOML value."""
 
     setting: str
@@ -73,7 +73,7 @@ def load_settings(
     flags: Sequence[str] = (),
     also_known: Mapping[str, type] | None = None,
     reserved: Collection[str] = (),
-) -> Settings:
+) -> LoadedSettings:
     """Build every section from what the operator gave, or report all that is wrong with it.
 
     Args:
@@ -104,7 +104,7 @@ def load_settings(
     given += _from_flags(flags, problems)
 
     values: dict[str, object] = {}
-    winners: dict[str, _Given] = {}
+    winners: dict[str, _RawSetting] = {}
     bad: set[str] = set()
     for one in given:
         if one.setting not in types_by_setting:
@@ -124,7 +124,7 @@ def load_settings(
         built[kind] = _build(section, kind, values, winners, bad, problems)
     if problems:
         raise SettingsError(problems)
-    return Settings(built, {setting: one.origin for setting, one in winners.items()})
+    return LoadedSettings(built, {setting: one.origin for setting, one in winners.items()})
 
 
 def _field_types(kind: type) -> dict[str, object]:
@@ -141,7 +141,7 @@ def _build(
     section: str,
     kind: type,
     values: Mapping[str, object],
-    winners: Mapping[str, _Given],
+    winners: Mapping[str, _RawSetting],
     bad: Collection[str],
     problems: list[str],
 ) -> object | None:
@@ -179,7 +179,7 @@ def _build(
     return None
 
 
-def _from_toml(path: Path, problems: list[str]) -> list[_Given]:
+def _from_toml(path: Path, problems: list[str]) -> list[_RawSetting]:
     origin = f"file {path}"
     try:
         with path.open("rb") as file:
@@ -190,13 +190,15 @@ def _from_toml(path: Path, problems: list[str]) -> list[_Given]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         problems.append(f"{origin}: is not TOML: {error}")
         return []
-    given: list[_Given] = []
+    given: list[_RawSetting] = []
     for section, table in document.items():
         if isinstance(table, dict):
             settings = cast("dict[str, object]", table)
-            given += [_Given(f"{section}.{name}", raw, origin) for name, raw in settings.items()]
+            given += [
+                _RawSetting(f"{section}.{name}", raw, origin) for name, raw in settings.items()
+            ]
         else:
-            given.append(_Given(section, table, origin))
+            given.append(_RawSetting(section, table, origin))
     return given
 
 
@@ -205,15 +207,15 @@ def _from_environ(
     reserved: Collection[str],
     known: Collection[str],
     problems: list[str],
-) -> list[_Given]:
+) -> list[_RawSetting]:
     known_variables = {_variable(setting): setting for setting in known}
-    given: list[_Given] = []
+    given: list[_RawSetting] = []
     for variable in sorted(environ):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in reserved:
             continue
         raw = environ[variable]
         if variable in known_variables:
-            given.append(_Given(known_variables[variable], raw, f"environment {variable}"))
+            given.append(_RawSetting(known_variables[variable], raw, f"environment {variable}"))
         elif "__" in variable or _is_slip(variable, raw, [*known_variables, *reserved]):
             rule = _unknown(variable, [*known_variables, *reserved])
             problems.append(f"{variable}={raw!r}: {rule} (environment)")
@@ -234,12 +236,12 @@ def _variable(setting: str) -> str:
     return ENVIRONMENT_PREFIX + setting.replace(".", "__").upper()
 
 
-def _from_flags(flags: Sequence[str], problems: list[str]) -> list[_Given]:
-    given: list[_Given] = []
+def _from_flags(flags: Sequence[str], problems: list[str]) -> list[_RawSetting]:
+    given: list[_RawSetting] = []
     for flag in flags:
         setting, equals, raw = flag.partition("=")
         if equals:
-            given.append(_Given(setting.strip(), raw, "flag --set"))
+            given.append(_RawSetting(setting.strip(), raw, "flag --set"))
         else:
             problems.append(f"--set {flag!r}: must be section.name=value")
     return given

@@ -5,7 +5,7 @@ import pydoc
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ternmq_runtime.field_docs import describe_fields, field_docs
+from ternmq_runtime.settings.field_docs import describe_fields, field_docs
 
 
 @dataclass

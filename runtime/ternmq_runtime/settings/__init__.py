@@ -1,0 +1,1 @@
+"""The settings of a process: dataclasses read from files, environment and flags."""
