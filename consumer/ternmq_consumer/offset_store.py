@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from ternmq_consumer.brokers import Readers
+from ternmq_consumer.broker_connections import ReaderConnections
 from ternmq_consumer.consumed_offsets import Told
 from ternmq_model.errors import TernError, TransportError
 from ternmq_model.offsets import QueueOffset
@@ -75,7 +75,7 @@ class OffsetStore:
 
     def __init__(
         self,
-        brokers: Readers,
+        brokers: ReaderConnections,
         *,
         group: str,
         client_id: str,

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ternmq_client.retry import RetryPolicy
-from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.pulled_queue import PulledQueue, PullReceiver
 from ternmq_consumer.subscriptions import subscription_message
@@ -107,7 +107,7 @@ class PullLink:
     def __init__(
         self,
         env: Environment,
-        brokers: Brokers,
+        brokers: BrokerConnections,
         *,
         broker_name: str,
         client_id: str,

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.pull_link import PullLink
 from ternmq_consumer.pulled_queue import PulledQueue, PullReceiver
@@ -31,7 +31,7 @@ AVOID_S: Final = 30.0
 """How long a member that failed is not read from: as long as a route is kept."""
 
 
-class Members(Brokers, Protocol):
+class Members(BrokerConnections, Protocol):
     """Connections by broker name and id, and which members there are: a `ClientInstance`."""
 
     def members(self, broker_name: str) -> Sequence[int]:

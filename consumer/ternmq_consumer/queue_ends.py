@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ternmq_consumer.brokers import Readers
+from ternmq_consumer.broker_connections import ReaderConnections
 from ternmq_model.arguments import check_time_ms
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -30,7 +30,7 @@ class QueueEnds:
         timeout_s: For each request.
     """
 
-    def __init__(self, brokers: Readers, *, timeout_s: float) -> None:
+    def __init__(self, brokers: ReaderConnections, *, timeout_s: float) -> None:
         self._brokers = brokers
         self._timeout_s = timeout_s
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_model.clock import Clock
 from ternmq_model.errors import BrokerDraining, RefusedError, TernError
 from ternmq_model.queue import MessageQueue
@@ -93,7 +93,7 @@ class QueueLocks:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: BrokerConnections,
         clock: Clock,
         tasks: OwnedTasks,
         *,

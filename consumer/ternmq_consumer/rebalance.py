@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from ternmq_client.partial_routes import without
 from ternmq_consumer.allocation.rooms import AllocateByMachineRoom
 from ternmq_consumer.allocation.strategy import AllocationStrategy
-from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.closed_brokers import ClosedBrokers
 from ternmq_model.errors import Fault, RefusedError, TernError, TopicNotFound
 from ternmq_model.queue import MessageQueue
@@ -42,7 +42,7 @@ MISSES_MAX: Final = 3
 away. One that has just restarted hears from its clients one after the other."""
 
 
-class Listing(Brokers, Protocol):
+class Listing(BrokerConnections, Protocol):
     """Connections to those who know a group's members: a `ClientInstance`."""
 
     def members_to_list(self, route: TopicRoute) -> Sequence[tuple[str, int]]:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from ternmq_consumer.answers import DEAD_LETTER
-from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.results import Lot
 from ternmq_model.errors import ClosedError, TernError
 from ternmq_model.queue import MessageQueue
@@ -87,7 +87,7 @@ class SendBacks:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: BrokerConnections,
         tasks: OwnedTasks,
         *,
         group: str,

@@ -7,7 +7,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_consumer.brokers import Readers
+from ternmq_consumer.broker_connections import ReaderConnections
 from ternmq_consumer.config import ConsumeFrom
 from ternmq_consumer.consumed_offsets import ConsumedOffsets
 from ternmq_consumer.queue_ends import QueueEnds
@@ -72,7 +72,12 @@ class StartingPoints:
     """
 
     def __init__(
-        self, brokers: Readers, offsets: ConsumedOffsets, first: FirstStart, *, timeout_s: float
+        self,
+        brokers: ReaderConnections,
+        offsets: ConsumedOffsets,
+        first: FirstStart,
+        *,
+        timeout_s: float,
     ) -> None:
         self._ends = QueueEnds(brokers, timeout_s=timeout_s)
         self._offsets = offsets

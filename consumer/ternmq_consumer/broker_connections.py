@@ -1,11 +1,11 @@
-"""What a consumer's parts need of its client to talk to brokers."""
+"""Connections to brokers, as a consumer needs them of its client: the seam."""
 
 from typing import Protocol
 
 from ternmq_remoting.rpc import Connection
 
 
-class Readers(Protocol):
+class ReaderConnections(Protocol):
     """Connections for reading: a `ClientInstance`, or a test's own."""
 
     async def reader(self, broker_name: str) -> Connection:
@@ -17,7 +17,7 @@ class Readers(Protocol):
         ...
 
 
-class Brokers(Protocol):
+class BrokerConnections(Protocol):
     """Connections by broker name: a `ClientInstance`, or a test's own."""
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
