@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from ternmq_consumer.flow_control import Window
 from ternmq_consumer.process_queue import Handout, ProcessQueue
-from ternmq_consumer.pulled_queue import PulledQueue, PullReceiver
+from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_consumer.queue_locks import Lease
 from ternmq_consumer.running_state import QueueReport
 from ternmq_model.errors import CorruptRecord, RefusedError

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ternmq_consumer.assigned_queue import AssignedQueue, Reads
 from ternmq_consumer.consumed_offsets import ConsumedOffsets
-from ternmq_consumer.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import Window
 from ternmq_consumer.queue_locks import Lease, QueueLocks
 from ternmq_consumer.running_state import QueueReport
 from ternmq_consumer.starting_points import StartingPoints

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from ternmq_consumer.assigned_queue import Reads
-from ternmq_consumer.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import Window
 from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -17,7 +17,7 @@ from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 
 if TYPE_CHECKING:
-    from ternmq_consumer.pulled_queue import PulledQueue
+    from ternmq_consumer.pull_stream.pulled_queue import PulledQueue
 
 RECORD_SIZE_BYTES: Final = 4
 """What the length of one record takes on the wire."""

@@ -19,10 +19,10 @@ from ternmq_consumer.pull_group import (
     RebalanceCallbacks,
     commit_settled,
 )
-from ternmq_consumer.pull_links import PullLinks
 from ternmq_consumer.pull_membership import PullMembership
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.pull_seeking import SeekingPuller
+from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.seeking import resets_of
 from ternmq_consumer.starting_points import StartingPoints, first_start
 from ternmq_consumer.subscriptions import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
-from ternmq_consumer.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import Window
 from ternmq_model.errors import CorruptRecord, RefusedError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage

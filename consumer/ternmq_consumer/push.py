@@ -16,11 +16,11 @@ from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import PushConsumerConfig
 from ternmq_consumer.consumed_offsets import ConsumedOffsets
 from ternmq_consumer.dispatch import work_on
-from ternmq_consumer.flow_control import Window
 from ternmq_consumer.listener import BatchListener, Listener
 from ternmq_consumer.message_iterator import MessageIterator
 from ternmq_consumer.offset_store import OffsetStore
-from ternmq_consumer.pull_links import PullLinks
+from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.push_parts import (
     BROADCASTER,
     Listeners,

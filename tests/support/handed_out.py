@@ -5,7 +5,7 @@ from typing import cast
 
 from ternmq_consumer.assigned_queue import AssignedQueue
 from ternmq_consumer.dispatch import Dispatcher
-from ternmq_consumer.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import Window
 from ternmq_consumer.queue_locks import Lease
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.work import Work

@@ -6,10 +6,10 @@ import pytest
 
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
-from ternmq_consumer.flow_control import Window
-from ternmq_consumer.pull_link import PullLink
 from ternmq_consumer.pull_queues import PullQueues
-from ternmq_consumer.pulled_queue import PulledQueue, PullReceiver
+from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.pull_link import PullLink
+from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_model.errors import UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from ternmq_consumer.broker_connections import BrokerConnections
-from ternmq_consumer.flow_control import Window
-from ternmq_consumer.pull_link import PullLink
-from ternmq_consumer.pulled_queue import PulledQueue, PullReceiver
+from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.pull_link import PullLink
+from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import MASTER_ID

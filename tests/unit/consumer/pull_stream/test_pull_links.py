@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, cast
 
-from ternmq_consumer.flow_control import Window
-from ternmq_consumer.pull_links import AVOID_S, PullLinks
-from ternmq_consumer.pulled_queue import PulledQueue
+from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.pull_links import AVOID_S, PullLinks
+from ternmq_consumer.pull_stream.pulled_queue import PulledQueue
 from ternmq_model.errors import ConnectionLost, RefusedError, Unreachable
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 
 from ternmq_client.retry import RetryPolicy
 from ternmq_consumer.broker_connections import BrokerConnections
-from ternmq_consumer.flow_control import Window
-from ternmq_consumer.pulled_queue import PulledQueue, PullReceiver
+from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import (
     ClosedError,

@@ -1,6 +1,6 @@
 """Credit of one queue."""
 
-from ternmq_consumer.flow_control import Credit, CreditLedger, Window
+from ternmq_consumer.pull_stream.flow_control import Credit, CreditLedger, Window
 
 
 def test_opening_credit_is_the_whole_unused_window() -> None:

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.flow_control import Window
-from ternmq_consumer.pull_link import STALE_AFTER_S, PullLink
-from ternmq_consumer.pulled_queue import PulledQueue
+from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.pull_link import STALE_AFTER_S, PullLink
+from ternmq_consumer.pull_stream.pulled_queue import PulledQueue
 from ternmq_model.errors import ClosedError, ConnectionLost, CorruptRecord, RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue

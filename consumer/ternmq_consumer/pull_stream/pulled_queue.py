@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_consumer.flow_control import CreditLedger, Window
+from ternmq_consumer.pull_stream.flow_control import CreditLedger, Window
 from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -1,0 +1,1 @@
+"""Pull streams from brokers: one for each broker, with credit for every queue read over it."""
