@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from ternmq_consumer.process_queue import Handout, ProcessQueue
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_consumer.queue_locks import Lease
 from ternmq_consumer.running_state import QueueReport
@@ -30,7 +30,7 @@ class Reads(Protocol):
         queue: MessageQueue,
         subscription: Subscription,
         start: QueueOffset,
-        window: Window,
+        window: FlowControlWindow,
         receiver: PullReceiver,
     ) -> PulledQueue:
         """Begin to read `queue` at `start`; `receiver` gets what is read."""
@@ -65,7 +65,7 @@ class AssignedQueue:
         queue: MessageQueue,
         subscription: Subscription,
         start: QueueOffset,
-        window: Window,
+        window: FlowControlWindow,
         *,
         on_ready: Callable[["AssignedQueue"], None],
         on_restart: Callable[[MessageQueue, QueueOffset], None],

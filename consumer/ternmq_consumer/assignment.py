@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ternmq_consumer.assigned_queue import AssignedQueue, Reads
 from ternmq_consumer.consumed_offsets import ConsumedOffsets
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.queue_locks import Lease, QueueLocks
 from ternmq_consumer.running_state import QueueReport
 from ternmq_consumer.starting_points import StartingPoints
@@ -47,7 +47,7 @@ class Assignment:
         reads: Reads,
         offsets: ConsumedOffsets,
         starting_points: StartingPoints,
-        window: Window,
+        window: FlowControlWindow,
         *,
         drop_wait_s: float,
         in_order: bool = False,

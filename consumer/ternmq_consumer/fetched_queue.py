@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from ternmq_consumer.assigned_queue import Reads
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -56,7 +56,7 @@ class FetchedQueue:
         self,
         queue: MessageQueue,
         subscription: Subscription,
-        window: Window,
+        window: FlowControlWindow,
         *,
         check_crc: bool,
         on_ready: Callable[["FetchedQueue"], None],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_model.errors import CorruptRecord, RefusedError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
@@ -80,7 +80,7 @@ class PullQueues:
         fetched = FetchedQueue(
             queue,
             subscription,
-            Window(config.pull_threshold_messages, config.pull_threshold_bytes),
+            FlowControlWindow(config.pull_threshold_messages, config.pull_threshold_bytes),
             check_crc=config.check_crc,
             on_ready=self._offer,
             on_gone=self._on_gone,

@@ -19,7 +19,7 @@ from ternmq_consumer.dispatch import work_on
 from ternmq_consumer.listener import BatchListener, Listener
 from ternmq_consumer.message_iterator import MessageIterator
 from ternmq_consumer.offset_store import OffsetStore
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.push_parts import (
     BROADCASTER,
@@ -313,7 +313,9 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             links,
             offsets,
             StartingPoints(client, offsets, first, timeout_s=timeout_s),
-            Window(config.pull_threshold_messages, config.pull_threshold_bytes, config.span_max),
+            FlowControlWindow(
+                config.pull_threshold_messages, config.pull_threshold_bytes, config.span_max
+            ),
             drop_wait_s=config.drop_wait_s,
             in_order=config.order_per_queue,
             on_ready=self._dispatcher.offer,

@@ -5,7 +5,7 @@ from typing import cast
 
 from ternmq_consumer.assigned_queue import AssignedQueue
 from ternmq_consumer.dispatch import Dispatcher
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.queue_locks import Lease
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.work import Work
@@ -71,7 +71,7 @@ class World:
             MessageQueue(QUEUE.topic, QUEUE.broker_name, queue_id),
             parse_subscription(QUEUE.topic, "*"),
             QueueOffset(0),
-            Window(100, 1 << 20),
+            FlowControlWindow(100, 1 << 20),
             on_ready=self.dispatcher.offer,
             on_restart=on_restart,
             on_gone=on_gone,

@@ -21,7 +21,7 @@ class Credit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class FlowControlWindow:
     """How much of one queue may lie unfinished at a reader.
 
     Source: RocketMQ `pullThresholdForQueue`, `pullThresholdSizeForQueue`,
@@ -43,7 +43,7 @@ class CreditLedger:
         window: Both sides of it are at least 1.
     """
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: FlowControlWindow) -> None:
         self._window = window
         self._held_messages = 0
         self._held_bytes = 0

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from ternmq_client.retry import RetryPolicy
 from ternmq_consumer.broker_connections import BrokerConnections
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import (
@@ -62,8 +62,8 @@ _RESUBSCRIBE: Final = RetryPolicy(delay_s_first=1.0, delay_s_max=10.0)
 PullStream = ClientStream[messages.PullStreamReply, messages.PullStreamRequest]
 
 
-class Elsewhere(Protocol):
-    """Decides from which member of its broker name a queue is read. Must not wait."""
+class ReplicaSelector(Protocol):
+    """Selects the member of its broker name that a queue is read from. Must not wait."""
 
     def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
         """Learn whom the present member names as the one to ask."""
@@ -78,8 +78,8 @@ class Elsewhere(Protocol):
         ...
 
 
-class Stay:
-    """Reads everything where it is."""
+class FixedReplica:
+    """Leaves every queue at the member it is read from."""
 
     def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
         """Do nothing."""
@@ -99,7 +99,7 @@ class PullLink:
         brokers: Gives the connection.
         broker_name: Whom to read from.
         broker_id: Which member of that name; 0 = the master.
-        elsewhere: Told when another member should be read from.
+        selector: Told when another member should be read from.
         client_id: Whose stream it is.
         group: For whom it reads; may be empty.
     """
@@ -113,13 +113,13 @@ class PullLink:
         client_id: str,
         group: str,
         broker_id: int = MASTER_ID,
-        elsewhere: Elsewhere | None = None,
+        selector: ReplicaSelector | None = None,
     ) -> None:
         self._env = env
         self._brokers = brokers
         self._broker_name = broker_name
         self._broker_id = broker_id
-        self._elsewhere: Elsewhere = elsewhere or Stay()
+        self._selector: ReplicaSelector = selector or FixedReplica()
         self._open = messages.PullStreamOpen(client_id=client_id, group=group)
         self._queues: dict[PulledQueue, None] = {}  # a dict keeps order: runs must repeat
         self._by_number: dict[int, PulledQueue] = {}
@@ -140,7 +140,7 @@ class PullLink:
         queue: MessageQueue,
         subscription: Subscription,
         start: QueueOffset,
-        window: Window,
+        window: FlowControlWindow,
         receiver: PullReceiver,
         *,
         epoch: int = 0,
@@ -214,7 +214,7 @@ class PullLink:
             self._failures += 1
             delay_s = _REOPEN.delay_s(self._failures, self._env.random)
             again_at_ms = self._env.clock.monotonic_ms() + int(delay_s * 1000)
-            if not self._queues or self._elsewhere.failed(self.queues, self._broker_id, reason):
+            if not self._queues or self._selector.failed(self.queues, self._broker_id, reason):
                 continue  # what a slave does not permit, or no more, its master may
             is_lasting = False
             if isinstance(error, RefusedError):
@@ -307,8 +307,8 @@ class PullLink:
             if code == ResponseCode.SUCCESS:
                 self._take_records(pulled_queue, pulled)
                 if pulled.suggested_broker_id != self._broker_id and pulled_queue.is_open:
-                    self._elsewhere.suggested(pulled_queue, pulled.suggested_broker_id)
-            elif self._broker_id != MASTER_ID and self._elsewhere.failed(
+                    self._selector.suggested(pulled_queue, pulled.suggested_broker_id)
+            elif self._broker_id != MASTER_ID and self._selector.failed(
                 [pulled_queue], self._broker_id, f"{pulled.status.remark} [{code}]"
             ):
                 return  # what a slave does not have, or not yet, its master knows

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from ternmq_consumer.broker_connections import BrokerConnections
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_link import PullLink
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_model.offsets import QueueOffset
@@ -31,7 +31,7 @@ AVOID_S: Final = 30.0
 """How long a member that failed is not read from: as long as a route is kept."""
 
 
-class Members(BrokerConnections, Protocol):
+class BrokerMembers(BrokerConnections, Protocol):
     """Connections by broker name and id, and which members there are: a `ClientInstance`."""
 
     def members(self, broker_name: str) -> Sequence[int]:
@@ -71,7 +71,7 @@ class PullLinks:
     def __init__(
         self,
         env: Environment,
-        brokers: Members,
+        brokers: BrokerMembers,
         tasks: OwnedTasks,
         *,
         client_id: str,
@@ -93,7 +93,7 @@ class PullLinks:
         queue: MessageQueue,
         subscription: Subscription,
         start: QueueOffset,
-        window: Window,
+        window: FlowControlWindow,
         receiver: PullReceiver,
     ) -> PulledQueue:
         """Begin to read `queue` at `start`; `receiver` gets what is read."""
@@ -109,7 +109,7 @@ class PullLinks:
             link.renew_stale()
 
     def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
-        """Read a queue from the member that is named, or from another slave. See `Elsewhere`.
+        """Read a queue from the member that is named, or from another slave. See `ReplicaSelector`.
 
         A master that is away is not asked, whoever names it.
         """
@@ -125,7 +125,7 @@ class PullLinks:
             logger.info("queue is read elsewhere queue=%s broker_id=%s", pulled_queue.queue, chosen)
 
     def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
-        """Read queues from the member that serves readers now. See `Elsewhere`."""
+        """Read queues from the member that serves readers now. See `ReplicaSelector`."""
         name = pulled_queues[0].queue.broker_name
         self._brokers.look_for(name)
         if broker_id != MASTER_ID:
@@ -163,7 +163,7 @@ class PullLinks:
                 client_id=self._client_id,
                 group=self._group,
                 broker_id=broker_id,
-                elsewhere=self,
+                selector=self,
             )
             suffix = "" if broker_id == MASTER_ID else f"-{broker_id}"
             self._tasks.spawn(link.run(), f"pull-{broker_name}{suffix}")

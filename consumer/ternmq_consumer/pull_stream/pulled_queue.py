@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_consumer.pull_stream.flow_control import CreditLedger, Window
+from ternmq_consumer.pull_stream.flow_control import CreditLedger, FlowControlWindow
 from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -43,7 +43,7 @@ class PullReceiver(Protocol):
         ...
 
 
-class Link(Protocol):
+class PulledQueueLink(Protocol):
     """What a subscription is read over: `PullLink`."""
 
     def write(self, request: messages.PullStreamRequest) -> None:
@@ -78,11 +78,11 @@ class PulledQueue:
 
     def __init__(
         self,
-        link: Link,
+        link: PulledQueueLink,
         queue: MessageQueue,
         subscription: Subscription,
         start: QueueOffset,
-        window: Window,
+        window: FlowControlWindow,
         receiver: PullReceiver,
         epoch: int = 0,
     ) -> None:
@@ -127,7 +127,7 @@ class PulledQueue:
         """Stop reading. No reply reaches the receiver any more. Safe to repeat."""
         self._link.unsubscribe(self)
 
-    def go_to(self, link: Link) -> bool:
+    def go_to(self, link: PulledQueueLink) -> bool:
         """Read on over another link, from `next_offset` on. What is under way is dropped.
 
         Returns:

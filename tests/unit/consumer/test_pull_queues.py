@@ -7,7 +7,7 @@ import pytest
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
 from ternmq_consumer.pull_queues import PullQueues
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_link import PullLink
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_model.errors import UsageError
@@ -30,7 +30,7 @@ class Reads:
         queue: MessageQueue,
         subscription: Subscription,
         start: QueueOffset,
-        window: Window,
+        window: FlowControlWindow,
         receiver: PullReceiver,
     ) -> PulledQueue:
         link = PullLink.__new__(PullLink)

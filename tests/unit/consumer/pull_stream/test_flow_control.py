@@ -1,14 +1,14 @@
 """Credit of one queue."""
 
-from ternmq_consumer.pull_stream.flow_control import Credit, CreditLedger, Window
+from ternmq_consumer.pull_stream.flow_control import Credit, CreditLedger, FlowControlWindow
 
 
 def test_opening_credit_is_the_whole_unused_window() -> None:
-    assert CreditLedger(Window(100, 1000)).opening() == Credit(100, 1000)
+    assert CreditLedger(FlowControlWindow(100, 1000)).opening() == Credit(100, 1000)
 
 
 def test_held_messages_are_missing_from_the_reopened_window() -> None:
-    ledger = CreditLedger(Window(100, 1000))
+    ledger = CreditLedger(FlowControlWindow(100, 1000))
     ledger.receive(30, 900)
     ledger.release(10, 50)
 
@@ -17,7 +17,7 @@ def test_held_messages_are_missing_from_the_reopened_window() -> None:
 
 
 def test_credit_is_sent_once_a_quarter_of_either_limit_has_returned() -> None:
-    ledger = CreditLedger(Window(100, 1000))
+    ledger = CreditLedger(FlowControlWindow(100, 1000))
     ledger.receive(60, 600)
 
     ledger.release(10, 100)
@@ -30,7 +30,7 @@ def test_credit_is_sent_once_a_quarter_of_either_limit_has_returned() -> None:
 
 
 def test_credit_is_withheld_while_reading_is_too_far_ahead_of_committing() -> None:
-    ledger = CreditLedger(Window(100, 1000, span_max=200))
+    ledger = CreditLedger(FlowControlWindow(100, 1000, span_max=200))
     ledger.receive(100, 1000)
     ledger.release(99, 990)
 
@@ -39,7 +39,7 @@ def test_credit_is_withheld_while_reading_is_too_far_ahead_of_committing() -> No
 
 
 def test_record_larger_than_the_window_is_paid_off_before_more_comes() -> None:
-    ledger = CreditLedger(Window(100, 1000))
+    ledger = CreditLedger(FlowControlWindow(100, 1000))
     ledger.receive(1, 5000)
     ledger.receive(80, 100)
 

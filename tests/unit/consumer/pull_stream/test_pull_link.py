@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_link import STALE_AFTER_S, PullLink
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue
 from ternmq_model.errors import ClosedError, ConnectionLost, CorruptRecord, RefusedError, refusal
@@ -23,7 +23,7 @@ from ternmq_runtime.service import OwnedTasks
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
 QUEUE = MessageQueue("t", "b", 0)
-WINDOW = Window(100, 10_000)
+WINDOW = FlowControlWindow(100, 10_000)
 
 
 class Stream:
@@ -93,7 +93,7 @@ class World:
             blocking=InlineBlocking(),
         )
         self.is_read_elsewhere = False
-        self.link = PullLink(env, self, broker_name="b", client_id="c", group="g", elsewhere=self)
+        self.link = PullLink(env, self, broker_name="b", client_id="c", group="g", selector=self)
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
         return cast("Connection", self)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, cast
 
-from ternmq_consumer.pull_stream.flow_control import Window
+from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_links import AVOID_S, PullLinks
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue
 from ternmq_model.errors import ConnectionLost, RefusedError, Unreachable
@@ -142,7 +142,9 @@ class World:
     def subscribe(self) -> PulledQueue:
         subscription = parse_subscription("t", "*")
         queue = MessageQueue("t", "b", 0)
-        return self.links.subscribe(queue, subscription, QueueOffset(0), Window(100, 10_000), self)
+        return self.links.subscribe(
+            queue, subscription, QueueOffset(0), FlowControlWindow(100, 10_000), self
+        )
 
     def stream(self, broker_id: int) -> Stream:
         return self.processes[broker_id].streams[-1]
