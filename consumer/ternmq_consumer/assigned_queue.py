@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 
 from ternmq_consumer.process_queue import Handout, ProcessQueue
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
-from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
+from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
 from ternmq_consumer.queue_locks import Lease
 from ternmq_consumer.running_state import QueueReport
 from ternmq_model.errors import CorruptRecord, RefusedError
@@ -20,21 +19,6 @@ from ternmq_model.redelivered_message import under_original_topic
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-
-
-class Reads(Protocol):
-    """Begins to read a queue: `PullLinks`."""
-
-    def subscribe(
-        self,
-        queue: MessageQueue,
-        subscription: Subscription,
-        start: QueueOffset,
-        window: FlowControlWindow,
-        receiver: PullReceiver,
-    ) -> PulledQueue:
-        """Begin to read `queue` at `start`; `receiver` gets what is read."""
-        ...
 
 
 class AssignedQueue:
@@ -88,7 +72,7 @@ class AssignedQueue:
         self._on_restart = on_restart
         self._on_gone = on_gone
         self._on_refused = on_refused
-        self._reads: Reads | None = None
+        self._subscriber: QueueSubscriber | None = None
         self._pulled: PulledQueue | None = None
         self._idle = asyncio.Event()
         self._in_order = in_order
@@ -111,10 +95,10 @@ class AssignedQueue:
             consumed_at_ms=self._consumed_at_ms,
         )
 
-    def start(self, reads: Reads) -> None:
+    def start(self, subscriber: QueueSubscriber) -> None:
         """Begin to read."""
-        self._reads = reads
-        self._pulled = reads.subscribe(
+        self._subscriber = subscriber
+        self._pulled = subscriber.subscribe(
             self.queue, self._subscription, self.in_hand.next_offset, self._window, self
         )
 
@@ -142,12 +126,12 @@ class AssignedQueue:
         if before.running:
             self._left.append(before)
         self.in_hand = ProcessQueue[StoredMessage](offset)
-        if self._reads is None:
+        if self._subscriber is None:
             return
         if self._in_order and self._left:
             self._must_wait = True
         else:
-            self.start(self._reads)
+            self.start(self._subscriber)
 
     def finish(
         self,
@@ -236,9 +220,9 @@ class AssignedQueue:
     def _end_left(self, in_hand: ProcessQueue[StoredMessage]) -> None:
         if in_hand in self._left:
             self._left.remove(in_hand)
-        if self._must_wait and not self._left and self._reads is not None:
+        if self._must_wait and not self._left and self._subscriber is not None:
             self._must_wait = False
-            self.start(self._reads)
+            self.start(self._subscriber)
 
     def _release(self, in_hand: ProcessQueue[StoredMessage], count: int, record_bytes: int) -> None:
         if in_hand is self.in_hand and self._pulled is not None and not in_hand.dropped:

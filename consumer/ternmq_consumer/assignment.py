@@ -10,9 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from ternmq_consumer.assigned_queue import AssignedQueue, Reads
+from ternmq_consumer.assigned_queue import AssignedQueue
 from ternmq_consumer.consumed_offsets import ConsumedOffsets
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
+from ternmq_consumer.pull_stream.pulled_queue import QueueSubscriber
 from ternmq_consumer.queue_locks import Lease, QueueLocks
 from ternmq_consumer.running_state import QueueReport
 from ternmq_consumer.starting_points import StartingPoints
@@ -28,7 +29,7 @@ class Assignment:
     """The queues that one push consumer owns. Changed by its rebalance job, and by their loss.
 
     Args:
-        reads: Reads the queues.
+        subscriber: Subscribes to the queues.
         offsets: Keeps how far they are.
         starting_points: Says where they begin.
         window: How far reading each may be ahead.
@@ -44,7 +45,7 @@ class Assignment:
 
     def __init__(
         self,
-        reads: Reads,
+        subscriber: QueueSubscriber,
         offsets: ConsumedOffsets,
         starting_points: StartingPoints,
         window: FlowControlWindow,
@@ -58,7 +59,7 @@ class Assignment:
         wall_ms: Callable[[], int] | None = None,
     ) -> None:
         self._wall_ms = wall_ms
-        self._reads = reads
+        self._subscriber = subscriber
         self._offsets = offsets
         self._starting_points = starting_points
         self._window = window
@@ -157,7 +158,7 @@ class Assignment:
                 wall_ms=self._wall_ms,
             )
             self._owned[queue] = owned
-            owned.start(self._reads)
+            owned.start(self._subscriber)
             logger.info("queue taken over queue=%s offset=%s", queue, start)
         return all(queue in self._owned for queue in wanted)
 

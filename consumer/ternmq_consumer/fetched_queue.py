@@ -2,12 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_consumer.assigned_queue import Reads
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
+from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
 from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -15,9 +15,6 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-
-if TYPE_CHECKING:
-    from ternmq_consumer.pull_stream.pulled_queue import PulledQueue
 
 RECORD_SIZE_BYTES: Final = 4
 """What the length of one record takes on the wire."""
@@ -74,7 +71,7 @@ class FetchedQueue:
         self._on_ready = on_ready
         self._on_gone = on_gone
         self._on_refused = on_refused
-        self._reads: Reads | None = None
+        self._subscriber: QueueSubscriber | None = None
         self._pulled: PulledQueue | None = None
         self._batches: deque[_Batch] = deque()
         self._decoded: list[StoredMessage] = []
@@ -95,14 +92,16 @@ class FetchedQueue:
         """Note that the queue begins at `offset`, without reading it."""
         self.position = self.settled = offset
 
-    def start(self, reads: Reads, offset: QueueOffset) -> None:
+    def start(self, subscriber: QueueSubscriber, offset: QueueOffset) -> None:
         """Read on from `offset`, whatever was read before. A queue that leaves is only placed."""
         self.stop()
-        self._reads = reads
+        self._subscriber = subscriber
         self.place(offset)
         if self.is_leaving:
             return
-        self._pulled = reads.subscribe(self.queue, self._subscription, offset, self._window, self)
+        self._pulled = subscriber.subscribe(
+            self.queue, self._subscription, offset, self._window, self
+        )
 
     def stop(self) -> None:
         """Read no more and forget what was read ahead. Safe to repeat."""
@@ -164,9 +163,9 @@ class FetchedQueue:
             self._batches[-1] = self._batches[-1]._replace(next_offset=offset)
         elif not self._batches:
             self.position = offset
-        elif self._reads is not None:
+        elif self._subscriber is not None:
             # The queue ends before what was read ahead, which is no more.
-            self.start(self._reads, offset)
+            self.start(self._subscriber, offset)
 
     def on_refused(self, error: RefusedError) -> None:
         """Tell the consumer. See `PullReceiver`."""
@@ -191,7 +190,7 @@ class FetchedQueue:
                     f"{batch.next_offset}",
                 )
         except CorruptRecord:
-            if self._reads is not None:
-                self.start(self._reads, self.position)
+            if self._subscriber is not None:
+                self.start(self._subscriber, self.position)
             raise
         return found

@@ -63,6 +63,21 @@ class PulledQueueLink(Protocol):
         ...
 
 
+class QueueSubscriber(Protocol):
+    """Subscribes to queues, whichever broker has them: `PullLinks`."""
+
+    def subscribe(
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        start: QueueOffset,
+        window: FlowControlWindow,
+        receiver: PullReceiver,
+    ) -> "PulledQueue":
+        """Begin to read `queue` at `start`; `receiver` gets what is read."""
+        ...
+
+
 class PulledQueue:
     """One subscription of one queue. Made by `PullLink.subscribe` and owned by the link it is at.
 
