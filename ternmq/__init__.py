@@ -179,7 +179,7 @@ _RETURNED_FROM = (
     "ternmq_client.administration.transactions",
     "ternmq_client.descriptions",
     "ternmq_client.redriving",
-    "ternmq_client.retry",
+    "ternmq_client.retry_policy",
     "ternmq_client.tracing.records",
     "ternmq_consumer.statistics",
     "ternmq_model.address",

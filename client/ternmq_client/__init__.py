@@ -7,4 +7,4 @@ from ternmq_client.config import NAMESERVER_VARIABLE as NAMESERVER_VARIABLE
 from ternmq_client.config import ClientConfig as ClientConfig
 from ternmq_client.config import nameserver_texts as nameserver_texts
 from ternmq_client.instance import ClientInstance as ClientInstance
-from ternmq_client.retry import RetryPolicy as RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy as RetryPolicy

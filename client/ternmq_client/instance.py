@@ -9,7 +9,7 @@ from typing import Final
 from ternmq_client.config import ClientConfig
 from ternmq_client.nameservers import NameServers
 from ternmq_client.outages import Outages
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.route_cache import RouteCache
 from ternmq_client.session import Sessions
 from ternmq_client.single_flight import SingleFlight

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.errors import (
     ClosedError,
     RefusedError,

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ternmq_client import patience
-from ternmq_client.patience import RETRY_TIMEOUT_S
+from ternmq_client import retry_timeout
+from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import (
     TIME_HELP,
@@ -293,7 +293,7 @@ def _ends_as_exits() -> Generator[None]:
     # Else logging begins to print when PySpark tells it of the interruption that we raise.
     logging.getLogger().addHandler(logging.NullHandler())
     # Who sits there is told why nothing happens.
-    waits, handler = logging.getLogger(patience.__name__), logging.StreamHandler()
+    waits, handler = logging.getLogger(retry_timeout.__name__), logging.StreamHandler()
     waits.addHandler(handler)
     with errors_as_exits():
         try:

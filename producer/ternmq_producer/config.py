@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.arguments import check_kinds
 from ternmq_model.compression import Format, check_format
 from ternmq_model.errors import ConfigError, IllegalName

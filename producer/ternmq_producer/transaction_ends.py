@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,

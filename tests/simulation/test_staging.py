@@ -10,7 +10,7 @@ from ternmq_broker.config import BrokerRole
 from ternmq_broker.sending import MessageWriter, Stored
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.errors import TernError, Unreachable, UsageError, refusal
 from ternmq_model.message import Message
 from ternmq_model.offsets import PhysicalOffset

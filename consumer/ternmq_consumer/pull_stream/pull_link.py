@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, contextmanager
 from typing import Protocol, TypeVar
 
-from ternmq_client.patience import Patience
+from ternmq_client.retry_timeout import RetryTimeout
 from ternmq_client.route_cache import RouteCache
 from ternmq_model.errors import (
     ClosedError,
@@ -148,7 +148,7 @@ async def read_on(
         TransportError: For `timeout_s` nobody was there to get any further with, or only a slave
             that has not got so far.
     """
-    patience = Patience(client.env, timeout_s, was_there=True)
+    patience = RetryTimeout(client.env, timeout_s, was_there=True)
     queue = reading.queue
     while True:
         reached = reading.next_offset

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
-from ternmq_client.patience import RETRY_TIMEOUT_S, Patience, nobody_registered
+from ternmq_client.retry_timeout import RETRY_TIMEOUT_S, RetryTimeout, nobody_registered
 from ternmq_client.route_cache import LOSS_GRACE_MS
 from ternmq_consumer.closed_brokers import ClosedBrokers
 from ternmq_consumer.queue_ends import QueueRange
@@ -62,7 +62,7 @@ class _Answer(NamedTuple):
 class ClusterReader(Lifecycle):
     """Asks NameServers and brokers, between `async with` and its end.
 
-    A question that nobody answers is asked again, see `ternmq_client.patience`.
+    A question that nobody answers is asked again, see `ternmq_client.retry_timeout`.
 
     Args:
         config: Where the NameServers are, and how long one request may take.
@@ -119,7 +119,7 @@ class ClusterReader(Lifecycle):
         seen: set[str] | None = None
         if brokers is None:
             brokers = seen = {queue.broker_name for queue in _named(choice)}
-        patience = self._patience(was_there=bool(wanted))
+        retry_timeout = self._retry_timeout(was_there=bool(wanted))
         while True:
             found: Snapshot | None = None
             try:
@@ -130,7 +130,7 @@ class ClusterReader(Lifecycle):
             except TernError as error:
                 failure = error
             try:
-                await _pause(patience, failure)
+                await _pause(retry_timeout, failure)
             except TernError:
                 if found is None or not (wanted or found.brokers):
                     raise
@@ -346,23 +346,23 @@ class ClusterReader(Lifecycle):
         return [Measured(one.end, one.bytes) for one in await measure(self.client, wanted)]
 
     async def _again(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer, or patience ends."""
-        patience = self._patience()
+        """Ask until there is an answer, or `RetryTimeout` ends it."""
+        retry_timeout = self._retry_timeout()
         while True:
             try:
                 return await question()
             except TernError as error:
                 failure = error
-            await _pause(patience, failure)
+            await _pause(retry_timeout, failure)
 
-    def _patience(self, *, was_there: bool = False) -> Patience:
-        return Patience(self.client.env, self._retry_timeout_s, was_there=was_there)
+    def _retry_timeout(self, *, was_there: bool = False) -> RetryTimeout:
+        return RetryTimeout(self.client.env, self._retry_timeout_s, was_there=was_there)
 
 
-async def _pause(patience: Patience, failure: TernError) -> None:
+async def _pause(retry_timeout: RetryTimeout, failure: TernError) -> None:
     """Wait before the question is asked again, also of a disk that could not be read just now."""
     is_broken = isinstance(failure, RefusedError) and failure.code == ResponseCode.SYSTEM_ERROR
-    await patience.pause(failure, may_pass=is_broken)
+    await retry_timeout.pause(failure, may_pass=is_broken)
 
 
 def _named(choice: TopicChoice) -> tuple[MessageQueue, ...]:

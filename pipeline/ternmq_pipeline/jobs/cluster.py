@@ -7,7 +7,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
 from ternmq_client.config import nameserver_texts
 from ternmq_client.descriptions import TopicDescription, require_all
-from ternmq_client.patience import RETRY_TIMEOUT, Patience, nobody_registered
+from ternmq_client.retry_timeout import RETRY_TIMEOUT, RetryTimeout, nobody_registered
 from ternmq_model.errors import TernError, TransportError, UsageError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset
@@ -37,7 +37,7 @@ def ask(
 
     Args:
         nameserver: `HOST:PORT`; several separated by commas.
-        question: Asked again as a query's questions are, see `ternmq_client.patience`.
+        question: Asked again as a query's questions are, see `ternmq_client.retry_timeout`.
         retry_timeout_s: For so long; 0 = not at all.
 
     Raises:
@@ -49,13 +49,13 @@ def ask(
             system_environment() as env,
             AdminClient(nameserver=nameserver, env=env) as admin,
         ):
-            patience = Patience(env, retry_timeout_s)
+            retry_timeout = RetryTimeout(env, retry_timeout_s)
             while True:
                 try:
                     return await question(admin)
                 except TernError as error:
                     failure = error
-                await patience.pause(failure)
+                await retry_timeout.pause(failure)
 
     # The loop of all blocking clients: a notebook has one of its own in the present thread.
     with ended_by_signals():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import require_all
-from ternmq_client.patience import RETRY_TIMEOUT_S
+from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept_group

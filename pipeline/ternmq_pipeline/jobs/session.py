@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ternmq_client import patience
+from ternmq_client import retry_timeout
 from ternmq_client.blocking import shared_loop_thread
 from ternmq_model.errors import JobFailed, UsageError
 from ternmq_pipeline.jobs.failures import failures_of, jvm_gone
@@ -216,7 +216,7 @@ def waits_logged(printed: Path) -> Generator[None]:
         *lines, rest = (rest + file.read()).split(b"\n")
         for line in lines:
             if line.startswith(_WAITS):
-                patience.logger.warning("%s", line.decode(errors="replace"))
+                retry_timeout.logger.warning("%s", line.decode(errors="replace"))
 
     async def follow() -> None:
         while True:

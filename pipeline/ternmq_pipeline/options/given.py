@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final, TypeVar, cast
 
-from ternmq_client.patience import RETRY_TIMEOUT, RETRY_TIMEOUT_S
+from ternmq_client.retry_timeout import RETRY_TIMEOUT, RETRY_TIMEOUT_S
 from ternmq_model.errors import ConfigError, UsageError
 from ternmq_pipeline.strict_json import shown
 

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from ternmq_client.config import default_nameservers, nameserver_texts
-from ternmq_client.patience import RETRY_TIMEOUT, RETRY_TIMEOUT_S
+from ternmq_client.retry_timeout import RETRY_TIMEOUT, RETRY_TIMEOUT_S
 from ternmq_model.address import parse_address
 from ternmq_model.errors import ConfigError, IllegalName, UsageError
 from ternmq_model.expression_text import trimmed

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_client.patience import RETRY_TIMEOUT, RETRY_TIMEOUT_S
+from ternmq_client.retry_timeout import RETRY_TIMEOUT, RETRY_TIMEOUT_S
 from ternmq_model.errors import ConfigError
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_send_forbidden
 from ternmq_pipeline.options.given import RENAMED, Given

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from ternmq_client.instance import ClientInstance
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.errors import ConnectionLost, RefusedError, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState

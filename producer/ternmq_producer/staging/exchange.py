@@ -7,8 +7,8 @@ from typing import Final, Generic, TypeVar
 from google.protobuf.message import Message
 
 from ternmq_client.instance import ClientInstance
-from ternmq_client.patience import Patience
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
+from ternmq_client.retry_timeout import RetryTimeout
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
@@ -89,7 +89,7 @@ class Exchange(Generic[Request, Reply]):
             TernError: The time is over: why the last attempt failed. `may_have_happened` when one
                 was written.
         """
-        patience = Patience(self._client.env, self._timeout_s, delays=self._retry)
+        retry_timeout = RetryTimeout(self._client.env, self._timeout_s, delays=self._retry)
         was_written = False
         while True:
             failure: TernError
@@ -108,7 +108,7 @@ class Exchange(Generic[Request, Reply]):
                     raise
                 failure = error
             failure.may_have_happened |= was_written
-            await patience.pause(failure, may_pass=True)
+            await retry_timeout.pause(failure, may_pass=True)
 
     async def _open(self) -> "ClientStream[Reply, Request]":
         if self._stream is None:

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from ternmq_client.config import ClientConfig
-from ternmq_client.patience import TOLD_EVERY_MS, Patience, lasted, nobody_registered, tell
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
+from ternmq_client.retry_timeout import TOLD_EVERY_MS, RetryTimeout, lasted, nobody_registered, tell
 from ternmq_model.arguments import is_kind
 from ternmq_model.errors import (
     RequestTimedOut,
@@ -215,7 +215,7 @@ class StagingProducer(Lifecycle):
             TransportError: Nobody did.
         """
         client, config = self._producer.client, self._config
-        patience = Patience(client.env, timeout_s)
+        retry_timeout = RetryTimeout(client.env, timeout_s)
         template = config.template_topic if config.creates_topics else None
         find = partial(
             client.routes.route_to_write, template=template, queues_max=config.topic_queues
@@ -236,7 +236,7 @@ class StagingProducer(Lifecycle):
             except TernError:
                 return
             try:
-                await patience.pause(failure)
+                await retry_timeout.pause(failure)
             except TopicNotFound:
                 return
 

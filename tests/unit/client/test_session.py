@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.session import Picture, Session
 from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.address import Address
 from ternmq_model.errors import ConnectionLost, RefusedError, RequestTimedOut
 from ternmq_model.response_code import ResponseCode

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from ternmq_client.config import nameserver_texts
-from ternmq_client.patience import lasted
+from ternmq_client.retry_timeout import lasted
 from ternmq_consumer.scanning import PulledStretch, ScanOptions, shared_scanner
 from ternmq_consumer.scanning.stretches import SIZE_BYTES
 from ternmq_model.errors import (

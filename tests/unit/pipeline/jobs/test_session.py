@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_client import patience
+from ternmq_client import retry_timeout
 from ternmq_pipeline.jobs.session import has_jvm, waits_logged
 
 
@@ -16,7 +16,7 @@ def test_jvm_of_a_program_or_its_spark_submit_is_recognized() -> None:
 def test_waits_that_spark_prints_are_logged_as_they_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    patience.tell("no nameserver answers: ä", 109)
+    retry_timeout.tell("no nameserver answers: ä", 109)
     (line,) = caplog.messages
     caplog.clear()
     log = tmp_path / "log"
@@ -25,4 +25,4 @@ def test_waits_that_spark_prints_are_logged_as_they_are(
         file.write(f"{line}\n\tat of.spark\nno {line}\n{line} again\n{line} cut")
     assert caplog.messages == [line, f"{line} again"]
     assert {one.levelno for one in caplog.records} == {logging.WARNING}
-    assert {one.name for one in caplog.records} == {patience.__name__}
+    assert {one.name for one in caplog.records} == {retry_timeout.__name__}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ternmq_client.patience import RETRY_TIMEOUT_S
+from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.errors import Unreachable
 from ternmq_model.message import Message
 from ternmq_model.transaction import STAGED_QUIET_MS, TransactionState

@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Waits between the attempts of a retried call."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

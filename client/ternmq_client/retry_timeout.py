@@ -1,6 +1,6 @@
-"""How long somebody goes on asking a cluster that gives no answer, and what is told meanwhile.
+"""Time limit of retries against a cluster that gives no answer, and the log lines meanwhile.
 
-One rule for all that a data pipeline asks: the plan, the tasks and the commit of a query, of the
+A data pipeline has one rule for every call: the plan, the tasks and the commit of a query, of the
 source and of the sink.
 """
 
@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.route_cache import LOSS_GRACE_MS
 from ternmq_model.address import Address
 from ternmq_model.errors import (
@@ -48,8 +48,8 @@ _AGAIN: Final = frozenset(
 """By these somebody says that another member, or the same one later, may do what was asked."""
 
 
-class Patience:
-    """Decides whether a failure is the end of a question. Owned by who asks it, made as it begins.
+class RetryTimeout:
+    """Time limit for the retries of one question, renewed by progress. Made as the question begins.
 
     A failure that waiting may mend is one of transport, or a refusal that the peer may take back:
     it is the end when nothing was got any further with for `timeout_s`. That a topic or messages

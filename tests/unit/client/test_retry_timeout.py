@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from ternmq_client.patience import Patience
+from ternmq_client.retry_timeout import RetryTimeout
 from ternmq_model.errors import (
     ConfigError,
     RefusedError,
@@ -41,12 +41,12 @@ def lasts(*errors: TernError, timeout_s: float = 20, was_there: bool = False) ->
 
     async def main() -> tuple[float, str]:
         env = environment()
-        patience = Patience(env, timeout_s, was_there=was_there)
+        retry_timeout = RetryTimeout(env, timeout_s, was_there=was_there)
         begun_ms, left = env.clock.monotonic_ms(), list(errors)
         while True:
             error = left.pop(0) if len(left) > 1 else left[0]
             try:
-                await patience.pause(error)
+                await retry_timeout.pause(error)
             except TernError as raised:
                 end = raised
                 break
@@ -81,12 +81,12 @@ def test_denial_may_pass_for_a_moment_after_an_outage_or_of_what_was_there() -> 
 
 def test_attempt_that_hangs_is_part_of_the_time() -> None:
     async def main() -> None:
-        patience = Patience(environment(), 10)
+        retry_timeout = RetryTimeout(environment(), 10)
         await asyncio.sleep(8)
-        await patience.pause(AWAY)
+        await retry_timeout.pause(AWAY)
         await asyncio.sleep(2)
         with pytest.raises(Unreachable, match=r"for 1[0-2] s"):
-            await patience.pause(AWAY)
+            await retry_timeout.pause(AWAY)
 
     run_in_virtual_time(main())
 
@@ -94,12 +94,12 @@ def test_attempt_that_hangs_is_part_of_the_time() -> None:
 def test_error_that_lasted_keeps_what_it_knows() -> None:
     async def main() -> None:
         env = environment()
-        patience = Patience(env, 1)
+        retry_timeout = RetryTimeout(env, 1)
         busy = refusal(ResponseCode.SYSTEM_BUSY, "later", "broker a", may_have_happened=True)
 
         async def wait_in_vain() -> None:
             while True:
-                await patience.pause(busy)
+                await retry_timeout.pause(busy)
 
         with pytest.raises(RefusedError, match="for 1 s") as caught:
             await wait_in_vain()
@@ -112,11 +112,11 @@ def test_error_that_lasted_keeps_what_it_knows() -> None:
 
 def test_progress_begins_the_time_anew() -> None:
     async def main() -> None:
-        patience = Patience(environment(), 5)
+        retry_timeout = RetryTimeout(environment(), 5)
         for _ in range(4):
             await asyncio.sleep(4)
-            await patience.pause(AWAY)
-            patience.got_further()
+            await retry_timeout.pause(AWAY)
+            retry_timeout.got_further()
 
     run_in_virtual_time(main())
 
@@ -124,7 +124,7 @@ def test_progress_begins_the_time_anew() -> None:
 def test_log_says_what_is_waited_for_and_how_long_still_once_in_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.WARNING, "ternmq_client.patience"):
+    with caplog.at_level(logging.WARNING, "ternmq_client.retry_timeout"):
         lasts(AWAY, timeout_s=60)
     told = [record.getMessage() for record in caplog.records]
     assert told[0] == f"waiting for the cluster left_s=60 (retryTimeout) reason={AWAY}"

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from ternmq_client.retry import RetryPolicy
+from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.errors import ConfigError
 
 
