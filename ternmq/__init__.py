@@ -8,10 +8,10 @@ from sys import modules as _modules
 from types import FunctionType as _FunctionType
 from typing import cast as _cast
 
-from ternmq_client.admin import AdminClient as AdminClient
+from ternmq_client.admin.admin_client import AdminClient as AdminClient
+from ternmq_client.admin.descriptions import TopicCreation as TopicCreation
+from ternmq_client.admin.descriptions import TopicDescription as TopicDescription
 from ternmq_client.config import ClientConfig as ClientConfig
-from ternmq_client.descriptions import TopicCreation as TopicCreation
-from ternmq_client.descriptions import TopicDescription as TopicDescription
 from ternmq_client.interceptors import ConsumeEvent as ConsumeEvent
 from ternmq_client.interceptors import ConsumeInterceptor as ConsumeInterceptor
 from ternmq_client.interceptors import ConsumeOutcome as ConsumeOutcome
@@ -173,12 +173,12 @@ __all__ = [
 
 
 _RETURNED_FROM = (
-    "ternmq_client.administration.dead_letters",
-    "ternmq_client.administration.nameservers",
-    "ternmq_client.administration.replication",
-    "ternmq_client.administration.transactions",
-    "ternmq_client.descriptions",
-    "ternmq_client.redriving",
+    "ternmq_client.admin.dead_letters",
+    "ternmq_client.admin.nameserver_admin",
+    "ternmq_client.admin.replication",
+    "ternmq_client.admin.open_transactions",
+    "ternmq_client.admin.descriptions",
+    "ternmq_client.admin.redrive",
     "ternmq_client.retry_policy",
     "ternmq_client.tracing.records",
     "ternmq_consumer.statistics",

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_console.exits import errors_as_exits
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode

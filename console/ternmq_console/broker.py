@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_console.admin import ask
 from ternmq_console.losses import settings_losses
 from ternmq_console.options import nameserver_option, output_option, yes_option

@@ -2,8 +2,8 @@
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.replication import MemberView
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.replication import MemberView
 from ternmq_console.admin import ask, reserved_hours, time_text
 from ternmq_console.options import nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm_losses, print_record, print_rows

@@ -6,10 +6,10 @@ from typing import Final
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.nameservers import NameServerView
-from ternmq_client.administration.replication import MemberView
-from ternmq_client.cluster_health import problems_of
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.cluster_health import problems_of
+from ternmq_client.admin.nameserver_admin import NameServerView
+from ternmq_client.admin.replication import MemberView
 from ternmq_console.admin import ask
 from ternmq_console.exits import FAILED
 from ternmq_console.options import nameserver_option, output_option

@@ -4,10 +4,10 @@ from typing import TypeVar
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.dead_letters import Redriven
-from ternmq_client.descriptions import BrokerList
-from ternmq_client.redriving import DeadLetter
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.dead_letters import Redriven
+from ternmq_client.admin.descriptions import BrokerList
+from ternmq_client.admin.redrive import DeadLetter
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option, yes_option

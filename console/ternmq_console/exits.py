@@ -26,7 +26,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 
 if TYPE_CHECKING:
-    from ternmq_client.descriptions import UnreachableBroker
+    from ternmq_client.admin.descriptions import UnreachableBroker
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -68,7 +68,7 @@ def errors_as_exits() -> Generator[None]:
         yield
     except (TernError, ExceptionGroup, OSError) as error:
         # Only now: `ternmq health` does without the client, and without gRPC.
-        from ternmq_client.descriptions import BrokersUnreachable
+        from ternmq_client.admin.descriptions import BrokersUnreachable
 
         cause = first_cause(error)
         if not isinstance(cause, TernError | OSError):

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import OffsetChange, require_all
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import OffsetChange, require_all
 from ternmq_console.admin import ask
 from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_option
 from ternmq_console.output import print_record, print_rows

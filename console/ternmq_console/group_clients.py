@@ -2,9 +2,9 @@
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.calls import side_by_side
-from ternmq_client.descriptions import BrokerList, Member, ProducerMember
+from ternmq_client.admin.admin_calls import side_by_side
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import BrokerList, Member, ProducerMember
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option, time_option

@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 import click
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import BrokerList
 from ternmq_client.config import ClientConfig, nameserver_texts
-from ternmq_client.descriptions import BrokerList
 from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, Sent, TraceRecord
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import errors_as_exits, leave_if_partial

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import BrokerList, GroupDescription, Progress
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import BrokerList, GroupDescription, Progress
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option

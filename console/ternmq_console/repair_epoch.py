@@ -8,9 +8,9 @@ from typing import Final
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.calls import side_by_side
-from ternmq_client.administration.replication import MemberView, NameServerEpoch
+from ternmq_client.admin.admin_calls import side_by_side
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.replication import MemberView, NameServerEpoch
 from ternmq_console.admin import ask
 from ternmq_console.epoch_directories import Directory, open_directory
 from ternmq_console.exits import errors_as_exits

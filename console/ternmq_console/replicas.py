@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.replication import MemberView
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.replication import MemberView
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import INT64, nameserver_option, output_option, yes_option
 from ternmq_console.output import confirm, print_line, print_record, print_rows

@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import BrokerList
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import BrokerList
 from ternmq_console.admin import ask
 from ternmq_console.exits import leave_if_partial, name_unreachable
 from ternmq_console.options import nameserver_option, output_option, seconds

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from ternmq_client.administration.replication import MemberView
+from ternmq_client.admin.replication import MemberView
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import nameserver_option, output_option

@@ -6,9 +6,9 @@ from typing import Any, TextIO
 
 import click
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.broker_names import no_such_broker
-from ternmq_client.descriptions import require_all
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.broker_names import no_such_broker
+from ternmq_client.admin.descriptions import require_all
 from ternmq_console.admin import ask, reserved_hours, time_text
 from ternmq_console.exits import errors_as_exits, exit_code, leave_if_partial
 from ternmq_console.losses import retention_losses

@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from ternmq_client.administration.transactions import OpenBatch, StagedRollback
-from ternmq_client.descriptions import BrokersUnreachable, require_all
+from ternmq_client.admin.descriptions import BrokersUnreachable, require_all
+from ternmq_client.admin.open_transactions import OpenBatch, StagedRollback
 from ternmq_console.admin import ask
 from ternmq_console.exits import FAILED, NOT_FOUND, errors_as_exits, leave_if_partial
 from ternmq_console.options import nameserver_option, output_option, yes_option

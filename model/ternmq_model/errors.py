@@ -14,7 +14,8 @@
           `PermissionRefused`, `InvalidParameter`, `MessageNotFound`, `ClientNotOnline`
         * `StretchLost`: messages that were to be read are not there, or no more
     * `TransportError`: no answer came.
-        * `Unreachable` (retryable), and of it `BrokersUnreachable`, in `ternmq_client.descriptions`
+        * `Unreachable` (retryable), and of it `BrokersUnreachable`, in
+          `ternmq_client.admin.descriptions`
         * `RequestTimedOut` (retryable, may have happened)
         * `ConnectionLost` (retryable, may have happened)
     * `SendManyFailed`: some messages of many were not stored. `results` says which. It lives with

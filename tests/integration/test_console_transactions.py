@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.transactions import StagedRollback
-from ternmq_client.descriptions import BrokersUnreachable, UnreachableBroker
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import BrokersUnreachable, UnreachableBroker
+from ternmq_client.admin.open_transactions import StagedRollback
 from tests.support.console import invoke
 from tests.support.processes import ROOT, TERNMQ, kill, running_dev
 

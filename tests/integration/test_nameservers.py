@@ -12,7 +12,7 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.registration import Registrant, register_request
 from ternmq_broker.server import Broker
 from ternmq_broker.state.topics import TopicTable
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig

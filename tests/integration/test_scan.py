@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.blocking import shared_loop_thread
 from ternmq_consumer.scanning import (
     BlockingScanner,

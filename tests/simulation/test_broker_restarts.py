@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TopicNotFound

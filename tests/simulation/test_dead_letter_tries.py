@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_consumer.answers import ConsumeStatus
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer

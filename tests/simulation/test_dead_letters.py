@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_model.errors import (
     MessageNotFound,
     PermissionRefused,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import MessageModel, PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer

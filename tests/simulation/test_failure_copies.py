@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue

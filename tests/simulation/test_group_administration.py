@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_model.errors import GroupNotFound, TopicNotFound, UsageError
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import RefusedError, TransportError

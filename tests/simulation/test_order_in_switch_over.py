@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_model.errors import TernError, Unreachable
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_model.errors import TernError
 from ternmq_model.response_code import ResponseCode

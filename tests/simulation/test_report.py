@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import QueueStatus
 from ternmq_client.config import ClientConfig
-from ternmq_client.descriptions import QueueStatus
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import refusal

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_store.config import FlushMode
 from tests.support.examples import IS_SOAK, seeds
 from tests.support.memory_network import no_loss, random_loss

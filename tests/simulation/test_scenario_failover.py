@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_model.errors import TernError
 from ternmq_store.config import FlushMode
 from tests.support.examples import IS_SOAK, seeds

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer

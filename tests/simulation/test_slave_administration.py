@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_model.errors import RefusedError, Unreachable
 from ternmq_model.queue import MessageQueue

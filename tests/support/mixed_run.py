@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_model.errors import TernError
 from ternmq_model.route import TopicConfig

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_runtime.clock import SystemClock
 from ternmq_store.disk.layout import commit_log_folder

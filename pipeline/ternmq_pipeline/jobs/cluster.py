@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import TopicDescription, require_all
 from ternmq_client.blocking import shared_loop_thread
 from ternmq_client.config import nameserver_texts
-from ternmq_client.descriptions import TopicDescription, require_all
 from ternmq_client.retry_timeout import RETRY_TIMEOUT, RetryTimeout, nobody_registered
 from ternmq_model.errors import TernError, TransportError, UsageError, refusal
 from ternmq_model.names import check_topic

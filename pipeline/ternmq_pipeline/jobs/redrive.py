@@ -4,16 +4,16 @@
             checkpoint="/var/lib/redriven/billing")
 
 A letter becomes a new message with the body, tags, keys, sharding key and senders' properties of
-the first one. `ternmq dlq redrive` (`ternmq_client.redriving`) is for some letters, or all of them,
-by hand, and restores more of them; this one is for many, by a condition.
+the first one. `ternmq dlq redrive` (`ternmq_client.admin.redrive`) is for some letters, or all of
+them, by hand, and restores more of them; this one is for many, by a condition.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import require_all
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import require_all
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError

@@ -7,7 +7,7 @@ for row in made.slow:
 
 from pathlib import Path
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from ternmq_client.redriving import ORIGIN_TOPICS
+from ternmq_client.admin.redrive import ORIGIN_TOPICS
 from ternmq_model import properties as names
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.sink.reserved import OF_A_LIFE

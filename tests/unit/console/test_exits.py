@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ternmq_client.descriptions import UnreachableBroker, require_all
+from ternmq_client.admin.descriptions import UnreachableBroker, require_all
 from ternmq_console.exits import errors_as_exits, exit_code
 from ternmq_console.main import ternmq
 from ternmq_model.errors import (

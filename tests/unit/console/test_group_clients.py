@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ternmq_client.descriptions import (
+from ternmq_client.admin.descriptions import (
     BrokerList,
     GroupDescription,
     Member,

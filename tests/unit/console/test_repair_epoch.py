@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_client.administration.replication import MemberView, NameServerEpoch
+from ternmq_client.admin.replication import MemberView, NameServerEpoch
 from ternmq_console.epoch_directories import Directory
 from ternmq_console.repair_epoch import (
     Found,

@@ -5,7 +5,7 @@ from typing import Self
 import pytest
 from click.testing import CliRunner
 
-from ternmq_client.administration.replication import MemberView
+from ternmq_client.admin.replication import MemberView
 from ternmq_console import admin
 from ternmq_console.broker import drain
 from ternmq_console.replicas import (

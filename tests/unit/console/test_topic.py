@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ternmq_client.descriptions import TopicCreation
+from ternmq_client.admin.descriptions import TopicCreation
 from ternmq_console import topic
 from ternmq_model.errors import TernError, Unreachable, UsageError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_client.administration.transactions import OpenBatch
+from ternmq_client.admin.open_transactions import OpenBatch
 from ternmq_console.transaction import losses, name_of, row_of
 
 

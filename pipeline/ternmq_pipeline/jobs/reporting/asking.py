@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import (
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import (
     GroupDescription,
     Progress,
     QueueStatus,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ternmq_client.descriptions import QueueStatus
+from ternmq_client.admin.descriptions import QueueStatus
 from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_client.descriptions import UnreachableBroker
+from ternmq_client.admin.descriptions import UnreachableBroker
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_client.descriptions import QueueStatus, TopicDescription
+from ternmq_client.admin.descriptions import QueueStatus, TopicDescription
 from ternmq_consumer.queue_ends import QueueRange
 from ternmq_model.errors import (
     IllegalName,

@@ -1,4 +1,4 @@
-from ternmq_client.redriving import SPENT
+from ternmq_client.admin.redrive import SPENT
 from ternmq_model.properties import BROKERS_OWN
 from ternmq_pipeline.sink.reserved import NOT_OF_USERS, OF_A_LIFE
 

@@ -1,4 +1,4 @@
-from ternmq_client.descriptions import GroupDescription, Progress
+from ternmq_client.admin.descriptions import GroupDescription, Progress
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.jobs.reporting.asking import Rate, counters, group_rows, member_row
 from ternmq_protos.v1 import admin_pb2 as admin

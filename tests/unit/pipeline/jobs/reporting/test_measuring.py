@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from ternmq_client.descriptions import QueueStatus
+from ternmq_client.admin.descriptions import QueueStatus
 from ternmq_consumer.scanning import MeasuredStretch
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.queue import MessageQueue

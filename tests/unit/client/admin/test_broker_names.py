@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_client.administration.broker_names import (
+from ternmq_client.admin.broker_names import (
     as_dialled,
     by_name_and_address,
     is_address,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ternmq_client.redriving import DeadLetter, redrive_key, redrive_request, target_topic
+from ternmq_client.admin.redrive import DeadLetter, redrive_key, redrive_request, target_topic
 from ternmq_model.errors import UsageError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset, QueueOffset

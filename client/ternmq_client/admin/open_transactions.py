@@ -1,12 +1,12 @@
-"""Open transactions over a whole cluster: what is staged and undecided, and its roll-back."""
+"""Administration of open transactions, over a whole cluster: their batches, and roll-backs."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import BrokerList, require_all
+from ternmq_client.admin.admin_calls import AdminCalls
+from ternmq_client.admin.descriptions import BrokerList, require_all
 from ternmq_model.errors import RequestTimedOut, TernError, Unreachable, UsageError
 from ternmq_model.route import BrokerData
 from ternmq_model.transaction import check_left_behind, is_in_use

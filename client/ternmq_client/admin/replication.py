@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_client.administration.calls import side_by_side
-from ternmq_client.administration.nameservers import NameServerAdmin
+from ternmq_client.admin.admin_calls import side_by_side
+from ternmq_client.admin.nameserver_admin import NameServerAdmin
 from ternmq_model.address import Address
 from ternmq_model.errors import (
     RefusedError,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import BrokerList
+from ternmq_client.admin.admin_calls import AdminCalls
+from ternmq_client.admin.descriptions import BrokerList
 from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import (

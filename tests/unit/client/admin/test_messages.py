@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_client.administration.messages import MessageAdmin
+from ternmq_client.admin.messages import MessageAdmin
 from ternmq_model.errors import MessageNotFound, RefusedError, TopicNotFound, UsageError, refusal
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -1,13 +1,13 @@
 """Administration of a whole cluster: topics, groups, brokers, transactions, single messages."""
 
-from ternmq_client.administration.brokers import BrokerAdmin
-from ternmq_client.administration.dead_letters import DeadLetterAdmin
-from ternmq_client.administration.group_changes import GroupChanges
-from ternmq_client.administration.groups import GroupAdmin
-from ternmq_client.administration.messages import MessageAdmin
-from ternmq_client.administration.replication import ReplicationAdmin
-from ternmq_client.administration.topics import TopicAdmin
-from ternmq_client.administration.transactions import TransactionAdmin
+from ternmq_client.admin.brokers import BrokerAdmin
+from ternmq_client.admin.dead_letters import DeadLetterAdmin
+from ternmq_client.admin.group_changes import GroupChanges
+from ternmq_client.admin.groups import GroupAdmin
+from ternmq_client.admin.messages import MessageAdmin
+from ternmq_client.admin.open_transactions import TransactionAdmin
+from ternmq_client.admin.replication import ReplicationAdmin
+from ternmq_client.admin.topics import TopicAdmin
 
 
 class AdminClient(

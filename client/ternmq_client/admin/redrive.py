@@ -1,4 +1,4 @@
-"""What a dead letter says of itself, and the message that is made of it again. Pure."""
+"""Dead letters, and the messages that a redrive makes of them. Pure."""
 
 import hashlib
 from collections.abc import Collection

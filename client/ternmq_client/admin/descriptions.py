@@ -1,4 +1,4 @@
-"""What brokers say of topics and groups, put together over a cluster."""
+"""Descriptions of topics and groups, put together from the answers of a cluster's brokers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import (
+from ternmq_client.admin.admin_calls import AdminCalls
+from ternmq_client.admin.descriptions import (
     BrokerList,
     GroupDescription,
     Member,

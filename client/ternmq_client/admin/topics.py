@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 
-from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import (
+from ternmq_client.admin.admin_calls import AdminCalls
+from ternmq_client.admin.descriptions import (
     BrokerList,
     QueueStatus,
     TopicCreatedAt,

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_model.address import Address
 from ternmq_model.errors import IllegalName, RefusedError, Unreachable, UsageError
 from ternmq_model.response_code import ResponseCode

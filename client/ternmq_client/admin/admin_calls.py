@@ -1,4 +1,4 @@
-"""What every administrative question stands on."""
+"""Base of the administrative calls: NameServers and brokers, asked one by one or side by side."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
@@ -6,13 +6,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, cast
 
-from ternmq_client.administration.broker_names import (
+from ternmq_client.admin.broker_names import (
     as_dialled,
     by_name_and_address,
     no_such_broker,
 )
+from ternmq_client.admin.descriptions import UnreachableBroker, require_all
 from ternmq_client.config import ClientConfig, resolve_client
-from ternmq_client.descriptions import UnreachableBroker, require_all
 from ternmq_client.nameservers import NameServers
 from ternmq_model.address import resolve_addresses
 from ternmq_model.errors import (

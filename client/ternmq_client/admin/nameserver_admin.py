@@ -1,16 +1,16 @@
-"""What is asked of every NameServer, and told to each."""
+"""Administration of NameServers: each of them is asked, and told, by itself."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from ternmq_client.administration.broker_names import (
+from ternmq_client.admin.admin_calls import AdminCalls, side_by_side
+from ternmq_client.admin.broker_names import (
     as_dialled,
     by_name_and_address,
     is_address,
     no_such_broker,
 )
-from ternmq_client.administration.calls import AdminCalls, side_by_side
 from ternmq_client.nameservers import brokers_told, of_no_nameserver
 from ternmq_model.address import Address
 from ternmq_model.errors import (

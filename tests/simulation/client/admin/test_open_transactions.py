@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.transactions import StagedRollback
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.open_transactions import StagedRollback
 from ternmq_model.errors import RefusedError, TernError, Unreachable, UsageError
 from ternmq_model.message import Message
 from ternmq_model.response_code import ResponseCode

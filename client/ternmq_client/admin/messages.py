@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import BrokerList
-from ternmq_client.records import split_messages
+from ternmq_client.admin.admin_calls import AdminCalls
+from ternmq_client.admin.descriptions import BrokerList
+from ternmq_client.admin.message_records import split_messages
 from ternmq_client.tracing.records import TraceRecord, decode
 from ternmq_model.arguments import check_time_ms
 from ternmq_model.errors import MessageNotFound, TopicNotFound, refusal

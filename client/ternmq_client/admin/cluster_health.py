@@ -1,11 +1,11 @@
-"""Whether a cluster is as it should be, and what is not. Pure: judges what others were told."""
+"""Health of a cluster: the problems in the views of its members and NameServers. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from ternmq_client.administration.nameservers import NameServerView
-from ternmq_client.administration.replication import MemberView
+from ternmq_client.admin.nameserver_admin import NameServerView
+from ternmq_client.admin.replication import MemberView
 from ternmq_model.route import BrokerData
 
 BEHIND_MS_MAX: Final = 3_000

@@ -1,4 +1,4 @@
-"""Dead letters: what groups gave up, and what becomes of it, over a whole cluster."""
+"""Administration of dead letters, over a whole cluster."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Collection, Sequence
@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import BrokerList
-from ternmq_client.records import split_messages
-from ternmq_client.redriving import DeadLetter, redrive_key, redrive_request, target_topic
+from ternmq_client.admin.admin_calls import AdminCalls
+from ternmq_client.admin.descriptions import BrokerList
+from ternmq_client.admin.message_records import split_messages
+from ternmq_client.admin.redrive import DeadLetter, redrive_key, redrive_request, target_topic
 from ternmq_model.errors import (
     MessageNotFound,
     RefusedError,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_model.address import Address
 from ternmq_model.errors import IllegalName, RefusedError, Unreachable, UsageError, refusal
 from ternmq_model.response_code import ResponseCode
@@ -16,7 +16,7 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import contracts
 from ternmq_remoting.rpc import Call, Handler, Identity, unary
-from tests.simulation.client.test_admin import HOSTS, two_nameservers
+from tests.simulation.client.admin.test_admin_client import HOSTS, two_nameservers
 from tests.support.memory_network import MemoryNetwork
 from tests.support.virtual_time import run_in_virtual_time
 

@@ -1,4 +1,4 @@
-"""What a broker can be called by: its name, or an address that it is registered with. Pure."""
+"""Names of brokers in administrative calls: broker names and registered addresses. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace

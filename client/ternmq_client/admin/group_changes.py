@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import OffsetChange, ResetOutcome
+from ternmq_client.admin.admin_calls import AdminCalls
+from ternmq_client.admin.descriptions import OffsetChange, ResetOutcome
 from ternmq_model.arguments import check_time_ms
 from ternmq_model.errors import (
     GroupNotFound,

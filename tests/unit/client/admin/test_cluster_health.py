@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ternmq_client.administration.nameservers import NameServerView
-from ternmq_client.administration.replication import MemberView
-from ternmq_client.cluster_health import problems_of
+from ternmq_client.admin.cluster_health import problems_of
+from ternmq_client.admin.nameserver_admin import NameServerView
+from ternmq_client.admin.replication import MemberView
 from ternmq_model.address import Address
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_protos.v1 import admin_pb2 as admin

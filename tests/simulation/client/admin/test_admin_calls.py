@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from ternmq_client.admin import AdminClient
-from ternmq_client.administration.calls import side_by_side
+from ternmq_client.admin.admin_calls import side_by_side
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import BrokersUnreachable, UnreachableBroker
 from ternmq_client.config import ClientConfig
-from ternmq_client.descriptions import BrokersUnreachable, UnreachableBroker
 from ternmq_model.address import Address
 from ternmq_model.errors import RefusedError, Unreachable, UsageError, refusal
 from ternmq_model.group_settings import GroupSettings
