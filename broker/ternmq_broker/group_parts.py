@@ -6,16 +6,16 @@ from typing import Final, Protocol
 
 from ternmq_broker.filters import FilterParts
 from ternmq_broker.group_admin import GroupAdminService, GroupAdminServices
+from ternmq_broker.groups.offset_rules import OffsetRules
+from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.locks.rpc_locks import LockService, LockServices
 from ternmq_broker.observing.questions import Questions
 from ternmq_broker.observing.rpc import ObservingService
-from ternmq_broker.pulls import OffsetRules
 from ternmq_broker.registration import Registrar
 from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
 from ternmq_broker.retry.retry_sends import RetrySends
 from ternmq_broker.rpc_groups import GroupService, GroupServices
-from ternmq_broker.sessions import Sessions
 from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.tables import Tables

@@ -9,7 +9,8 @@ from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules
 from ternmq_broker.pull_waker import PullWaker
-from ternmq_broker.pulls import MovedEvents, PullAnswers
+from ternmq_broker.pulls.answers import PullAnswers
+from ternmq_broker.pulls.moved_events import MovedEvents
 from ternmq_broker.replication.place import Place
 from ternmq_broker.rpc_pull import PullService, PullServices
 from ternmq_broker.scanning import ScanService, scan_service

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ternmq_broker.groups.offset_rules import Committed, OffsetRules
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import (
     Outcome,
@@ -16,8 +17,7 @@ from ternmq_broker.pull_rules import (
     no_topic,
 )
 from ternmq_broker.pull_stream import PullingStream
-from ternmq_broker.pulls import OffsetRules, PullAnswers
-from ternmq_broker.pulls.offset_rules import Committed
+from ternmq_broker.pulls.answers import PullAnswers
 from ternmq_broker.storage.reader import StoreReader, give_way
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal

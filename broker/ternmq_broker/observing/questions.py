@@ -7,7 +7,7 @@ import asyncio
 from itertools import count
 from typing import Final
 
-from ternmq_broker.sessions import Sessions
+from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.state.clients import Session
 from ternmq_protos.v1 import groups_pb2 as groups
 

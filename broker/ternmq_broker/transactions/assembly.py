@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.sessions import Sessions
+from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset

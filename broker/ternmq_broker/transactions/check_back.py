@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ternmq_broker.sessions import Sessions
+from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.state.clients import Session
 from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in

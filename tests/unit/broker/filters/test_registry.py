@@ -1,7 +1,7 @@
 import asyncio
 
 from ternmq_broker.filters import FilterRegistry
-from ternmq_broker.sessions import Sessions
+from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
 from ternmq_broker.state.filters import FilterTable
 from ternmq_model.address import Address

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
+from ternmq_broker.groups.sessions import Outbox, Sessions
 from ternmq_broker.observing import questions
 from ternmq_broker.observing.questions import Questions
-from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.state.clients import ClientTable, Session
 from ternmq_model.address import Address
 from ternmq_protos.v1 import groups_pb2 as groups

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.agreement import Wants, wants_of
-from ternmq_broker.sessions import COMMANDS_MAX, DIFFERENCES_PAUSE_MS, Outbox, Sessions
+from ternmq_broker.groups.sessions import COMMANDS_MAX, DIFFERENCES_PAUSE_MS, Outbox, Sessions
+from ternmq_broker.groups.subscription_agreement import Wants, wants_of
 from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
 from ternmq_model.address import Address
 from ternmq_model.subscription import parse_subscription
@@ -160,7 +160,7 @@ def test_telling_many_members_is_bounded(kinds: int, monkeypatch: pytest.MonkeyP
         compared += 1
         return wants_of(membership)
 
-    monkeypatch.setattr("ternmq_broker.agreement.wants_of", counted)
+    monkeypatch.setattr("ternmq_broker.groups.subscription_agreement.wants_of", counted)
 
     async def main() -> None:
         members = Members()

@@ -1,0 +1,1 @@
+"""Consumer groups: sessions, members, offsets, locks, filters, and messages that come back."""
