@@ -6,12 +6,12 @@ from typing import Final, Protocol
 
 from ternmq_broker.filters import FilterParts
 from ternmq_broker.group_admin import GroupAdminService, GroupAdminServices
+from ternmq_broker.groups.client_queries import Questions
+from ternmq_broker.groups.client_query_service import ObservingService
+from ternmq_broker.groups.locks import LockService, LockServices
 from ternmq_broker.groups.offset_rules import OffsetRules
 from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.locks.rpc_locks import LockService, LockServices
-from ternmq_broker.observing.questions import Questions
-from ternmq_broker.observing.rpc import ObservingService
 from ternmq_broker.registration import Registrar
 from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
 from ternmq_broker.retry.retry_sends import RetrySends

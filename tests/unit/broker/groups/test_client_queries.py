@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
+from ternmq_broker.groups import client_queries
+from ternmq_broker.groups.client_queries import Questions
 from ternmq_broker.groups.sessions import Outbox, Sessions
-from ternmq_broker.observing import questions
-from ternmq_broker.observing.questions import Questions
 from ternmq_broker.state.clients import ClientTable, Session
 from ternmq_model.address import Address
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -59,7 +59,7 @@ def test_timeout_or_missing_stream_means_no_answer() -> None:
 
 
 def test_pending_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "WAITING_MAX", 1)
+    monkeypatch.setattr(client_queries, "WAITING_MAX", 1)
 
     async def main() -> None:
         asking, [(one, outbox)] = opened("a@1")

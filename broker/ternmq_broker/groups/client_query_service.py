@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_broker.groups.client_queries import Questions
 from ternmq_broker.groups.sessions import Sessions
-from ternmq_broker.observing.questions import Questions
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_group, check_kept_group
 from ternmq_model.response_code import ResponseCode
