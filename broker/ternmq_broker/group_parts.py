@@ -4,18 +4,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from ternmq_broker.filters import FilterParts
-from ternmq_broker.group_admin import GroupAdminService, GroupAdminServices
 from ternmq_broker.groups.client_queries import Questions
 from ternmq_broker.groups.client_query_service import ObservingService
+from ternmq_broker.groups.filters import FilterParts
+from ternmq_broker.groups.group_admin import GroupAdminService, GroupAdminServices
 from ternmq_broker.groups.locks import LockService, LockServices
 from ternmq_broker.groups.offset_rules import OffsetRules
+from ternmq_broker.groups.retry import GroupTopics, SendBackService, SendBackServices
+from ternmq_broker.groups.retry.resent_messages import RetrySends
+from ternmq_broker.groups.service import GroupService, GroupServices
 from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.registration import Registrar
-from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
-from ternmq_broker.retry.retry_sends import RetrySends
-from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.tables import Tables

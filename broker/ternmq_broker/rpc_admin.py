@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.groups.service import NEVER_CONSUMED
 from ternmq_broker.groups.sessions import Sessions
-from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.state.clients import Session
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.filters import with_room_for_bit_maps
+from ternmq_broker.groups.filters import with_room_for_bit_maps
 from ternmq_broker.life import Life
 from ternmq_broker.replication.lives.member import Outcome
 from ternmq_broker.steady_clock import SteadyClock

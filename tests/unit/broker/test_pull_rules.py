@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.filters import FilterRules
+from ternmq_broker.groups.filters import FilterRules
 from ternmq_broker.pull_rules import PullRules, check_range, outcome_of
 from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
 from ternmq_broker.state.filters import FilterTable

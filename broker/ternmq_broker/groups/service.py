@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ternmq_broker.filters import FilterRules
 from ternmq_broker.groups.client_queries import Questions
+from ternmq_broker.groups.filters import FilterRules
 from ternmq_broker.groups.offset_rules import Committed, OffsetRules
+from ternmq_broker.groups.retry import GroupTopics
 from ternmq_broker.groups.sessions import Outbox, Sessions
 from ternmq_broker.pull_rules import check_range
-from ternmq_broker.retry import GroupTopics
 from ternmq_broker.state.clients import GroupMembership, Session, check_client_id
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable

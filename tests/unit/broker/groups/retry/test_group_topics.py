@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.retry.group_topics import GroupTopics
+from ternmq_broker.groups.retry.group_topics import GroupTopics
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import PermissionRefused, RefusedError

@@ -1,6 +1,6 @@
 import asyncio
 
-from ternmq_broker.filters import FilterRegistry
+from ternmq_broker.groups.filters import FilterRegistry
 from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
 from ternmq_broker.state.filters import FilterTable

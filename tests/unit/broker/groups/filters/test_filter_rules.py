@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.filters import FilterRules, PullFilter
+from ternmq_broker.groups.filters import FilterRules, PullFilter
 from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
 from ternmq_broker.state.filters import BLOOM, FilterTable
 from ternmq_model.address import Address

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ternmq_broker.retry.group_topics import dead_letter_topic, retry_topic
+from ternmq_broker.groups.retry.group_topics import dead_letter_topic, retry_topic
 from ternmq_broker.state.offset_versions import VERSION_MAX
 from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of, with_source
 from ternmq_model.errors import RefusedError, refusal

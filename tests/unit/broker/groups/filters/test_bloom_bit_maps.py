@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.filters import FilterBitMaps, with_room_for_bit_maps
+from ternmq_broker.groups.filters import FilterBitMaps, with_room_for_bit_maps
 from ternmq_broker.state.filters import BLOOM, FilterTable
 from ternmq_broker.storage.internal_record import InnerRecord, batches_of
 from ternmq_model.errors import ConfigError

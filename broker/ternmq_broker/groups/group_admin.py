@@ -8,10 +8,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from ternmq_broker.group_admin.resets import Change, QueueState, is_cloned, reset
+from ternmq_broker.groups.resets import Change, QueueState, is_cloned, reset
+from ternmq_broker.groups.retry.group_topics import GroupTopics, dead_letter_topic, retry_topic
+from ternmq_broker.groups.service import NEVER_CONSUMED
 from ternmq_broker.groups.sessions import Sessions
-from ternmq_broker.retry.group_topics import GroupTopics, dead_letter_topic, retry_topic
-from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable, check_settings
 from ternmq_broker.state.lock_table import LockTable

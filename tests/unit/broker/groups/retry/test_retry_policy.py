@@ -3,7 +3,14 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.retry.send_back import Failure, Fate, SentBack, clean, sent_back, why_not
+from ternmq_broker.groups.retry.retry_policy import (
+    Failure,
+    Fate,
+    SentBack,
+    clean,
+    sent_back,
+    why_not,
+)
 from ternmq_model.errors import PermissionRefused, RefusedError
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message_id import offset_message_id

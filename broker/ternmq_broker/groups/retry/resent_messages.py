@@ -6,8 +6,8 @@ Source: RocketMQ `SendMessageProcessor.handleRetryAndDLQ`.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ternmq_broker.retry.group_topics import GroupTopics
-from ternmq_broker.retry.send_back import dead_letter
+from ternmq_broker.groups.retry.group_topics import GroupTopics
+from ternmq_broker.groups.retry.retry_policy import dead_letter
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.storage.internal_record import InnerRecord

@@ -1,9 +1,9 @@
 """The parts of a broker that filter, wired to each other."""
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.filters.bit_maps import FilterBitMaps
-from ternmq_broker.filters.filter_rules import FilterRules
-from ternmq_broker.filters.registry import FilterRegistry
+from ternmq_broker.groups.filters.bloom_bit_maps import FilterBitMaps
+from ternmq_broker.groups.filters.filter_registry import FilterRegistry
+from ternmq_broker.groups.filters.filter_rules import FilterRules
 from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.filters import FilterTable
 from ternmq_model.clock import Clock

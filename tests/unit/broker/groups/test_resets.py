@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.group_admin.resets import Change, QueueState, is_cloned, reset
+from ternmq_broker.groups.resets import Change, QueueState, is_cloned, reset
 from ternmq_model.offsets import QueueOffset as At
 
 

@@ -1,8 +1,0 @@
-"""Filtering at the broker: what readers' subscriptions mean for a read, and who filters what."""
-
-from ternmq_broker.filters.bit_maps import FilterBitMaps as FilterBitMaps
-from ternmq_broker.filters.bit_maps import with_room_for_bit_maps as with_room_for_bit_maps
-from ternmq_broker.filters.filter_rules import FilterRules as FilterRules
-from ternmq_broker.filters.filter_rules import PullFilter as PullFilter
-from ternmq_broker.filters.parts import FilterParts as FilterParts
-from ternmq_broker.filters.registry import FilterRegistry as FilterRegistry

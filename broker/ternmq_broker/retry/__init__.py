@@ -1,5 +1,0 @@
-"""What becomes of messages that could not be consumed: another try, or a dead letter."""
-
-from ternmq_broker.retry.group_topics import GroupTopics as GroupTopics
-from ternmq_broker.retry.rpc_send_back import SendBackService as SendBackService
-from ternmq_broker.retry.rpc_send_back import SendBackServices as SendBackServices
