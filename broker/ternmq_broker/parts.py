@@ -55,7 +55,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler, Identity
 from ternmq_runtime.service import Job
 from ternmq_store.config import StoreConfig
-from ternmq_store.dispatcher import Arrival
+from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Final
 
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable
 from ternmq_runtime.service import Job
-from ternmq_store.dispatcher import Arrival
+from ternmq_store.dispatch.log_dispatcher import Arrival
 
 PULL_HOLD_JOB: Final = "pull-hold"
 

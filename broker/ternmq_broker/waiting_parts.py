@@ -20,7 +20,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import Job
-from ternmq_store.dispatcher import Arrival
+from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

@@ -27,10 +27,12 @@ from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import abort_path
 from ternmq_store.disk.shortage import is_full, is_shortage
 from ternmq_store.disk.watched import WatchedFileSystem
-from ternmq_store.dispatcher import Dispatched
+from ternmq_store.dispatch.dispatch_request import BitMaps, hint_of
+from ternmq_store.dispatch.log_dispatcher import Dispatched
+from ternmq_store.dispatch.reservations import Reservations, store_time
+from ternmq_store.dispatch.topic_deletions import note_deletions
 from ternmq_store.durability import Durability
 from ternmq_store.files_ahead import FilesAhead
-from ternmq_store.hints import BitMaps, hint_of
 from ternmq_store.log.commits import Commits
 from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
@@ -39,12 +41,10 @@ from ternmq_store.presence import Presence
 from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reader import ReadResult
 from ternmq_store.reading.reads import Reads
-from ternmq_store.recovery.deletions import note_deletions
 from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.recovery.whole_opening import hold_and_open
 from ternmq_store.replica.log_copy import LogCopy
 from ternmq_store.replica.log_feed import LogFeed
-from ternmq_store.reservations import Reservations, store_time
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.cleaner import Cleaner
 from ternmq_store.statistics import StoreStatistics

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.record import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_model.record_batch import RecordBatch, check_records
-from ternmq_store import dispatcher
 from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.dispatch import log_dispatcher
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery import opening
 from tests.support.examples import examples
@@ -85,7 +85,7 @@ def fill(
 ) -> MemoryFileSystem:
     """Append and dispatch by chance; keep hints of `hinted_max` records at a time."""
     with (
-        mock.patch.object(dispatcher, "HINTED_RECORDS_MAX", hinted_max),
+        mock.patch.object(log_dispatcher, "HINTED_RECORDS_MAX", hinted_max),
         mock.patch.object(opening, "no_bit_maps", bit_maps),
     ):
         return _fill(random.Random(seed), flush_mode, config)

@@ -30,8 +30,8 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import Record, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_runtime.service import Job
-from ternmq_store.dispatcher import Arrival
-from ternmq_store.hints import code_of
+from ternmq_store.dispatch.dispatch_request import code_of
+from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.log.clock_moves import all_moved_ms
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 

@@ -35,7 +35,7 @@ from ternmq_model.errors import StoreError, TernError
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_runtime.service import Job
-from ternmq_store.dispatcher import Arrival
+from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.log.clock_moves import TimerMove
 
 logger = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from ternmq_store.disk.layout import (
     next_file_path,
 )
 from ternmq_store.disk.state_file import read_whole
+from ternmq_store.dispatch.topic_deletions import load_deletions
 from ternmq_store.inspection.audit_index import IndexAudit
 from ternmq_store.inspection.audit_queues import QueueAudit
 from ternmq_store.inspection.findings import Finding, note, problem
@@ -38,7 +39,6 @@ from ternmq_store.inspection.queue_inspection import find_queues
 from ternmq_store.log.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
 from ternmq_store.log.checksum_ranges import is_inside
 from ternmq_store.log.log_notes import LastUse, LogNotes, last_use, load_abort, load_notes
-from ternmq_store.recovery.deletions import load_deletions
 
 
 class LogState(enum.Enum):

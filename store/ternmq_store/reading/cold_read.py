@@ -24,7 +24,7 @@ from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.hints import code_of
+from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.queues.consume_queue_ext import TagCodes
 from ternmq_store.queues.units import Mend, Units, first_units, make_units, unit_of
 from ternmq_store.reading.reader import (

@@ -18,7 +18,7 @@ from ternmq_model.record_heads import Ints
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
-from ternmq_store.dispatcher import Arrival
+from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import Unit, first_units

@@ -23,7 +23,7 @@ from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import scan_records
 from ternmq_store.disk.layout import base_of
-from ternmq_store.hints import stored_units
+from ternmq_store.dispatch.dispatch_request import stored_units
 from ternmq_store.queues.consume_queue import ConsumeQueue, are_same_codes, are_same_places
 from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes, plain_tag_codes
 from ternmq_store.queues.unit_files import UnitFiles

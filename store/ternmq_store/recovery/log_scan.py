@@ -14,8 +14,8 @@ from ternmq_model.record_checksum import verify_checksum
 from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.dispatcher import Dispatcher
-from ternmq_store.hints import unit_runs
+from ternmq_store.dispatch.dispatch_request import unit_runs
+from ternmq_store.dispatch.log_dispatcher import Dispatcher
 from ternmq_store.log.checksum_ranges import Ranges, is_inside
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine

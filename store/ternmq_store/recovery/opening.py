@@ -27,8 +27,9 @@ from ternmq_store.disk.layout import (
     notes_path,
 )
 from ternmq_store.disk.reserve import give_up_reserve
-from ternmq_store.dispatcher import Dispatcher
-from ternmq_store.hints import no_bit_maps
+from ternmq_store.dispatch.dispatch_request import no_bit_maps
+from ternmq_store.dispatch.log_dispatcher import Dispatcher
+from ternmq_store.dispatch.topic_deletions import load_deletions, settle_deletions
 from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.checkpoint import Checkpoint
 from ternmq_store.log.commit_log import CommitLog
@@ -37,7 +38,6 @@ from ternmq_store.log.store_session import StoreSession
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
-from ternmq_store.recovery.deletions import load_deletions, settle_deletions
 from ternmq_store.recovery.log_files import LogPlan, carry_out, find_plan
 from ternmq_store.recovery.log_scan import (
     LogScan,

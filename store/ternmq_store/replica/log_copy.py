@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ternmq_model.errors import BrokerBusy, CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_store.dispatcher import Dispatcher
+from ternmq_store.dispatch.log_dispatcher import Dispatcher
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.replica.pieces import check_piece

@@ -22,10 +22,10 @@ from ternmq_model.errors import (
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import tag_code
 from ternmq_model.record import BLANK_BYTES, FLAG_PREPARED, FLAG_ROLLBACK
-from ternmq_store import dispatcher
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import checkpoint_path, reserve_path
+from ternmq_store.dispatch import log_dispatcher
 from ternmq_store.index.next_index import IndexTask
 from ternmq_store.log.checkpoint import decode_checkpoint
 from ternmq_store.log.prepare import PrepareTask
@@ -461,7 +461,7 @@ def test_queue_differing_from_the_log_is_rebuilt() -> None:
 
 
 def test_missing_dispatch_request_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "HINTED_RECORDS_MAX", 1)
+    monkeypatch.setattr(log_dispatcher, "HINTED_RECORDS_MAX", 1)
     store = open_store(MemoryFileSystem())
     append(store, batch_of(record("A")))
     append(store, batch_of(record("A")))

@@ -7,7 +7,7 @@ import pytest
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_store.config import FlushMode
-from ternmq_store.dispatcher import Dispatched
+from ternmq_store.dispatch.log_dispatcher import Dispatched
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT, SMALL

@@ -4,7 +4,7 @@ from unittest import mock
 
 import pytest
 
-from ternmq_store import dispatcher
+from ternmq_store.dispatch import log_dispatcher
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -24,7 +24,7 @@ def look(store: MessageStore, *numbers: int, topic: str = "A") -> dict[str, int]
 
 @pytest.mark.parametrize("hinted_max", [0, 20, 1 << 20])
 def test_unique_keys_are_found_before_and_after_indexing(hinted_max: int) -> None:
-    with mock.patch.object(dispatcher, "HINTED_RECORDS_MAX", hinted_max):
+    with mock.patch.object(log_dispatcher, "HINTED_RECORDS_MAX", hinted_max):
         store = open_store(MemoryFileSystem())
         offsets: list[int] = []
         for first in range(0, 60, 3):

@@ -14,7 +14,7 @@ from ternmq_model.record_passes import tag_code_of
 from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, index_folder, queue_folder
-from ternmq_store.hints import no_bit_maps
+from ternmq_store.dispatch.dispatch_request import no_bit_maps
 from ternmq_store.index.index_format import ENTRY, IndexSizes
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.message_store import MessageStore

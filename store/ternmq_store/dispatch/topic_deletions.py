@@ -17,7 +17,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import deletions_path
 from ternmq_store.disk.shortage import check_full
 from ternmq_store.disk.state_file import read_generations, replace_file
-from ternmq_store.dispatcher import Dispatcher
+from ternmq_store.dispatch.log_dispatcher import Dispatcher
 from ternmq_store.log.commit_log import CommitLog
 
 _CHECKSUM: Final = b"crc32 "

@@ -21,7 +21,14 @@ from ternmq_model.record import FLAG_PREPARED
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Scan, Verify
-from ternmq_store.hints import BitMaps, Hint, KeyRun, UnitRun, join_keys, unit_runs
+from ternmq_store.dispatch.dispatch_request import (
+    BitMaps,
+    Hint,
+    KeyRun,
+    UnitRun,
+    join_keys,
+    unit_runs,
+)
 from ternmq_store.log.checksum_ranges import VerifyRange, check_bodies
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine

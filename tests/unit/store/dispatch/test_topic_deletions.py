@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.state_file import previous_path
-from ternmq_store.recovery.deletions import (
+from ternmq_store.dispatch.topic_deletions import (
     decode_deletions,
     encode_deletions,
     load_deletions,

@@ -10,7 +10,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify
 from ternmq_store.config import FlushMode
-from ternmq_store.dispatcher import Dispatcher
+from ternmq_store.dispatch.log_dispatcher import Dispatcher
 from ternmq_store.log.checksum_ranges import VerifyRange
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.queues.consume_queues import ConsumeQueues

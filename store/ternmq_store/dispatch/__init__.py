@@ -1,0 +1,1 @@
+"""Dispatch of appended records to the consume queues and the index."""
