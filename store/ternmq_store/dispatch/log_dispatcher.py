@@ -35,7 +35,6 @@ from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
-from ternmq_store.reading.unique_search import Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +73,18 @@ class Dispatched(NamedTuple):
     arrivals: Sequence[Arrival]
     more: bool
     """There is more to do at once."""
+
+
+class UndispatchedRange(NamedTuple):
+    """Part of the log that is neither in queues nor in the index yet."""
+
+    start: PhysicalOffset
+    end: PhysicalOffset
+    keys: KeyRows | None
+    """Of its records; None when it must be read."""
+
+    offsets: Ints
+    """Of its records, when `keys` are known."""
 
 
 class Dispatcher:
@@ -133,19 +144,19 @@ class Dispatcher:
         """Dispatch anew what lies behind `offset`: whoever has a record already passes it over."""
         self.offset = max(min(self.offset, offset), self.log.start)
 
-    def waiting(self, end: PhysicalOffset) -> Sequence[Waiting]:
+    def undispatched(self, end: PhysicalOffset) -> Sequence[UndispatchedRange]:
         """Return what of the log up to `end` is not dispatched, with the keys that hints tell."""
-        found: list[Waiting] = []
+        found: list[UndispatchedRange] = []
         at = self.offset
         for hint in (*self._hints, None):
             start = end if hint is None else min(hint.start, end)
             if at < start:
-                found.append(Waiting(at, start, None, np.zeros(0, dtype=np.int64)))
+                found.append(UndispatchedRange(at, start, None, np.zeros(0, dtype=np.int64)))
             if hint is not None and at <= hint.start < end:
                 run = hint.keys
                 offsets = np.zeros(0, dtype=np.int64) if run is None else run.offsets
                 keys = None if run is None else run.keys
-                found.append(Waiting(hint.start, hint.end, keys, offsets))
+                found.append(UndispatchedRange(hint.start, hint.end, keys, offsets))
                 at = hint.end
         return found
 

@@ -181,7 +181,7 @@ class KeySearches:
             texts,
             max(start, self._dispatcher.dropped.get(topic, PhysicalOffset(0))),
             replace(self._source(), end=end),
-            self._dispatcher.waiting(end),
+            self._dispatcher.undispatched(end),
             lookup,
             hashes,
         )

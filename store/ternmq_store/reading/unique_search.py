@@ -7,7 +7,7 @@ through; then the index.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ternmq_model.properties import UNIQUE_KEY, decode_properties
 from ternmq_model.record import BLANK_BYTES, RecordHeader, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import SCAN_BYTES_MAX, Verify, scan_records
+from ternmq_store.dispatch.log_dispatcher import UndispatchedRange
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.reading.cold_read import ColdRecord
 from ternmq_store.reading.source import Source
@@ -25,18 +26,6 @@ UNIQUE_KEYS_MAX: Final = 64
 """No more are looked up at once."""
 
 _RECORDS_MAX: Final = 4096
-
-
-class Waiting(NamedTuple):
-    """A stretch of the log that is not indexed yet."""
-
-    start: PhysicalOffset
-    end: PhysicalOffset
-    keys: KeyRows | None
-    """Of its records; None when it must be read."""
-
-    offsets: Ints
-    """Of its records, when `keys` are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +38,7 @@ class UniqueSearch:
     """Records of the topic before it count no more."""
 
     source: Source
-    waiting: Sequence[Waiting]
+    undispatched: Sequence[UndispatchedRange]
     """In the order of the log."""
 
     lookup: IndexLookup | None
@@ -66,7 +55,7 @@ class UniqueSearch:
             OSError: The disk failed.
         """
         found: dict[str, RecordHeader] = {}
-        self._take(reversed(list(self._waiting_offsets())), found)
+        self._take(reversed(list(self._undispatched_offsets())), found)
         if self.lookup is not None:
             for key, wanted in zip(self.keys, self.hashes, strict=True):
                 if key not in found:
@@ -94,9 +83,9 @@ class UniqueSearch:
         properties = decode_properties(record.properties)
         return properties.get(UNIQUE_KEY, "") if self.accepts(properties) else "", record.header
 
-    def _waiting_offsets(self) -> Iterator[PhysicalOffset]:
-        """Yield where waiting records with one of the hashes lie, the oldest first."""
-        for stretch in self.waiting:
+    def _undispatched_offsets(self) -> Iterator[PhysicalOffset]:
+        """Yield where undispatched records with one of the hashes lie, the oldest first."""
+        for stretch in self.undispatched:
             if stretch.keys is not None:
                 yield from self._matches(stretch.keys, stretch.offsets)
             else:
