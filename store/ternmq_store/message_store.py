@@ -27,7 +27,7 @@ from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import abort_path
 from ternmq_store.disk.shortage import is_full, is_shortage
 from ternmq_store.disk.watched import WatchedFileSystem
-from ternmq_store.dispatch.dispatch_request import BitMaps, hint_of
+from ternmq_store.dispatch.dispatch_request import BitMaps, dispatch_request_of
 from ternmq_store.dispatch.log_dispatcher import Dispatched
 from ternmq_store.dispatch.reservations import Reservations, store_time
 from ternmq_store.dispatch.topic_deletions import note_deletions
@@ -273,8 +273,8 @@ class MessageStore:
             queue.next_offset = QueueOffset(queue.next_offset + len(rows))
         if self._index is not None and keys is not None:
             self._index.expect(len(keys.rows))
-        self._dispatcher.hint(
-            hint_of(
+        self._dispatcher.add(
+            dispatch_request_of(
                 *(batch, rows_of),
                 start=start,
                 end=placement.end,

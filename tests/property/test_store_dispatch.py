@@ -81,11 +81,11 @@ def bit_maps(batch: RecordBatch) -> Sequence[bytes]:
 
 
 def fill(
-    seed: int, *, hinted_max: int, flush_mode: FlushMode, config: StoreConfig
+    seed: int, *, requested_max: int, flush_mode: FlushMode, config: StoreConfig
 ) -> MemoryFileSystem:
-    """Append and dispatch by chance; keep hints of `hinted_max` records at a time."""
+    """Append and dispatch by chance; keep requests of `requested_max` records at a time."""
     with (
-        mock.patch.object(log_dispatcher, "HINTED_RECORDS_MAX", hinted_max),
+        mock.patch.object(log_dispatcher, "REQUESTED_RECORDS_MAX", requested_max),
         mock.patch.object(opening, "no_bit_maps", bit_maps),
     ):
         return _fill(random.Random(seed), flush_mode, config)
@@ -128,10 +128,10 @@ CONFIGS = st.sampled_from([PLAIN, EXTENDED])
 def test_dispatch_requests_and_scans_build_the_same_files(
     seed: int, flush_mode: FlushMode, config: StoreConfig
 ) -> None:
-    by_hint = built(fill(seed, hinted_max=1 << 20, flush_mode=flush_mode, config=config))
-    for hinted_max in (0, 200):
-        assert by_hint == built(
-            fill(seed, hinted_max=hinted_max, flush_mode=flush_mode, config=config)
+    by_request = built(fill(seed, requested_max=1 << 20, flush_mode=flush_mode, config=config))
+    for requested_max in (0, 200):
+        assert by_request == built(
+            fill(seed, requested_max=requested_max, flush_mode=flush_mode, config=config)
         )
 
 
@@ -141,7 +141,7 @@ def test_missing_queue_and_index_files_are_rebuilt_identically(
     seed: int, config: StoreConfig
 ) -> None:
     chance = random.Random(seed)
-    files = fill(seed, hinted_max=1 << 20, flush_mode=FlushMode.ASYNC, config=config)
+    files = fill(seed, requested_max=1 << 20, flush_mode=FlushMode.ASYNC, config=config)
     before = built(files)
     for path in [path for path in files.nodes if str(path.relative_to(ROOT)) in before]:
         if chance.random() < 0.7:

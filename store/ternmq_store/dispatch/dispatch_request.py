@@ -1,7 +1,7 @@
-"""From a batch of records to what its queues and the index get of it: the same for both roads.
+"""Dispatch requests: the consume queue units and index keys of a batch of records.
 
-The append knows where a batch comes to lie and leaves that as a hint; a scan reads the batch back
-from the log. What is made of a record depends on nothing but its bytes there.
+The append knows the batch's place in the log and leaves a request; a scan reads the batch back from
+the log. Units and keys depend on nothing but the records' bytes there, so both give the same.
 
 Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, `DispatchRequest`.
 """
@@ -24,11 +24,11 @@ from ternmq_store.queues.consume_queue_ext import ExtRows
 from ternmq_store.queues.units import Units, make_units
 
 BitMaps = Callable[[RecordBatch], Sequence[bytes]]
-"""Returns for each record of a batch a bit map of who may want it; empty = nothing is known."""
+"""Computes each record's bit map of filters that may match it; empty = nothing is known."""
 
 
 def no_bit_maps(batch: RecordBatch) -> Sequence[bytes]:
-    """Return what is known of who may want a message as long as nobody says."""
+    """Return empty bit maps: no filter is known."""
     return [b""] * len(batch)
 
 
@@ -40,7 +40,7 @@ class UnitRun(NamedTuple):
     """The messages' queue offsets, in the order of the log."""
     units: Units
     ext: ExtRows | None
-    """What is to be kept beside the units, if anything."""
+    """Entries of the queue's extension file, if it has one."""
 
 
 class KeyRun(NamedTuple):
@@ -52,8 +52,8 @@ class KeyRun(NamedTuple):
     stored_at_ms: Ints
 
 
-class Hint(NamedTuple):
-    """What the append knew about the log from `start` to `end`."""
+class DispatchRequest(NamedTuple):
+    """Units and keys of the batch that was appended from `start` to `end`."""
 
     start: PhysicalOffset
     end: PhysicalOffset
@@ -64,7 +64,7 @@ class Hint(NamedTuple):
     """None when there is no index."""
 
 
-def hint_of(
+def dispatch_request_of(
     batch: RecordBatch,
     rows_of: Sequence[tuple[ConsumeQueue, Ints]],
     *,
@@ -75,8 +75,8 @@ def hint_of(
     stored_at_ms: int,
     keys: KeyRows | None = None,
     bit_maps: BitMaps | None = None,
-) -> Hint:
-    """Return the hint of a batch that was appended from `start` to `end`.
+) -> DispatchRequest:
+    """Return the request of a batch that was appended from `start` to `end`.
 
     The other arguments are those of `unit_runs`; `keys` are those of the batch.
     """
@@ -90,7 +90,7 @@ def hint_of(
         bit_maps=bit_maps,
     )
     key_run = None if keys is None else KeyRun(keys, offsets, times)
-    return Hint(start, end, stored_at_ms, len(batch), runs, key_run)
+    return DispatchRequest(start, end, stored_at_ms, len(batch), runs, key_run)
 
 
 def unit_runs(
@@ -110,7 +110,7 @@ def unit_runs(
         offsets: Every record's place in the log.
         queue_offsets: And in its queue.
         stored_at_ms: Its store time.
-        bit_maps: Tells who may want a message; None when nothing is kept beside the units.
+        bit_maps: Computes the filter bit maps of messages; None = none are kept beside the units.
     """
     ext = None if bit_maps is None else ExtRows(stored_at_ms, bit_maps(batch))
     units = make_units(offsets, batch.sizes, batch.tag_codes)
@@ -141,7 +141,7 @@ def stored_units(batch: RecordBatch, topic: str, rows: Ints) -> Units:
 
 
 def _delivery_times(topic: str, batch: RecordBatch, rows: Ints, stored_at_ms: Ints) -> Ints:
-    """Return what units keep of delayed and timed messages: when they are to be delivered."""
+    """Return the delivery times that units of delayed and timed messages keep as tag codes."""
     ends = (batch.starts + batch.sizes).tolist()
     begins, times = batch.properties.tolist(), stored_at_ms.tolist()
     codes = [
@@ -151,7 +151,7 @@ def _delivery_times(topic: str, batch: RecordBatch, rows: Ints, stored_at_ms: In
 
 
 def code_of(topic: str, properties: bytes, stored_at_ms: int) -> int:
-    """Return what the unit of a record keeps beside its place: its tag's code, or when it is due.
+    """Return the tag code of a record's unit: that of its tag, or its delivery time.
 
     Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, `computeDeliverTimestamp`.
     """

@@ -1,7 +1,7 @@
-"""The dispatcher: follows the log and tells each record to its consume queue and to the index.
+"""The dispatcher: follows the log and adds each record to its consume queue and to the index.
 
-There are two roads. The append leaves a hint with the units and keys already made; where there is
-none (after a restart, or when too many wait) the log itself is read. Both give the same bytes.
+There are two sources. The append leaves a dispatch request with units and keys already made; where
+there is none (after a restart, or when too many wait) the log is read. Both give the same bytes.
 
 Source: RocketMQ `ReputMessageService`, `CommitLogDispatcherBuildConsumeQueue`,
 `CommitLogDispatcherBuildIndex`.
@@ -23,7 +23,7 @@ from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Scan, Verify
 from ternmq_store.dispatch.dispatch_request import (
     BitMaps,
-    Hint,
+    DispatchRequest,
     KeyRun,
     UnitRun,
     join_keys,
@@ -38,20 +38,20 @@ from ternmq_store.queues.units import Units
 
 logger = logging.getLogger(__name__)
 
-HINTED_RECORDS_MAX: Final = 1 << 19
-"""Records that hints may stand for, about 100 bytes each; beyond, the log is read instead."""
+REQUESTED_RECORDS_MAX: Final = 1 << 19
+"""Records that waiting requests may cover, about 100 bytes each; beyond, the log is read."""
 
-_HINT_RECORDS: Final = 16
-"""What a hint costs by itself, in records."""
+_REQUEST_RECORDS: Final = 16
+"""Cost of a request by itself, in records."""
 
 _SCAN_RECORDS: Final = 4096
 
 Moved = dict[ConsumeQueue, list[Units]]
-"""The queues that have new units, and those."""
+"""The queues that have new units, each with them."""
 
 
 class KeyIndex(Protocol):
-    """What the dispatcher needs of the index."""
+    """The index, as the dispatcher uses it."""
 
     def put(self, keys: KeyRows, offsets: Ints, stored_at_ms: Ints, end: PhysicalOffset) -> None:
         """Add keys of records, but for those that are indexed already."""
@@ -64,15 +64,15 @@ class Arrival(NamedTuple):
     queue_id: int
     max_offset: QueueOffset
     tag_codes: Ints
-    """Those of the new messages' units."""
+    """Tag codes of the new messages' units."""
 
 
 class Dispatched(NamedTuple):
-    """What one step did."""
+    """Result of one step of the dispatcher."""
 
     arrivals: Sequence[Arrival]
     more: bool
-    """There is more to do at once."""
+    """True if more can be dispatched at once."""
 
 
 class UndispatchedRange(NamedTuple):
@@ -95,17 +95,17 @@ class Dispatcher:
     Attributes:
         offset: Everything before it is dispatched.
         stored_at_ms: Store time of the newest record dispatched.
-        index: What is told of the records' keys; None = nobody.
+        index: The index that gets the records' keys; None = there is none.
         dropped: Of each deleted topic, the offset before which its records count no more.
         pads: Whether a queue is filled up to a message whose predecessor is not in it; else the
             message is left out.
         gaps: How many runs had messages that were left out for that.
-        scanned: Records that were read from the log because there was no hint.
+        scanned: Records that were read from the log because there was no request.
         stopped_by: What was wrong with the bytes at `offset`, when a scan could not go on.
         check_at: How the log is to be checked that is not known to be whole.
         quarantine: What of the log is damaged: a scan goes on behind it.
-        bit_maps: Tells who may want a message; None when nothing is kept beside the units.
-        tells: Whether queues and index are told of what a scan finds.
+        bit_maps: Computes the filter bit maps of messages; None = none are kept beside the units.
+        tells: Whether a scan adds what it finds to queues and index.
         doubts: Records that a scan finds are checked although they are said to be whole: another
             store wrote them.
     """
@@ -116,8 +116,8 @@ class Dispatcher:
         self.log = log
         self._queues = queues
         self.index = index
-        self._hints: deque[Hint] = deque()
-        self._hinted = 0
+        self._requests: deque[DispatchRequest] = deque()
+        self._requested = 0
         self.dropped: dict[str, PhysicalOffset] = {}
         self.pads = True
         self.gaps = 0
@@ -131,33 +131,33 @@ class Dispatcher:
         self.tells = True
         self.doubts = False
 
-    def hint(self, hint: Hint) -> None:
-        """Take a hint of the records just appended; it may be thrown away."""
-        if self._hinted < HINTED_RECORDS_MAX:
-            self._hints.append(hint)
-            self._hinted += hint.records + _HINT_RECORDS
+    def add(self, request: DispatchRequest) -> None:
+        """Queue the request of a batch just appended; beyond the limit it is dropped."""
+        if self._requested < REQUESTED_RECORDS_MAX:
+            self._requests.append(request)
+            self._requested += request.records + _REQUEST_RECORDS
 
-    def _forget_hint(self) -> None:
-        self._hinted -= self._hints.popleft().records + _HINT_RECORDS
+    def _forget_request(self) -> None:
+        self._requested -= self._requests.popleft().records + _REQUEST_RECORDS
 
     def go_back(self, offset: PhysicalOffset) -> None:
-        """Dispatch anew what lies behind `offset`: whoever has a record already passes it over."""
+        """Dispatch again from `offset` on: queues and index skip records that they have."""
         self.offset = max(min(self.offset, offset), self.log.start)
 
     def undispatched(self, end: PhysicalOffset) -> Sequence[UndispatchedRange]:
-        """Return what of the log up to `end` is not dispatched, with the keys that hints tell."""
+        """Return the undispatched ranges of the log up to `end`, with the keys of their requests."""
         found: list[UndispatchedRange] = []
         at = self.offset
-        for hint in (*self._hints, None):
-            start = end if hint is None else min(hint.start, end)
+        for request in (*self._requests, None):
+            start = end if request is None else min(request.start, end)
             if at < start:
                 found.append(UndispatchedRange(at, start, None, np.zeros(0, dtype=np.int64)))
-            if hint is not None and at <= hint.start < end:
-                run = hint.keys
+            if request is not None and at <= request.start < end:
+                run = request.keys
                 offsets = np.zeros(0, dtype=np.int64) if run is None else run.offsets
                 keys = None if run is None else run.keys
-                found.append(UndispatchedRange(hint.start, hint.end, keys, offsets))
-                at = hint.end
+                found.append(UndispatchedRange(request.start, request.end, keys, offsets))
+                at = request.end
         return found
 
     def step(self, limit: PhysicalOffset, *, messages_max: int) -> Dispatched:
@@ -169,47 +169,47 @@ class Dispatcher:
         moved: Moved = {}
         count = 0
         while self.offset < limit and count < messages_max and self.stopped_by is None:
-            while self._hints and self._hints[0].start < self.offset:
-                self._forget_hint()
-            hints = self._next_hints(limit, messages_max - count)
-            if hints:
-                count += self._follow(hints, moved)
+            while self._requests and self._requests[0].start < self.offset:
+                self._forget_request()
+            requests = self._next_requests(limit, messages_max - count)
+            if requests:
+                count += self._follow(requests, moved)
                 continue
-            hint = self._hints[0] if self._hints else None
-            end = limit if hint is None or hint.start == self.offset else hint.start
+            request = self._requests[0] if self._requests else None
+            end = limit if request is None or request.start == self.offset else request.start
             before = self.offset
             count += self.scan(end, moved, records_max=messages_max - count)
             if self.offset == before:
                 break
         return Dispatched(_arrivals(moved), self.offset < limit and count >= messages_max)
 
-    def _next_hints(self, limit: PhysicalOffset, records_max: int) -> Sequence[Hint]:
-        """Return hints that follow each other from `offset` on."""
-        hints: list[Hint] = []
+    def _next_requests(self, limit: PhysicalOffset, records_max: int) -> Sequence[DispatchRequest]:
+        """Return requests that follow each other from `offset` on."""
+        requests: list[DispatchRequest] = []
         offset, records = self.offset, 0
-        for hint in self._hints:
-            if hint.start != offset or hint.end > limit or records >= records_max:
+        for request in self._requests:
+            if request.start != offset or request.end > limit or records >= records_max:
                 break
-            hints.append(hint)
-            offset, records = hint.end, records + hint.records
-        return hints
+            requests.append(request)
+            offset, records = request.end, records + request.records
+        return requests
 
-    def _follow(self, hints: Sequence[Hint], moved: Moved) -> int:
-        for hint in hints:
-            for run in hint.units:
-                if self.dropped and hint.start < self.dropped.get(run.queue.topic, 0):
+    def _follow(self, requests: Sequence[DispatchRequest], moved: Moved) -> int:
+        for request in requests:
+            for run in request.units:
+                if self.dropped and request.start < self.dropped.get(run.queue.topic, 0):
                     continue
                 if run.offsets[0] == run.queue.end:  # what an append gave follows each other
                     run.queue.append(run.units, run.ext)
                     moved.setdefault(run.queue, []).append(run.units)
                 else:
                     self._put(run, moved)
-        end = hints[-1].end
-        self._put_keys([hint.keys for hint in hints if hint.keys is not None], end)
-        for _ in hints:
-            self._forget_hint()
-        self.offset, self.stored_at_ms = end, hints[-1].stored_at_ms
-        return sum(hint.records for hint in hints)
+        end = requests[-1].end
+        self._put_keys([request.keys for request in requests if request.keys is not None], end)
+        for _ in requests:
+            self._forget_request()
+        self.offset, self.stored_at_ms = end, requests[-1].stored_at_ms
+        return sum(request.records for request in requests)
 
     def _put(self, run: UnitRun, moved: Moved) -> None:
         is_next = run.queue.put(run.offsets, run.units, run.ext, pads=self.pads)
@@ -289,7 +289,7 @@ class Dispatcher:
         return found
 
     def _dispatch(self, batch: RecordBatch, end: PhysicalOffset, moved: Moved) -> None:
-        """Tell queues and index of records that were read back."""
+        """Add records that were read back to queues and index."""
         heads = batch.heads
         offsets = heads["physical_offset"].astype(np.int64)
         stored_at_ms = heads["stored_at_ms"].astype(np.int64)

@@ -1,4 +1,4 @@
-"""What records need besides room in the log, made ready before they are appended."""
+"""Queue offsets and space in queues and index, reserved before records are appended."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -28,7 +28,7 @@ def store_time(now_ms: int, newest_at_ms: int) -> int:
 
 
 class Reservations:
-    """Numbers for records, and space for what queues and index will tell of them.
+    """Queue offsets of a batch, and space for its units and keys.
 
     Used by `MessageStore`, on the store's thread.
     """

@@ -1,8 +1,8 @@
 """Finding out whether messages are stored already, by their unique keys.
 
 For producers that send again what they had no answer to: what is appended counts, indexed or not.
-First come the records that wait for the index, whose hints tell their keys or which are read
-through; then the index.
+First come records that wait for the index, with the keys of their dispatch requests or read from
+the log; then the index.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

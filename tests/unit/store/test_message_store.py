@@ -461,7 +461,7 @@ def test_queue_differing_from_the_log_is_rebuilt() -> None:
 
 
 def test_missing_dispatch_request_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_dispatcher, "HINTED_RECORDS_MAX", 1)
+    monkeypatch.setattr(log_dispatcher, "REQUESTED_RECORDS_MAX", 1)
     store = open_store(MemoryFileSystem())
     append(store, batch_of(record("A")))
     append(store, batch_of(record("A")))

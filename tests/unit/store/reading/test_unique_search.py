@@ -22,9 +22,9 @@ def look(store: MessageStore, *numbers: int, topic: str = "A") -> dict[str, int]
     return {key: header.physical_offset for key, header in found.items()}
 
 
-@pytest.mark.parametrize("hinted_max", [0, 20, 1 << 20])
-def test_unique_keys_are_found_before_and_after_indexing(hinted_max: int) -> None:
-    with mock.patch.object(log_dispatcher, "HINTED_RECORDS_MAX", hinted_max):
+@pytest.mark.parametrize("requested_max", [0, 20, 1 << 20])
+def test_unique_keys_are_found_before_and_after_indexing(requested_max: int) -> None:
+    with mock.patch.object(log_dispatcher, "REQUESTED_RECORDS_MAX", requested_max):
         store = open_store(MemoryFileSystem())
         offsets: list[int] = []
         for first in range(0, 60, 3):
