@@ -87,7 +87,7 @@ class UndispatchedRange(NamedTuple):
     """Of its records, when `keys` are known."""
 
 
-class Dispatcher:
+class LogDispatcher:
     """Feeds the consume queues and the index, in the order of the log.
 
     Owned by `MessageStore`, on the store's thread.

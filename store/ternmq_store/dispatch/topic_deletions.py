@@ -1,6 +1,6 @@
-"""Which topics were deleted, and up to where: a side file, so that no scan brings them back.
+"""Deleted topics and the ends of their records in the log, in the side file `ternmq.deletions`.
 
-The log keeps a deleted topic's records until their file goes. One line for each topic: the physical
+The log keeps a deleted topic's records until their file goes; no scan brings them back. One line for each topic: the physical
 offset before which its records count no more, a space, its name. The last line is a checksum, which
 versions before it pass over. RocketMQ ignores the file.
 """
@@ -17,7 +17,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import deletions_path
 from ternmq_store.disk.shortage import check_full
 from ternmq_store.disk.state_file import read_generations, replace_file
-from ternmq_store.dispatch.log_dispatcher import Dispatcher
+from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.commit_log import CommitLog
 
 _CHECKSUM: Final = b"crc32 "
@@ -89,7 +89,7 @@ def save_deletions(files: FileSystem, path: Path, deletions: Mapping[str, Physic
 
 
 def note_deletions(
-    files: FileSystem, root: Path, dispatcher: Dispatcher, deleted: Mapping[str, PhysicalOffset]
+    files: FileSystem, root: Path, dispatcher: LogDispatcher, deleted: Mapping[str, PhysicalOffset]
 ) -> None:
     """Let the records of each topic before an offset count no more, durably.
 
@@ -106,7 +106,9 @@ def note_deletions(
     dispatcher.dropped = dropped
 
 
-def settle_deletions(files: FileSystem, root: Path, log: CommitLog, dispatcher: Dispatcher) -> None:
+def settle_deletions(
+    files: FileSystem, root: Path, log: CommitLog, dispatcher: LogDispatcher
+) -> None:
     """Forget deletions of what is gone anyway, and those of records that were cut.
 
     Raises:

@@ -15,7 +15,7 @@ from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.dispatch.dispatch_request import unit_runs
-from ternmq_store.dispatch.log_dispatcher import Dispatcher
+from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.checksum_ranges import Ranges, is_inside
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
@@ -52,7 +52,7 @@ class LogScan:
     def __init__(
         self,
         log: CommitLog,
-        dispatcher: Dispatcher,
+        dispatcher: LogDispatcher,
         queues: ConsumeQueues,
         quarantine: Quarantine,
         rules: ScanRules,

@@ -28,7 +28,7 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.reserve import give_up_reserve
 from ternmq_store.dispatch.dispatch_request import no_bit_maps
-from ternmq_store.dispatch.log_dispatcher import Dispatcher
+from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.dispatch.topic_deletions import load_deletions, settle_deletions
 from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.checkpoint import Checkpoint
@@ -80,7 +80,7 @@ class OpenedFiles:
 
     log: CommitLog
     queues: ConsumeQueues
-    dispatcher: Dispatcher
+    dispatcher: LogDispatcher
     session: StoreSession
     report: RecoveryReport
     stored_at_ms: int
@@ -270,7 +270,7 @@ class _Opening:
             ext_file_bytes=config.consume_queue_ext_file_bytes,
             ext_unit_bytes=config.consume_queue_ext_unit_bytes,
         )
-        self._dispatcher = Dispatcher(log, self._queues)
+        self._dispatcher = LogDispatcher(log, self._queues)
         self._dispatcher.bit_maps = no_bit_maps if config.consume_queue_ext_enabled else None
         path = deletions_path(root)
         self._dispatcher.dropped = load_deletions(files, path, partial(self._are_lost, path))

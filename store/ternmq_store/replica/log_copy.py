@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ternmq_model.errors import BrokerBusy, CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_store.dispatch.log_dispatcher import Dispatcher
+from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.replica.pieces import check_piece
@@ -56,7 +56,7 @@ class LogCopy:
         if damage:
             session.quarantine.add(at, log.end, damage)
 
-    def pass_over(self, dispatcher: Dispatcher) -> None:
+    def pass_over(self, dispatcher: LogDispatcher) -> None:
         """Give up the record that stopped `dispatcher`: its bytes came damaged.
 
         The other replica's log has the same. That its size is right was seen when it was taken

@@ -10,7 +10,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify
 from ternmq_store.config import FlushMode
-from ternmq_store.dispatch.log_dispatcher import Dispatcher
+from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.checksum_ranges import VerifyRange
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.queues.consume_queues import ConsumeQueues
@@ -34,7 +34,7 @@ def written(files: MemoryFileSystem, count: int) -> list[int]:
     return [*places, int(end)]
 
 
-def following(files: MemoryFileSystem) -> tuple[Dispatcher, ConsumeQueues]:
+def following(files: MemoryFileSystem) -> tuple[LogDispatcher, ConsumeQueues]:
     """Return a dispatcher over the log, with queues that are empty."""
     log = CommitLog(files, ROOT, SMALL.commit_log_file_bytes)
     for base in range(0, 8 * SMALL.commit_log_file_bytes, SMALL.commit_log_file_bytes):
@@ -42,7 +42,7 @@ def following(files: MemoryFileSystem) -> tuple[Dispatcher, ConsumeQueues]:
             log.files.open_file(base)
     files.make_folder(ELSEWHERE)
     queues = ConsumeQueues(files, ELSEWHERE, 2000)
-    return Dispatcher(log, queues), queues
+    return LogDispatcher(log, queues), queues
 
 
 def test_scan_continues_behind_damage_and_keeps_its_numbers_free() -> None:
