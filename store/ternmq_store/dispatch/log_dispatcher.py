@@ -145,7 +145,7 @@ class LogDispatcher:
         self.offset = max(min(self.offset, offset), self.log.start)
 
     def undispatched(self, end: PhysicalOffset) -> Sequence[UndispatchedRange]:
-        """Return the undispatched ranges of the log up to `end`, with the keys of their requests."""
+        """Return the undispatched ranges of the log up to `end`, with their keys if known."""
         found: list[UndispatchedRange] = []
         at = self.offset
         for request in (*self._requests, None):

@@ -1,8 +1,8 @@
 """Deleted topics and the ends of their records in the log, in the side file `ternmq.deletions`.
 
-The log keeps a deleted topic's records until their file goes; no scan brings them back. One line for each topic: the physical
-offset before which its records count no more, a space, its name. The last line is a checksum, which
-versions before it pass over. RocketMQ ignores the file.
+The log keeps a deleted topic's records until their file goes; no scan brings them back. One line
+for each topic: the physical offset before which its records count no more, a space, its name. The
+last line is a checksum, which versions before it pass over. RocketMQ ignores the file.
 """
 
 import zlib
