@@ -20,20 +20,20 @@ from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN
 from ternmq_broker.storage.system_topic_routing import Rules
-from ternmq_broker.transactions.check_back import Checker, CheckServices
-from ternmq_broker.transactions.check_policy import CheckRules
+from ternmq_broker.transactions.check_back import CheckDependencies, TransactionChecker
+from ternmq_broker.transactions.check_policy import CheckPolicy
 from ternmq_broker.transactions.check_policy import staged_ms as staged_lasts_ms
 from ternmq_broker.transactions.end_lookup import PastEnds
 from ternmq_broker.transactions.end_transaction import Ender, EndServices
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.open_batches import Listing
 from ternmq_broker.transactions.readiness import Gate
-from ternmq_broker.transactions.recovery import Rebuild, RebuildServices
+from ternmq_broker.transactions.recovery import RecoveryDependencies, TransactionRecovery
 from ternmq_broker.transactions.service import TransactionService
 from ternmq_broker.transactions.staged_commits import StagedEnds
 from ternmq_broker.transactions.state_lookup import Finder
 from ternmq_broker.transactions.table import TransactionTable
-from ternmq_broker.transactions.transitions import Steps
+from ternmq_broker.transactions.transitions import Transitions
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
@@ -55,7 +55,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TransactionServices:
+class TransactionDependencies:
     """What transactions stand on. All owned by the broker's loop."""
 
     config: BrokerConfig
@@ -88,13 +88,13 @@ class TransactionServices:
 class Transactions:
     """The transactions of one broker. Owned by the broker's loop."""
 
-    def __init__(self, services: TransactionServices) -> None:
+    def __init__(self, services: TransactionDependencies) -> None:
         self._services = services
         config, store = services.config, services.store
         self.table = TransactionTable()
         self._ready = asyncio.Event()
         self._is_blind = False
-        self._rules = CheckRules(
+        self._policy = CheckPolicy(
             timeout_ms=config.transaction_timeout_ms,
             interval_ms=config.transaction_check_interval_ms,
             checks_max=config.transaction_checks_max,
@@ -102,7 +102,7 @@ class Transactions:
             span_max=_SPAN_MAX,
         )
         self._halves = HalfReader(services.reader)
-        self._steps = Steps(
+        self._transitions = Transitions(
             self.table,
             services.writer,
             services.clock,
@@ -110,14 +110,14 @@ class Transactions:
             room_made=services.room_made,
             op_bytes_max=config.transaction_op_bytes,
         )
-        self.checker = Checker(
-            CheckServices(
+        self.checker = TransactionChecker(
+            CheckDependencies(
                 table=self.table,
-                steps=self._steps,
+                transitions=self._transitions,
                 halves=self._halves,
                 sessions=services.sessions,
                 clock=services.clock,
-                rules=self._rules,
+                policy=self._policy,
                 ready=self._ready,
                 is_confirmed=lambda at: services.safety.confirmations.reached(
                     PhysicalOffset(at + 1)
@@ -126,7 +126,7 @@ class Transactions:
             )
         )
         self.service = self._service()
-        self._rebuild = self._rebuild_services(store)
+        self._recovery = self._recovery_dependencies(store)
         store.cleaner.holders.append(self.needed_from)
 
     def _service(self) -> TransactionService:
@@ -136,12 +136,12 @@ class Transactions:
         ender = Ender(
             EndServices(
                 table=self.table,
-                steps=self._steps,
+                transitions=self._transitions,
                 halves=self._halves,
                 topics=services.real_topics,
                 safety=services.safety,
                 staged=StagedEnds(
-                    services.reader, self._steps, services.real_topics, services.safety
+                    services.reader, self._transitions, services.real_topics, services.safety
                 ),
                 gate=gate,
                 storing=services.storing,
@@ -168,18 +168,18 @@ class Transactions:
         )
         return TransactionService(ender, finder, listing)
 
-    def _rebuild_services(self, store: MessageStore) -> RebuildServices:
+    def _recovery_dependencies(self, store: MessageStore) -> RecoveryDependencies:
         services = self._services
         half = services.offsets.query(GROUP, HALF_TOPIC, 0)
         done = services.offsets.query(GROUP, OP_TOPIC, 0)
         # An op offset counts only beside the half offset that it was kept for.
         is_kept = half is not None and done is not None
-        return RebuildServices(
+        return RecoveryDependencies(
             table=self.table,
             halves=self._halves,
             clock=services.clock,
             is_doubted=services.is_clock_doubted,
-            rules=self._rules,
+            policy=self._policy,
             half_offset=QueueOffset(0) if half is None else half,
             op_offset=done if is_kept and done is not None else QueueOffset(0),
             scan_offset=services.scan_offset.offset,
@@ -196,19 +196,19 @@ class Transactions:
 
     async def step(self) -> bool:
         """Find out what is open, then ask for it, and keep how far all is: one step of a job."""
-        if not self._ready.is_set() and not await self._rebuilt():
+        if not self._ready.is_set() and not await self._recovered():
             return False
         more = await self.checker.step()
         self._keep()
         return more
 
-    async def _rebuilt(self) -> bool:
+    async def _recovered(self) -> bool:
         """Find out what the log says, if it can be read already; tell whether that succeeded."""
         store = self._services.store
-        if store.dispatched_offset < self._rebuild.end and store.failure is None:
+        if store.dispatched_offset < self._recovery.end and store.failure is None:
             return False
         try:
-            await Rebuild(self._rebuild).run()
+            await TransactionRecovery(self._recovery).run()
         except (RefusedError, OSError) as error:
             if not self._is_blind:
                 self._is_blind = True
@@ -221,7 +221,7 @@ class Transactions:
     async def write_ops(self) -> bool:
         """Write what the op topic lacks: one step of a job."""
         try:
-            self._steps.write_ops()
+            self._transitions.write_ops()
         except TernError as error:
             logger.warning("op message not stored yet error=%s", error)
         return False
@@ -262,11 +262,11 @@ class Transactions:
             places = physical_offsets[rows].tolist()
             numbers = queue_offsets[rows].tolist()
             if own_ms == NOT_STAGED:
-                due_at_ms = now_ms + self._rules.timeout_ms
+                due_at_ms = now_ms + self._policy.timeout_ms
                 self.table.begin(places, numbers, now_ms=now_ms, due_at_ms=due_at_ms)
             else:
                 told_ms = None if own_ms == STAGED_OWN else own_ms
-                due_at_ms = now_ms + staged_lasts_ms(told_ms, self._rules)
+                due_at_ms = now_ms + staged_lasts_ms(told_ms, self._policy)
                 self.table.stage(places, numbers, now_ms=now_ms, due_at_ms=due_at_ms)
         self.make_topics()
 

@@ -18,11 +18,17 @@ from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.state.clients import Session
 from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
-from ternmq_broker.transactions.check_policy import CheckRules, Step, Verdict, is_left_behind, judge
+from ternmq_broker.transactions.check_policy import (
+    CheckAction,
+    CheckDecision,
+    CheckPolicy,
+    decide_check,
+    is_left_behind,
+)
 from ternmq_broker.transactions.half_codec import Half, copy_of, parked_of
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.table import Open, TransactionTable
-from ternmq_broker.transactions.transitions import Change, Steps
+from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.clock import Clock
 from ternmq_model.errors import MessageRefused, TernError, UsageError
 from ternmq_model.offsets import PhysicalOffset
@@ -72,15 +78,15 @@ class CheckCounts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckServices:
+class CheckDependencies:
     """What asking stands on. All owned by the broker's loop."""
 
     table: TransactionTable
-    steps: Steps
+    transitions: Transitions
     halves: HalfReader
     sessions: Sessions
     clock: Clock
-    rules: CheckRules
+    policy: CheckPolicy
     ready: asyncio.Event
     is_confirmed: Callable[[PhysicalOffset], bool]
     """Whether the record that begins there counts as stored."""
@@ -90,28 +96,28 @@ class CheckServices:
 
 
 @dataclass(slots=True)
-class _Plan:
+class _CheckPlan:
     """What one step is to store."""
 
-    copies: list[Change] = field(default_factory=list[Change])
-    old: list[Change] = field(default_factory=list[Change])
-    unanswered: list[Change] = field(default_factory=list[Change])
+    copies: list[TransitionRecord] = field(default_factory=list[TransitionRecord])
+    old: list[TransitionRecord] = field(default_factory=list[TransitionRecord])
+    unanswered: list[TransitionRecord] = field(default_factory=list[TransitionRecord])
     expired: list[tuple[Open, Half | None]] = field(default_factory=list[tuple[Open, Half | None]])
     bytes: int = 0
 
-    def add(self, line: list[Change], change: Change) -> None:
+    def add(self, line: list[TransitionRecord], change: TransitionRecord) -> None:
         line.append(change)
         self.bytes += len(change.record.body)
 
 
-class Checker:
+class TransactionChecker:
     """Looks at due transactions. Owned by the broker's loop.
 
     Attributes:
         counts: What it did.
     """
 
-    def __init__(self, services: CheckServices) -> None:
+    def __init__(self, services: CheckDependencies) -> None:
         self.counts = CheckCounts()
         self._services = services
         self._turn = 0
@@ -124,7 +130,7 @@ class Checker:
             return False
         now_ms = services.clock.monotonic_ms()
         producers: dict[str, list[Session]] = {}
-        plan, looked = _Plan(), 0
+        plan, looked = _CheckPlan(), 0
         more = False
         if not self._expired:
             expired, more = services.table.take_expired(now_ms, places_max=_PLACES_MAX)
@@ -139,7 +145,7 @@ class Checker:
             entry = due[0] if due else self._expired.popleft()
             if not services.table.is_open(entry):
                 continue
-            after_ms = services.rules.interval_ms
+            after_ms = services.policy.interval_ms
             try:
                 after_ms = await self._look(entry, now_ms, producers, plan)
             except TernError as error:
@@ -153,10 +159,10 @@ class Checker:
         return more or looked == _LOOKS_MAX or plan.bytes >= _STEP_BYTES
 
     async def _look(
-        self, entry: Open, now_ms: int, producers: dict[str, list[Session]], plan: _Plan
+        self, entry: Open, now_ms: int, producers: dict[str, list[Session]], plan: _CheckPlan
     ) -> int:
         """Decide about one transaction; return when to look again."""
-        services, rules = self._services, self._services.rules
+        services, policy = self._services, self._services.policy
         if entry.is_ending or not services.is_confirmed(entry.physical_offset):
             return _AGAIN_MS
         if (after_ms := self._undecided_ms(entry, now_ms, producers)) is not None:
@@ -170,19 +176,19 @@ class Checker:
                 plan.expired.append((entry, None))
             else:
                 self._give_up(entry)
-            return rules.interval_ms
+            return policy.interval_ms
         half, inner = found
         entry.group = half.group
         there = self._producers(half.group, producers)
         age_ms = now_ms - entry.began_at_ms
-        verdict = judge(half, rules, has_producer=bool(there), age_ms=age_ms)
-        if verdict.step is Step.ASK and not self._ask(half, inner, there):
-            verdict = Verdict(Step.ALONE, min(rules.timeout_ms, rules.interval_ms))
-        self._plan(plan, verdict, entry, half, inner)
-        entry.is_alone = verdict.step is Step.ALONE
-        if verdict.step is Step.WAIT:
-            entry.quiet_until_ms = now_ms + verdict.after_ms
-        return min(verdict.after_ms, rules.interval_ms)
+        decision = decide_check(half, policy, has_producer=bool(there), age_ms=age_ms)
+        if decision.action is CheckAction.ASK and not self._ask(half, inner, there):
+            decision = CheckDecision(CheckAction.ALONE, min(policy.timeout_ms, policy.interval_ms))
+        self._plan(plan, decision, entry, half, inner)
+        entry.is_alone = decision.action is CheckAction.ALONE
+        if decision.action is CheckAction.WAIT:
+            entry.quiet_until_ms = now_ms + decision.after_ms
+        return min(decision.after_ms, policy.interval_ms)
 
     def _producers(self, group: str, known: dict[str, list[Session]]) -> list[Session]:
         if group not in known:
@@ -193,39 +199,39 @@ class Checker:
         self, entry: Open, now_ms: int, producers: dict[str, list[Session]]
     ) -> int | None:
         """Return when to look again at one of which nothing can have changed; None to read it."""
-        rules = self._services.rules
+        policy = self._services.policy
         if entry.is_staged:
             return None
-        if now_ms - entry.began_at_ms > rules.age_max_ms or self._must_move(entry):
+        if now_ms - entry.began_at_ms > policy.age_max_ms or self._must_move(entry):
             return None
         if entry.quiet_until_ms > now_ms:
-            return min(rules.interval_ms, entry.quiet_until_ms - now_ms)
+            return min(policy.interval_ms, entry.quiet_until_ms - now_ms)
         if entry.is_alone and not self._producers(entry.group, producers):
             self.counts.alone += 1
-            return min(rules.timeout_ms, rules.interval_ms)
+            return min(policy.timeout_ms, policy.interval_ms)
         return None
 
     def _plan(
-        self, plan: _Plan, verdict: Verdict, entry: Open, half: Half, inner: InnerRecord
+        self, plan: _CheckPlan, decision: CheckDecision, entry: Open, half: Half, inner: InnerRecord
     ) -> None:
-        match verdict.step:
-            case Step.ASK:
+        match decision.action:
+            case CheckAction.ASK:
                 self.counts.asked += 1
                 copy = copy_of(inner, half, checks=half.checks + 1)
-                plan.add(plan.copies, Change(entry, half, copy))
-            case Step.PARK_AGE:
-                plan.add(plan.old, Change(entry, half, parked_of(inner, half)))
-            case Step.PARK_CHECKS:
-                plan.add(plan.unanswered, Change(entry, half, parked_of(inner, half)))
-            case Step.EXPIRE:
+                plan.add(plan.copies, TransitionRecord(entry, half, copy))
+            case CheckAction.PARK_AGE:
+                plan.add(plan.old, TransitionRecord(entry, half, parked_of(inner, half)))
+            case CheckAction.PARK_CHECKS:
+                plan.add(plan.unanswered, TransitionRecord(entry, half, parked_of(inner, half)))
+            case CheckAction.EXPIRE:
                 plan.expired.append((entry, half))
                 plan.bytes += len(inner.body)
-            case Step.WAIT | Step.ALONE:
-                self.counts.alone += verdict.step is Step.ALONE
+            case CheckAction.WAIT | CheckAction.ALONE:
+                self.counts.alone += decision.action is CheckAction.ALONE
                 if self._must_move(entry):
                     self.counts.moved += 1
                     copy = copy_of(inner, half, checks=half.checks)
-                    plan.add(plan.copies, Change(entry, half, copy))
+                    plan.add(plan.copies, TransitionRecord(entry, half, copy))
 
     def _must_move(self, entry: Open) -> bool:
         services = self._services
@@ -233,7 +239,7 @@ class Checker:
             return False
         return is_left_behind(
             behind=services.table.half_end - entry.queue_offset,
-            rules=services.rules,
+            policy=services.policy,
             holds_file=services.holds_file(entry.physical_offset),
         )
 
@@ -255,7 +261,7 @@ class Checker:
             for step in range(count)
         )
 
-    def _store(self, plan: _Plan) -> None:
+    def _store(self, plan: _CheckPlan) -> None:
         """Store what was planned of what is still open: nothing else ran since that was looked at.
 
         What cannot be stored now is as it was: asked for once more.
@@ -276,7 +282,7 @@ class Checker:
         if not expired:
             return
         try:
-            self._services.steps.expire(expired, why=_WHY_EXPIRED)
+            self._services.transitions.expire(expired, why=_WHY_EXPIRED)
         except TernError as error:
             logger.warning("staged not rolled back yet count=%d error=%s", len(expired), error)
             return
@@ -290,15 +296,15 @@ class Checker:
             *(("", "") if first is None else (first.group, first.staged_for)),
         )
 
-    def _store_all(self, changes: Sequence[Change], why: str) -> None:
+    def _store_all(self, changes: Sequence[TransitionRecord], why: str) -> None:
         still = [change for change in changes if self._is_same(change)]
         if not still:
             return
         try:
             if why:
-                self._services.steps.park(still, why=why)
+                self._services.transitions.park(still, why=why)
             else:
-                self._services.steps.put_back(still)
+                self._services.transitions.put_back(still)
         except (UsageError, MessageRefused) as error:
             # One of them can never be stored: the others can.
             if len(still) > 1:
@@ -318,7 +324,7 @@ class Checker:
                     *(half.transaction, half.group, half.topic, half.message_id, why),
                 )
 
-    def _never_stored(self, change: Change, why: str, error: TernError) -> None:
+    def _never_stored(self, change: TransitionRecord, why: str, error: TernError) -> None:
         """Leave a half message where it is that no log can hold once more, or end it at last.
 
         Only another broker can have taken it: it is as long as properties can be.
@@ -330,11 +336,11 @@ class Checker:
         )
         if why:
             try:
-                self._services.steps.give_up(change.entry, why=why)
+                self._services.transitions.give_up(change.entry, why=why)
             except TernError as refused:
                 logger.warning("transaction not given up error=%s", refused)
 
-    def _is_same(self, change: Change) -> bool:
+    def _is_same(self, change: TransitionRecord) -> bool:
         entry = change.entry
         return (
             self._services.table.is_open(entry)
@@ -352,7 +358,7 @@ class Checker:
             "transaction given up transaction=%d offset=%d group=%s reason=%s",
             *(entry.transaction, entry.physical_offset, entry.group, _WHY_UNREADABLE),
         )
-        self._services.steps.give_up(entry, why=_WHY_UNREADABLE)
+        self._services.transitions.give_up(entry, why=_WHY_UNREADABLE)
         self.counts.unreadable += 1
 
 

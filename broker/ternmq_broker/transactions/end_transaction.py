@@ -21,7 +21,7 @@ from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.readiness import Gate
 from ternmq_broker.transactions.staged_commits import Claimed, StagedEnds
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
-from ternmq_broker.transactions.transitions import Change, Steps
+from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.errors import MessageRefused, RefusedError, TernError, UsageError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
@@ -59,7 +59,7 @@ class EndServices:
     """What ending stands on. All owned by the broker's loop."""
 
     table: TransactionTable
-    steps: Steps
+    transitions: Transitions
     halves: HalfReader
     topics: RealTopics
     safety: Safety
@@ -142,7 +142,7 @@ class Ender:
         """
         claimed = claimed[await self._commit_staged(requests, claimed) :]
         rollbacks: dict[int, tuple[Open, Half]] = {}
-        commits: list[tuple[int, Change]] = []
+        commits: list[tuple[int, TransitionRecord]] = []
         waiting_bytes = 0
         held: RefusedError | None = None
         for number, (index, entry) in enumerate(claimed, 1):
@@ -167,7 +167,7 @@ class Ender:
                 commits, waiting_bytes = [], 0
         await self._commit(commits, outcomes)
         try:
-            await self._services.steps.roll_back(list(rollbacks.values()))
+            await self._services.transitions.roll_back(list(rollbacks.values()))
         except TernError as error:
             outcomes.update(dict.fromkeys(rollbacks, Outcome(_refusal(error))))
 
@@ -184,11 +184,11 @@ class Ender:
         )
 
     async def _commit(
-        self, commits: Sequence[tuple[int, Change]], outcomes: dict[int, Outcome]
+        self, commits: Sequence[tuple[int, TransitionRecord]], outcomes: dict[int, Outcome]
     ) -> RefusedError | None:
         """Commit; return why that may only be done later, if so."""
         try:
-            await self._services.steps.commit([change for _, change in commits])
+            await self._services.transitions.commit([change for _, change in commits])
         except (UsageError, MessageRefused) as error:
             # One of them can never be stored: the others can.
             for index, change in commits if len(commits) > 1 else ():
@@ -204,7 +204,7 @@ class Ender:
             return _holding(refused)
         return None
 
-    async def _change(self, request: EndRequest, entry: Open) -> Change:
+    async def _change(self, request: EndRequest, entry: Open) -> TransitionRecord:
         """Return what ends an open transaction as asked.
 
         Raises:
@@ -221,7 +221,7 @@ class Ender:
         if (wrong := wrong_ids(request, half)) is not None:
             raise wrong
         if request.resolution is Resolution.ROLLBACK:
-            return Change(entry, half, inner)
+            return TransitionRecord(entry, half, inner)
         at = PhysicalOffset(entry.physical_offset)
         config = services.topics.find(half.topic, half.queue_id, at)
         if config is None:
@@ -229,7 +229,7 @@ class Ender:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         queues = max(config.read_queues, config.write_queues, 1)
         message = message_of(inner, half, queue_id=half.queue_id % queues)
-        return Change(
+        return TransitionRecord(
             entry, half, waiting(message, services.rules()) if half.is_delayed else message
         )
 

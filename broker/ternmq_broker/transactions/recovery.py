@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from ternmq_broker.storage.reader import give_way
-from ternmq_broker.transactions.check_policy import CheckRules, look_after_ms, staged_ms
+from ternmq_broker.transactions.check_policy import CheckPolicy, look_after_ms, staged_ms
 from ternmq_broker.transactions.half_codec import Half
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.op_codec import OP_TAG, decode_ops
@@ -43,7 +43,7 @@ _ENDS_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RebuildServices:
+class RecoveryDependencies:
     """What a rebuild stands on."""
 
     table: TransactionTable
@@ -52,7 +52,7 @@ class RebuildServices:
     is_doubted: Callable[[], bool]
     """Tells whether the clock is in doubt: then no age is believed."""
 
-    rules: CheckRules
+    policy: CheckPolicy
     half_offset: QueueOffset
     """Of the group that keeps progress; 0 when it has none."""
 
@@ -64,7 +64,7 @@ class RebuildServices:
     """Of the log when the broker started: what lies behind it the table is told as it happens."""
 
 
-class Rebuild:
+class TransactionRecovery:
     """One rebuild, from a start's table to one that holds what the log says.
 
     Args:
@@ -74,7 +74,7 @@ class Rebuild:
         unreadable: Records of the two topics that were passed over because they are damaged.
     """
 
-    def __init__(self, services: RebuildServices) -> None:
+    def __init__(self, services: RecoveryDependencies) -> None:
         self.unreadable = 0
         self._services = services
         self._reader = services.halves.reader
@@ -140,7 +140,7 @@ class Rebuild:
     def _take_staged(self, half: StagedHalf) -> None:
         place = half.physical_offset
         age_ms = self._age_ms(half.stored_at_ms, place, is_staged=True)
-        lasts_ms = staged_ms(half.immunity_ms, self._services.rules)
+        lasts_ms = staged_ms(half.immunity_ms, self._services.policy)
         self._found[place] = Open(
             *(place, place, half.queue_offset),
             self._now_ms - age_ms,
@@ -176,10 +176,10 @@ class Rebuild:
             self._by_place.setdefault(half.first_queue_offset, half.transaction)
 
     def _entry_of(self, half: Half) -> Open:
-        rules, is_staged = self._services.rules, bool(half.staged_for)
+        policy, is_staged = self._services.policy, bool(half.staged_for)
         age_ms = self._age_ms(half.began_at_ms, half.transaction, is_staged=is_staged)
         now_ms = self._wall_ms - moved_ms(self._moves, half.physical_offset)
-        after_ms = look_after_ms(half, rules, age_ms=age_ms, now_ms=now_ms)
+        after_ms = look_after_ms(half, policy, age_ms=age_ms, now_ms=now_ms)
         return Open(
             half.transaction,
             half.physical_offset,
@@ -195,7 +195,7 @@ class Rebuild:
         age_ms = max(0, self._wall_ms - began_at_ms - moved_ms(self._moves, place))
         if not self._is_doubted:
             return age_ms
-        return 0 if is_staged else min(age_ms, self._services.rules.timeout_ms)
+        return 0 if is_staged else min(age_ms, self._services.policy.timeout_ms)
 
     def _take_op(self, record: Record) -> None:
         if decode_properties(record.properties).get(TAGS) != OP_TAG:

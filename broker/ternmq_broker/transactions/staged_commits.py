@@ -10,7 +10,7 @@ from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
 from ternmq_broker.transactions.end_lookup import Named
 from ternmq_broker.transactions.table import Open
-from ternmq_broker.transactions.transitions import Steps
+from ternmq_broker.transactions.transitions import Transitions
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import TopicConfig
@@ -30,7 +30,7 @@ class StagedEnds:
     """Commits plain ones. Owns nothing; all of it is the broker's loop's."""
 
     reader: StoreReader
-    steps: Steps
+    transitions: Transitions
     topics: RealTopics
     safety: Safety
 
@@ -47,7 +47,7 @@ class StagedEnds:
                 break
             entries = [one.entry for one in claimed[done : done + len(plain)]]
             try:
-                await self.steps.commit_plain(entries, plain)
+                await self.transitions.commit_plain(entries, plain)
             except TernError:
                 break
             done += len(plain)

@@ -25,7 +25,7 @@ from ternmq_model.record_batch import RecordBatch
 from ternmq_model.transaction import Resolution
 
 
-class Change(NamedTuple):
+class TransitionRecord(NamedTuple):
     """An open transaction with its newest half message, and what is to be stored of it."""
 
     entry: Open
@@ -34,7 +34,7 @@ class Change(NamedTuple):
     """The committed message, the copy or the parked one."""
 
 
-class Steps:
+class Transitions:
     """Takes transactions from one state to the next. Owned by the broker's loop.
 
     Every method raises TernError when nothing was stored of what it was still to store; then those
@@ -58,12 +58,12 @@ class Steps:
         self._room_made = room_made
         self._op_bytes_max = op_bytes_max
 
-    async def commit(self, changes: Sequence[Change]) -> None:
+    async def commit(self, changes: Sequence[TransitionRecord]) -> None:
         """Store the messages of transactions: they are committed."""
         for group in _by_host(changes):
             await append_with_room(partial(self._commit, group), self._room_made)
 
-    def _commit(self, changes: Sequence[Change]) -> None:
+    def _commit(self, changes: Sequence[TransitionRecord]) -> None:
         self._note_work(change.half.staged_for for change in changes)
         appended = self._writer.append([change.record for change in changes])
         for change, physical, number in zip(
@@ -159,7 +159,7 @@ class Steps:
             self._table.end(entry, ended, record_at=None)
         self._table.op_written(named, number, end=end)
 
-    def put_back(self, changes: Sequence[Change]) -> None:
+    def put_back(self, changes: Sequence[TransitionRecord]) -> None:
         """Store copies of half messages behind the others.
 
         Raises:
@@ -175,7 +175,7 @@ class Steps:
             ):
                 self._table.put_back(change.entry, physical, number, end=appended.end)
 
-    def park(self, changes: Sequence[Change], *, why: str) -> None:
+    def park(self, changes: Sequence[TransitionRecord], *, why: str) -> None:
         """Store half messages where people look at them: the transactions are rolled back.
 
         Raises:
@@ -225,7 +225,7 @@ class Steps:
         return QueueOffset(int(appended.queue_offsets[0])), appended.end
 
 
-def _by_host(changes: Sequence[Change]) -> list[list[Change]]:
+def _by_host(changes: Sequence[TransitionRecord]) -> list[list[TransitionRecord]]:
     """Return the changes in groups that are appended whole or not at all."""
     lengths = groupby(changes, lambda change: len(change.record.born_host))
     return [list(group) for _, group in lengths]

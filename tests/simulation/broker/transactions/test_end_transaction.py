@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ternmq_broker.transactions.transitions import Change, Steps
+from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.response_code import ResponseCode
 from ternmq_runtime.service import OwnedTasks
@@ -30,20 +30,20 @@ def test_staged_ends_wait_for_earlier_ones_without_space(
     staged_for: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = BrokerBusy(ResponseCode.SYSTEM_BUSY, "no room")
-    commit, left = Steps.commit, [1]
+    commit, left = Transitions.commit, [1]
 
-    async def commit_later(self: Steps, changes: Sequence[Change]) -> None:
+    async def commit_later(self: Transitions, changes: Sequence[TransitionRecord]) -> None:
         if changes and left:
             left.pop()
             raise busy
         await commit(self, changes)
 
-    async def never(self: Steps, *arguments: object) -> None:
+    async def never(self: Transitions, *arguments: object) -> None:
         raise busy
 
     monkeypatch.setattr("ternmq_broker.transactions.end_transaction._CHUNK_BYTES", 1)
-    monkeypatch.setattr(Steps, "commit", commit_later)
-    monkeypatch.setattr(Steps, "commit_plain", never)
+    monkeypatch.setattr(Transitions, "commit", commit_later)
+    monkeypatch.setattr(Transitions, "commit_plain", never)
 
     async def main() -> None:
         async with serving(topics={"flights": 1}) as (_, client):

@@ -1,16 +1,16 @@
 import pytest
 
 from ternmq_broker.transactions.check_policy import (
-    CheckRules,
-    Step,
+    CheckAction,
+    CheckPolicy,
+    decide_check,
     is_left_behind,
-    judge,
     look_after_ms,
 )
 from ternmq_broker.transactions.half_codec import Half
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
-RULES = CheckRules(
+POLICY = CheckPolicy(
     timeout_ms=6_000, interval_ms=30_000, checks_max=15, age_max_ms=72 * 3_600_000, span_max=100
 )
 
@@ -34,23 +34,23 @@ def half(checks: int = 0, immunity_ms: int | None = None, stored_at_ms: int = 0)
 
 
 @pytest.mark.parametrize(
-    ("checks", "immunity_ms", "has_producer", "age_ms", "step", "after_ms"),
+    ("checks", "immunity_ms", "has_producer", "age_ms", "action", "after_ms"),
     [
-        (0, None, True, 0, Step.WAIT, 6_000),
-        (0, None, True, 5_999, Step.WAIT, 1),
-        (0, None, True, 6_000, Step.ASK, 30_000),
-        (0, None, False, 6_000, Step.ALONE, 6_000),
-        (0, 0, True, 0, Step.ASK, 30_000),
-        (0, 50_000, True, 6_000, Step.WAIT, 44_000),
-        (0, 50_000, True, 50_000, Step.ASK, 30_000),
-        (0, 1 << 60, True, 6_000, Step.WAIT, 72 * 3_600_000 - 5_999),
-        (1, 50_000, True, 6_000, Step.ASK, 30_000),
-        (14, None, True, 426_000, Step.ASK, 30_000),
-        (15, None, True, 456_000, Step.PARK_CHECKS, 30_000),
-        (15, None, False, 456_000, Step.PARK_CHECKS, 30_000),
-        (14, None, False, 456_000, Step.ALONE, 6_000),
-        (0, None, False, 72 * 3_600_000 + 1, Step.PARK_AGE, 30_000),
-        (0, 1 << 60, True, 72 * 3_600_000 + 1, Step.PARK_AGE, 30_000),
+        (0, None, True, 0, CheckAction.WAIT, 6_000),
+        (0, None, True, 5_999, CheckAction.WAIT, 1),
+        (0, None, True, 6_000, CheckAction.ASK, 30_000),
+        (0, None, False, 6_000, CheckAction.ALONE, 6_000),
+        (0, 0, True, 0, CheckAction.ASK, 30_000),
+        (0, 50_000, True, 6_000, CheckAction.WAIT, 44_000),
+        (0, 50_000, True, 50_000, CheckAction.ASK, 30_000),
+        (0, 1 << 60, True, 6_000, CheckAction.WAIT, 72 * 3_600_000 - 5_999),
+        (1, 50_000, True, 6_000, CheckAction.ASK, 30_000),
+        (14, None, True, 426_000, CheckAction.ASK, 30_000),
+        (15, None, True, 456_000, CheckAction.PARK_CHECKS, 30_000),
+        (15, None, False, 456_000, CheckAction.PARK_CHECKS, 30_000),
+        (14, None, False, 456_000, CheckAction.ALONE, 6_000),
+        (0, None, False, 72 * 3_600_000 + 1, CheckAction.PARK_AGE, 30_000),
+        (0, 1 << 60, True, 72 * 3_600_000 + 1, CheckAction.PARK_AGE, 30_000),
     ],
 )
 def test_open_transaction_waits_is_checked_or_parked(
@@ -58,11 +58,13 @@ def test_open_transaction_waits_is_checked_or_parked(
     immunity_ms: int | None,
     has_producer: bool,
     age_ms: int,
-    step: Step,
+    action: CheckAction,
     after_ms: int,
 ) -> None:
-    verdict = judge(half(checks, immunity_ms), RULES, has_producer=has_producer, age_ms=age_ms)
-    assert (verdict.step, verdict.after_ms) == (step, after_ms)
+    decision = decide_check(
+        half(checks, immunity_ms), POLICY, has_producer=has_producer, age_ms=age_ms
+    )
+    assert (decision.action, decision.after_ms) == (action, after_ms)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_found_half_message_waits_for_the_rest_of_its_time(
     checks: int, immunity_ms: int | None, stored_at_ms: int, now_ms: int, after_ms: int
 ) -> None:
     found = half(checks, immunity_ms, stored_at_ms)
-    assert look_after_ms(found, RULES, age_ms=now_ms, now_ms=now_ms) == after_ms
+    assert look_after_ms(found, POLICY, age_ms=now_ms, now_ms=now_ms) == after_ms
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_found_half_message_waits_for_the_rest_of_its_time(
 def test_half_message_blocking_others_or_a_file_is_moved(
     behind: int, holds_file: bool, moves: bool
 ) -> None:
-    assert is_left_behind(behind=behind, rules=RULES, holds_file=holds_file) == moves
+    assert is_left_behind(behind=behind, policy=POLICY, holds_file=holds_file) == moves
 
 
 def staged(immunity_ms: int | None = None, checks: int = 0) -> Half:
@@ -99,22 +101,22 @@ def staged(immunity_ms: int | None = None, checks: int = 0) -> Half:
 
 @pytest.mark.parametrize("has_producer", [True, False])
 @pytest.mark.parametrize(
-    ("immunity_ms", "age_ms", "step", "after_ms"),
+    ("immunity_ms", "age_ms", "action", "after_ms"),
     [
-        (None, 5_999, Step.WAIT, 1),
-        (None, 6_000, Step.EXPIRE, 30_000),
-        (50_000, 6_000, Step.WAIT, 44_000),
-        (50_000, 49_999, Step.WAIT, 1),
-        (50_000, 50_000, Step.EXPIRE, 30_000),
-        (1 << 60, 72 * 3_600_000 - 1, Step.WAIT, 1),
-        (1 << 60, 72 * 3_600_000, Step.EXPIRE, 30_000),
-        (1 << 60, 80 * 3_600_000, Step.EXPIRE, 30_000),
+        (None, 5_999, CheckAction.WAIT, 1),
+        (None, 6_000, CheckAction.EXPIRE, 30_000),
+        (50_000, 6_000, CheckAction.WAIT, 44_000),
+        (50_000, 49_999, CheckAction.WAIT, 1),
+        (50_000, 50_000, CheckAction.EXPIRE, 30_000),
+        (1 << 60, 72 * 3_600_000 - 1, CheckAction.WAIT, 1),
+        (1 << 60, 72 * 3_600_000, CheckAction.EXPIRE, 30_000),
+        (1 << 60, 80 * 3_600_000, CheckAction.EXPIRE, 30_000),
     ],
 )
 def test_staged_transaction_expires_without_check(
-    immunity_ms: int | None, age_ms: int, step: Step, after_ms: int, has_producer: bool
+    immunity_ms: int | None, age_ms: int, action: CheckAction, after_ms: int, has_producer: bool
 ) -> None:
-    verdict = judge(staged(immunity_ms), RULES, has_producer=has_producer, age_ms=age_ms)
-    assert (verdict.step, verdict.after_ms) == (step, after_ms)
-    wait_ms = look_after_ms(staged(immunity_ms), RULES, age_ms=age_ms, now_ms=age_ms)
-    assert wait_ms == (after_ms if step is Step.WAIT else 0)
+    decision = decide_check(staged(immunity_ms), POLICY, has_producer=has_producer, age_ms=age_ms)
+    assert (decision.action, decision.after_ms) == (action, after_ms)
+    wait_ms = look_after_ms(staged(immunity_ms), POLICY, age_ms=age_ms, now_ms=age_ms)
+    assert wait_ms == (after_ms if action is CheckAction.WAIT else 0)
