@@ -1,4 +1,4 @@
-"""Everything of transactions in one broker, wired to each other."""
+"""Transactions of one broker: the modules of this room, wired to each other."""
 
 import asyncio
 import logging
@@ -23,15 +23,15 @@ from ternmq_broker.storage.system_topic_routing import Rules
 from ternmq_broker.transactions.check_back import CheckDependencies, TransactionChecker
 from ternmq_broker.transactions.check_policy import CheckPolicy
 from ternmq_broker.transactions.check_policy import staged_ms as staged_lasts_ms
-from ternmq_broker.transactions.end_lookup import PastEnds
-from ternmq_broker.transactions.end_transaction import Ender, EndServices
+from ternmq_broker.transactions.end_lookup import EndLookup
+from ternmq_broker.transactions.end_transaction import EndDependencies, EndTransactionProcessor
 from ternmq_broker.transactions.half_reader import HalfReader
-from ternmq_broker.transactions.open_batches import Listing
-from ternmq_broker.transactions.readiness import Gate
+from ternmq_broker.transactions.open_batches import OpenBatches
+from ternmq_broker.transactions.readiness import Readiness
 from ternmq_broker.transactions.recovery import RecoveryDependencies, TransactionRecovery
 from ternmq_broker.transactions.service import TransactionService
-from ternmq_broker.transactions.staged_commits import StagedEnds
-from ternmq_broker.transactions.state_lookup import Finder
+from ternmq_broker.transactions.staged_commits import StagedCommits
+from ternmq_broker.transactions.state_lookup import StateLookup
 from ternmq_broker.transactions.table import TransactionTable
 from ternmq_broker.transactions.transitions import Transitions
 from ternmq_model.clock import Clock
@@ -56,7 +56,7 @@ _HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransactionDependencies:
-    """What transactions stand on. All owned by the broker's loop."""
+    """Parts of the broker that transactions use. All owned by the broker's loop."""
 
     config: BrokerConfig
     file_reserved_hours: int
@@ -131,42 +131,42 @@ class Transactions:
 
     def _service(self) -> TransactionService:
         services = self._services
-        gate = Gate(self._ready, services.is_closing)
-        past = PastEnds(self.table, self._halves)
-        ender = Ender(
-            EndServices(
+        readiness = Readiness(self._ready, services.is_closing)
+        end_lookup = EndLookup(self.table, self._halves)
+        ender = EndTransactionProcessor(
+            EndDependencies(
                 table=self.table,
                 transitions=self._transitions,
                 halves=self._halves,
                 topics=services.real_topics,
                 safety=services.safety,
-                staged=StagedEnds(
+                staged=StagedCommits(
                     services.reader, self._transitions, services.real_topics, services.safety
                 ),
-                gate=gate,
+                readiness=readiness,
                 storing=services.storing,
-                past=past,
+                end_lookup=end_lookup,
                 rules=services.rules,
             )
         )
-        finder = Finder(
+        states = StateLookup(
             table=self.table,
             halves=self._halves,
             topics=services.real_topics,
             safety=services.safety,
-            gate=gate,
-            past=past,
+            readiness=readiness,
+            end_lookup=end_lookup,
             ender=ender,
             clock=services.clock,
         )
-        listing = Listing(
+        batches = OpenBatches(
             table=self.table,
             halves=self._halves,
             clock=services.clock,
-            gate=gate,
+            readiness=readiness,
             ender=ender,
         )
-        return TransactionService(ender, finder, listing)
+        return TransactionService(ender, states, batches)
 
     def _recovery_dependencies(self, store: MessageStore) -> RecoveryDependencies:
         services = self._services

@@ -1,4 +1,4 @@
-"""Asking producers what became of open transactions.
+"""The check-back: producers are asked what became of open transactions.
 
 A transaction is looked at when it is due, by itself: none waits for another. What cannot be read
 now is looked at again later; what can never be read is given up, by name, in the log of errors.
@@ -25,9 +25,9 @@ from ternmq_broker.transactions.check_policy import (
     decide_check,
     is_left_behind,
 )
-from ternmq_broker.transactions.half_codec import Half, copy_of, parked_of
+from ternmq_broker.transactions.half_codec import HalfRecord, copy_of, parked_of
 from ternmq_broker.transactions.half_reader import HalfReader
-from ternmq_broker.transactions.table import Open, TransactionTable
+from ternmq_broker.transactions.table import OpenTransaction, TransactionTable
 from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.clock import Clock
 from ternmq_model.errors import MessageRefused, TernError, UsageError
@@ -40,10 +40,10 @@ logger = logging.getLogger(__name__)
 
 _LOOKS_MAX: Final = 256
 _STEP_BYTES: Final = 1 << 20
-"""Of half messages that one step asks for, moves or parks."""
+"""Limit on the half messages that one step asks for, moves or parks."""
 
 _PLACES_MAX: Final = 4_096
-"""Of the half topic, of which one step finds out whether what is staged there is still open."""
+"""Limit on the places of the half topic that one step looks at for staged half messages."""
 
 _AGAIN_MS: Final = 1_000
 """Before a transaction on whose end somebody works is looked at again."""
@@ -56,7 +56,7 @@ _WHY_UNREADABLE: Final = "its half message cannot be read any more"
 
 @dataclass(slots=True)
 class CheckCounts:
-    """What became of transactions that nobody ended, since the broker started."""
+    """Counts of transactions that no producer ended, by fate, since the broker started."""
 
     asked: int = 0
     """Questions written to producers."""
@@ -79,7 +79,7 @@ class CheckCounts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckDependencies:
-    """What asking stands on. All owned by the broker's loop."""
+    """Parts that the check-back uses. All owned by the broker's loop."""
 
     table: TransactionTable
     transitions: Transitions
@@ -89,20 +89,22 @@ class CheckDependencies:
     policy: CheckPolicy
     ready: asyncio.Event
     is_confirmed: Callable[[PhysicalOffset], bool]
-    """Whether the record that begins there counts as stored."""
+    """Tells whether the record that begins there counts as stored."""
 
     holds_file: Callable[[PhysicalOffset], bool]
-    """Whether an offset lies in a file that would have gone but for what it holds."""
+    """Tells whether an offset lies in a file that would have gone but for what it holds."""
 
 
 @dataclass(slots=True)
 class _CheckPlan:
-    """What one step is to store."""
+    """Records that one step is to store."""
 
     copies: list[TransitionRecord] = field(default_factory=list[TransitionRecord])
     old: list[TransitionRecord] = field(default_factory=list[TransitionRecord])
     unanswered: list[TransitionRecord] = field(default_factory=list[TransitionRecord])
-    expired: list[tuple[Open, Half | None]] = field(default_factory=list[tuple[Open, Half | None]])
+    expired: list[tuple[OpenTransaction, HalfRecord | None]] = field(
+        default_factory=list[tuple[OpenTransaction, HalfRecord | None]]
+    )
     bytes: int = 0
 
     def add(self, line: list[TransitionRecord], change: TransitionRecord) -> None:
@@ -121,7 +123,7 @@ class TransactionChecker:
         self.counts = CheckCounts()
         self._services = services
         self._turn = 0
-        self._expired: deque[Open] = deque()
+        self._expired: deque[OpenTransaction] = deque()
 
     async def step(self) -> bool:
         """Look at what is due, so much of it at once: one step of a job."""
@@ -159,7 +161,11 @@ class TransactionChecker:
         return more or looked == _LOOKS_MAX or plan.bytes >= _STEP_BYTES
 
     async def _look(
-        self, entry: Open, now_ms: int, producers: dict[str, list[Session]], plan: _CheckPlan
+        self,
+        entry: OpenTransaction,
+        now_ms: int,
+        producers: dict[str, list[Session]],
+        plan: _CheckPlan,
     ) -> int:
         """Decide about one transaction; return when to look again."""
         services, policy = self._services, self._services.policy
@@ -196,7 +202,7 @@ class TransactionChecker:
         return known[group]
 
     def _undecided_ms(
-        self, entry: Open, now_ms: int, producers: dict[str, list[Session]]
+        self, entry: OpenTransaction, now_ms: int, producers: dict[str, list[Session]]
     ) -> int | None:
         """Return when to look again at one of which nothing can have changed; None to read it."""
         policy = self._services.policy
@@ -212,7 +218,12 @@ class TransactionChecker:
         return None
 
     def _plan(
-        self, plan: _CheckPlan, decision: CheckDecision, entry: Open, half: Half, inner: InnerRecord
+        self,
+        plan: _CheckPlan,
+        decision: CheckDecision,
+        entry: OpenTransaction,
+        half: HalfRecord,
+        inner: InnerRecord,
     ) -> None:
         match decision.action:
             case CheckAction.ASK:
@@ -233,7 +244,7 @@ class TransactionChecker:
                     copy = copy_of(inner, half, checks=half.checks)
                     plan.add(plan.copies, TransitionRecord(entry, half, copy))
 
-    def _must_move(self, entry: Open) -> bool:
+    def _must_move(self, entry: OpenTransaction) -> bool:
         services = self._services
         if entry.is_staged:
             return False
@@ -243,7 +254,7 @@ class TransactionChecker:
             holds_file=services.holds_file(entry.physical_offset),
         )
 
-    def _ask(self, half: Half, inner: InnerRecord, there: list[Session]) -> bool:
+    def _ask(self, half: HalfRecord, inner: InnerRecord, there: list[Session]) -> bool:
         """Ask one of the producers that are there, each in its turn; False when none hears it."""
         question = groups.CheckTransaction(
             producer_group=half.group,
@@ -274,10 +285,10 @@ class TransactionChecker:
             self._store_all(changes, why)
         self._roll_back([pair for pair in plan.expired if self._is_untouched(*pair)])
 
-    def _is_untouched(self, entry: Open, half: Half | None) -> bool:
+    def _is_untouched(self, entry: OpenTransaction, half: HalfRecord | None) -> bool:
         return self._services.table.is_open(entry) and not entry.is_ending
 
-    def _roll_back(self, expired: Sequence[tuple[Open, Half | None]]) -> None:
+    def _roll_back(self, expired: Sequence[tuple[OpenTransaction, HalfRecord | None]]) -> None:
         """Roll back what was staged and is over, all by one op message."""
         if not expired:
             return
@@ -348,7 +359,7 @@ class TransactionChecker:
             and entry.physical_offset == change.half.physical_offset
         )
 
-    def _give_up(self, entry: Open) -> None:
+    def _give_up(self, entry: OpenTransaction) -> None:
         """Let a transaction go whose half message is damaged or gone; nobody can see it.
 
         Raises:
@@ -362,7 +373,7 @@ class TransactionChecker:
         self.counts.unreadable += 1
 
 
-def _record_for(half: Half, inner: InnerRecord) -> bytes:
+def _record_for(half: HalfRecord, inner: InnerRecord) -> bytes:
     """Return the message as a producer is shown it: with the topic and queue it is meant for."""
     host = inner.born_host
     return encode_record(

@@ -1,4 +1,4 @@
-"""What becomes of a transaction that is open and due. Pure.
+"""The policy by which an open transaction that is due is checked back or ended. Pure.
 
 Source: RocketMQ `TransactionalMessageServiceImpl.check`, but for three things: only a question that
 was asked counts; a half message under immunity stays where it is; and ages are taken by the
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from ternmq_broker.transactions.half_codec import Half
+from ternmq_broker.transactions.half_codec import HalfRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckPolicy:
-    """When producers are asked, and for how long."""
+    """Times and limits of the questions to producers."""
 
     timeout_ms: int
     """Before the first question, unless the message has its own time."""
@@ -33,7 +33,7 @@ class CheckPolicy:
 
 
 class CheckAction(Enum):
-    """What to do."""
+    """Fate of an open transaction at a check."""
 
     WAIT = auto()
     """Nothing: it is not due yet."""
@@ -55,7 +55,7 @@ class CheckAction(Enum):
 
 
 class CheckDecision(NamedTuple):
-    """What to do with a transaction, and when to look at it again."""
+    """An action, and the time until the next check."""
 
     action: CheckAction
     after_ms: int
@@ -63,7 +63,7 @@ class CheckDecision(NamedTuple):
 
 
 def decide_check(
-    half: Half, policy: CheckPolicy, *, has_producer: bool, age_ms: int
+    half: HalfRecord, policy: CheckPolicy, *, has_producer: bool, age_ms: int
 ) -> CheckDecision:
     """Decide about an open transaction.
 
@@ -90,7 +90,7 @@ def decide_check(
     return CheckDecision(CheckAction.ASK, policy.interval_ms)
 
 
-def first_look_ms(half: Half, policy: CheckPolicy) -> int:
+def first_look_ms(half: HalfRecord, policy: CheckPolicy) -> int:
     """Return the age at which a transaction that nobody was asked about is looked at."""
     own_ms = policy.timeout_ms if half.immunity_ms is None else half.immunity_ms
     return min(own_ms, policy.age_max_ms + 1)
@@ -102,7 +102,7 @@ def staged_ms(immunity_ms: int | None, policy: CheckPolicy) -> int:
     return min(own_ms, policy.age_max_ms)
 
 
-def look_after_ms(half: Half, policy: CheckPolicy, *, age_ms: int, now_ms: int) -> int:
+def look_after_ms(half: HalfRecord, policy: CheckPolicy, *, age_ms: int, now_ms: int) -> int:
     """Return how long a half message that was found in the log waits for its next look.
 
     Args:

@@ -1,4 +1,4 @@
-"""Messages of staged transactions, made of their half messages' bytes without decoding them. Pure.
+"""Codec of committed messages, made of staged half messages' bytes without decoding them. Pure.
 
 What is not as plain as producers stage it goes the longer way, by `read_half` and `message_of`,
 which comes to the same.
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.transactions.end_lookup import Named
-from ternmq_broker.transactions.staged_codec import told_of_staged
+from ternmq_broker.transactions.end_lookup import TransactionIdentity
+from ternmq_broker.transactions.staged_codec import parse_staged_properties
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC, TRANSACTION_ID, UNIQUE_KEY
@@ -61,12 +61,12 @@ class PlainCommit(NamedTuple):
     """Without a checksum."""
 
 
-def plain_commit(data: bytes, meant: Named) -> PlainCommit | None:
+def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | None:
     """Return the message that a half message becomes; None when that is for the longer way.
 
     Args:
         data: Its record.
-        meant: Who wants to commit it: it is checked here that this is it.
+        identity: Names of the transaction to commit; another one is for the longer way.
     """
     if len(data) < _HEAD.size + len(_TOPIC) + 2:
         return None
@@ -80,7 +80,7 @@ def plain_commit(data: bytes, meant: Named) -> PlainCommit | None:
         magic != MAGIC_V1
         or total != len(data)
         or sys_flag & (_HOSTS_V6 | FLAG_TRANSACTION_MASK)
-        or physical != meant.transaction
+        or physical != identity.transaction
         or prepared
         or reconsumed
         or body_bytes < 0
@@ -90,16 +90,20 @@ def plain_commit(data: bytes, meant: Named) -> PlainCommit | None:
     ):
         return None
     properties = strip_checksum(data[at:])
-    told = told_of_staged(properties)
+    told = parse_staged_properties(properties)
     place = _place_of(properties)
     if told is None or place is None or _DELAY in properties or _TIMER in properties:
         return None
     key, topic, queue_id = place
-    if told.group != meant.group or key != meant.message_id or meant.topic not in ("", topic):
+    if (
+        told.group != identity.group
+        or key != identity.message_id
+        or identity.topic not in ("", topic)
+    ):
         return None
     return PlainCommit(
         *(told.group, told.staged_for, key, topic, queue_id),
-        *(meant.transaction, data[:body_end], properties),
+        *(identity.transaction, data[:body_end], properties),
     )
 
 

@@ -1,4 +1,4 @@
-"""When staged half messages are over: stretches of their queue by the second. Pure.
+"""Deadlines of staged half messages: stretches of their queue by the second. Pure.
 
 One half message costs nothing here, and neither does its end: of what is staged for an hour most is
 ended long before, and would else be remembered until then.
@@ -16,7 +16,7 @@ _GAP_MAX: Final = 1024
 _TICK_MS: Final = 1000
 
 
-class Deadlines:
+class StagedDeadlines:
     """Places in a queue that are to be looked at when their second has come. Owned by a table."""
 
     def __init__(self) -> None:

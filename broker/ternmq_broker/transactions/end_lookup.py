@@ -1,4 +1,4 @@
-"""How transactions ended that memory does not know any more, looked up in the log."""
+"""Look-up, in the log, of the ends of transactions that memory does not know any more."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
-from ternmq_broker.transactions.half_codec import Half
+from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.half_reader import HalfReader
-from ternmq_broker.transactions.table import Ended, TransactionTable
+from ternmq_broker.transactions.table import EndedTransaction, TransactionTable
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
@@ -18,34 +18,34 @@ from ternmq_model.transaction import Resolution
 from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX
 
 _WAITING: Final = (SCHEDULE_TOPIC, WHEEL_TOPIC)
-"""Where a committed message may wait for its time, and what it then was before."""
+"""Topics in which a committed message may wait for its time, with its queue as a property."""
 
 
-class Named(Protocol):
-    """Whatever names a transaction as `Meant` does."""
+class TransactionIdentity(Protocol):
+    """The four names of a transaction in a producer's request."""
 
     @property
     def group(self) -> str:
-        """Whose it is."""
+        """Its producer group."""
         ...
 
     @property
     def message_id(self) -> str:
-        """Of its message."""
+        """Unique key of its message."""
         ...
 
     @property
     def transaction(self) -> PhysicalOffset:
-        """Where it begins."""
+        """Offset in the log of its first half message."""
         ...
 
     @property
     def topic(self) -> str:
-        """That its message is meant for; empty = any."""
+        """Topic of its message; empty = any."""
         ...
 
 
-class Meant(NamedTuple):
+class TransactionQuery(NamedTuple):
     """A transaction as a producer names it."""
 
     group: str
@@ -56,13 +56,15 @@ class Meant(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PastEnds:
+class EndLookup:
     """Looks ends up. Owns nothing."""
 
     table: TransactionTable
     halves: HalfReader
 
-    async def find(self, meant: Sequence[Named]) -> list[Ended | RefusedError]:
+    async def find(
+        self, wanted: Sequence[TransactionIdentity]
+    ) -> list[EndedTransaction | RefusedError]:
         """Return how each of these transactions ended; none is open.
 
         Returns:
@@ -73,9 +75,9 @@ class PastEnds:
         Raises:
             RefusedError: The disk failed.
         """
-        answers: dict[int, Ended | RefusedError] = {}
-        halves: dict[int, Half] = {}
-        for index, one in enumerate(meant):
+        answers: dict[int, EndedTransaction | RefusedError] = {}
+        halves: dict[int, HalfRecord] = {}
+        for index, one in enumerate(wanted):
             if index % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
                 await let_in()
             ended = self.table.ended(one.transaction)
@@ -101,12 +103,14 @@ class PastEnds:
             ended = _ended(half, messages.get(half.transaction))
             self.table.remember(ended)
             answers[index] = ended
-        return [answers[index] for index in range(len(meant))]
+        return [answers[index] for index in range(len(wanted))]
 
-    async def _messages(self, halves: Sequence[Half]) -> Mapping[PhysicalOffset, RecordHeader]:
+    async def _messages(
+        self, halves: Sequence[HalfRecord]
+    ) -> Mapping[PhysicalOffset, RecordHeader]:
         """Return the headers of the messages that transactions became, of those committed."""
         found: dict[PhysicalOffset, RecordHeader] = {}
-        by_topic: dict[str, list[Half]] = defaultdict(list)
+        by_topic: dict[str, list[HalfRecord]] = defaultdict(list)
         for half in halves:
             by_topic[half.topic].append(half)
         for topic, some in by_topic.items():
@@ -118,7 +122,7 @@ class PastEnds:
         return found
 
     async def _search(
-        self, topic: str, halves: Sequence[Half], found: dict[PhysicalOffset, RecordHeader]
+        self, topic: str, halves: Sequence[HalfRecord], found: dict[PhysicalOffset, RecordHeader]
     ) -> None:
         reader = self.halves.reader
         for start in range(0, len(halves), UNIQUE_KEYS_MAX):
@@ -137,36 +141,38 @@ class PastEnds:
                     found[half.transaction] = header
 
 
-def _is_of(header: RecordHeader, half: Half) -> bool:
+def _is_of(header: RecordHeader, half: HalfRecord) -> bool:
     return (
         header.prepared_offset == half.transaction
         and header.sys_flag & FLAG_TRANSACTION_MASK == FLAG_COMMIT
     )
 
 
-def _ended(half: Half, header: RecordHeader | None) -> Ended:
+def _ended(half: HalfRecord, header: RecordHeader | None) -> EndedTransaction:
     told = (half.group, half.message_id, PhysicalOffset(0))
     if header is None:
-        return Ended(half.transaction, Resolution.ROLLBACK, *told)
+        return EndedTransaction(half.transaction, Resolution.ROLLBACK, *told)
     place = (half.queue_id, -1) if half.is_delayed else (header.queue_id, header.queue_offset)
-    return Ended(half.transaction, Resolution.COMMIT, *told, *place)
+    return EndedTransaction(half.transaction, Resolution.COMMIT, *told, *place)
 
 
-def wrong_ids(meant: Named, told: Half | Ended) -> RefusedError | None:
+def wrong_ids(
+    identity: TransactionIdentity, told: HalfRecord | EndedTransaction
+) -> RefusedError | None:
     """Return why a request does not mean the transaction that is there; None when it does.
 
     Returns:
         INVALID_PARAMETER; names what is wrong.
     """
-    if isinstance(told, Ended) and not told.message_id:
+    if isinstance(told, EndedTransaction) and not told.message_id:
         return None  # its half message could not be read: all that is known is that it is over
     wrong: str | None = None
-    if meant.group != told.group:
-        wrong = f"belongs to another producer group than {meant.group!r}"
-    elif meant.message_id != told.message_id:
-        wrong = f"has another message than {meant.message_id!r}"
-    elif isinstance(told, Half) and meant.topic not in ("", told.topic):
-        wrong = f"is meant for another topic than {meant.topic!r}"
+    if identity.group != told.group:
+        wrong = f"belongs to another producer group than {identity.group!r}"
+    elif identity.message_id != told.message_id:
+        wrong = f"has another message than {identity.message_id!r}"
+    elif isinstance(told, HalfRecord) and identity.topic not in ("", told.topic):
+        wrong = f"is meant for another topic than {identity.topic!r}"
     if wrong is None:
         return None
-    return refusal(ResponseCode.INVALID_PARAMETER, f"transaction {meant.transaction} {wrong}")
+    return refusal(ResponseCode.INVALID_PARAMETER, f"transaction {identity.transaction} {wrong}")

@@ -1,4 +1,4 @@
-"""Ending transactions as producers say: who may, what it comes to, and when it is answered.
+"""EndTransaction: a producer's commit or roll-back, checked, stored and answered when it is safe.
 
 Source: RocketMQ `EndTransactionProcessor`.
 """
@@ -15,12 +15,12 @@ from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import Rules, waiting
-from ternmq_broker.transactions.end_lookup import PastEnds, wrong_ids
-from ternmq_broker.transactions.half_codec import Half, message_of
+from ternmq_broker.transactions.end_lookup import EndLookup, wrong_ids
+from ternmq_broker.transactions.half_codec import HalfRecord, message_of
 from ternmq_broker.transactions.half_reader import HalfReader
-from ternmq_broker.transactions.readiness import Gate
-from ternmq_broker.transactions.staged_commits import Claimed, StagedEnds
-from ternmq_broker.transactions.table import Ended, Open, TransactionTable
+from ternmq_broker.transactions.readiness import Readiness
+from ternmq_broker.transactions.staged_commits import ClaimedCommit, StagedCommits
+from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction, TransactionTable
 from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.errors import MessageRefused, RefusedError, TernError, UsageError, refusal
 from ternmq_model.offsets import PhysicalOffset
@@ -37,7 +37,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class EndRequest(NamedTuple):
-    """What a producer says of one transaction."""
+    """A producer's resolution of one transaction."""
 
     group: str
     topic: str
@@ -46,8 +46,8 @@ class EndRequest(NamedTuple):
     resolution: Resolution
 
 
-class Outcome(NamedTuple):
-    """What is answered to it."""
+class EndResult(NamedTuple):
+    """The answer to an `EndRequest`."""
 
     error: RefusedError | None = None
     queue_id: int = 0
@@ -55,58 +55,58 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EndServices:
-    """What ending stands on. All owned by the broker's loop."""
+class EndDependencies:
+    """Parts that the processor uses. All owned by the broker's loop."""
 
     table: TransactionTable
     transitions: Transitions
     halves: HalfReader
     topics: RealTopics
     safety: Safety
-    staged: StagedEnds
-    gate: Gate
+    staged: StagedCommits
+    readiness: Readiness
     storing: Callable[[], AbstractContextManager[None]]
     """Counts a call that stores: a stop waits for it."""
 
-    past: PastEnds
+    end_lookup: EndLookup
     rules: Callable[[], Rules]
     """Tells by what delays are followed at this moment."""
 
 
-class Ender:
+class EndTransactionProcessor:
     """Ends transactions. One request at a time works on one transaction; others wait for it."""
 
-    def __init__(self, services: EndServices) -> None:
+    def __init__(self, services: EndDependencies) -> None:
         self._services = services
         self._released = asyncio.Event()
 
-    async def end(self, requests: Sequence[EndRequest]) -> list[Outcome]:
+    async def end(self, requests: Sequence[EndRequest]) -> list[EndResult]:
         """End transactions and return what is answered to each, when it is safe.
 
         Cancelling is safe: what was stored by then counts, the rest is as it was.
         """
         with self._services.storing():
             try:
-                await self._services.gate.check()
+                await self._services.readiness.check()
             except RefusedError as unable:
-                return [Outcome(unable) for _ in requests]
+                return [EndResult(unable) for _ in requests]
             return await self._end(requests)
 
     async def released(self) -> None:
         """Wait until somebody works no more on some transactions' ends."""
         await self._released.wait()
 
-    async def _end(self, requests: Sequence[EndRequest]) -> list[Outcome]:
-        outcomes: dict[int, Outcome] = {}
+    async def _end(self, requests: Sequence[EndRequest]) -> list[EndResult]:
+        outcomes: dict[int, EndResult] = {}
         left = list(range(len(requests)))
         while left:
-            claimed: list[tuple[int, Open]] = []
+            claimed: list[tuple[int, OpenTransaction]] = []
             others: list[int] = []
             for index in left:
                 request = requests[index]
                 entry = self._services.table.get(request.transaction)
                 if request.resolution is Resolution.UNKNOWN:
-                    outcomes[index] = Outcome()
+                    outcomes[index] = EndResult()
                 elif entry is not None and entry.is_ending:
                     others.append(index)
                 elif entry is not None:
@@ -122,7 +122,7 @@ class Ender:
         await self._settle(requests, outcomes)
         return [outcomes[index] for index in range(len(requests))]
 
-    def _release(self, claimed: Sequence[tuple[int, Open]]) -> None:
+    def _release(self, claimed: Sequence[tuple[int, OpenTransaction]]) -> None:
         for _, entry in claimed:
             entry.is_ending = False
         if claimed:
@@ -132,8 +132,8 @@ class Ender:
     async def _work(
         self,
         requests: Sequence[EndRequest],
-        claimed: Sequence[tuple[int, Open]],
-        outcomes: dict[int, Outcome],
+        claimed: Sequence[tuple[int, OpenTransaction]],
+        outcomes: dict[int, EndResult],
     ) -> None:
         """End the claimed ones, some at a time; a refused one has its outcome afterwards.
 
@@ -141,7 +141,7 @@ class Ender:
         keep their order.
         """
         claimed = claimed[await self._commit_staged(requests, claimed) :]
-        rollbacks: dict[int, tuple[Open, Half]] = {}
+        rollbacks: dict[int, tuple[OpenTransaction, HalfRecord]] = {}
         commits: list[tuple[int, TransitionRecord]] = []
         waiting_bytes = 0
         held: RefusedError | None = None
@@ -154,7 +154,7 @@ class Ender:
                     raise held
                 change = await self._change(request, entry)
             except TernError as error:
-                outcomes[index] = Outcome(refused := _refusal(error))
+                outcomes[index] = EndResult(refused := _refusal(error))
                 held = held or _holding(refused)
                 continue
             if request.resolution is Resolution.ROLLBACK:
@@ -169,10 +169,10 @@ class Ender:
         try:
             await self._services.transitions.roll_back(list(rollbacks.values()))
         except TernError as error:
-            outcomes.update(dict.fromkeys(rollbacks, Outcome(_refusal(error))))
+            outcomes.update(dict.fromkeys(rollbacks, EndResult(_refusal(error))))
 
     async def _commit_staged(
-        self, requests: Sequence[EndRequest], claimed: Sequence[tuple[int, Open]]
+        self, requests: Sequence[EndRequest], claimed: Sequence[tuple[int, OpenTransaction]]
     ) -> int:
         """Commit what is staged and comes first; return how many those are."""
         commits = takewhile(
@@ -180,11 +180,11 @@ class Ender:
             claimed,
         )
         return await self._services.staged.commit_first(
-            [Claimed(requests[index], entry) for index, entry in commits]
+            [ClaimedCommit(requests[index], entry) for index, entry in commits]
         )
 
     async def _commit(
-        self, commits: Sequence[tuple[int, TransitionRecord]], outcomes: dict[int, Outcome]
+        self, commits: Sequence[tuple[int, TransitionRecord]], outcomes: dict[int, EndResult]
     ) -> RefusedError | None:
         """Commit; return why that may only be done later, if so."""
         try:
@@ -195,16 +195,16 @@ class Ender:
                 if self._services.table.is_open(change.entry):
                     await self._commit([(index, change)], outcomes)
             if len(commits) == 1:
-                outcomes[commits[0][0]] = Outcome(_refusal(error))
+                outcomes[commits[0][0]] = EndResult(_refusal(error))
         except TernError as error:
             refused = _refusal(error)
             for index, change in commits:
                 if self._services.table.is_open(change.entry):
-                    outcomes[index] = Outcome(refused)
+                    outcomes[index] = EndResult(refused)
             return _holding(refused)
         return None
 
-    async def _change(self, request: EndRequest, entry: Open) -> TransitionRecord:
+    async def _change(self, request: EndRequest, entry: OpenTransaction) -> TransitionRecord:
         """Return what ends an open transaction as asked.
 
         Raises:
@@ -233,10 +233,10 @@ class Ender:
             entry, half, waiting(message, services.rules()) if half.is_delayed else message
         )
 
-    async def _settle(self, requests: Sequence[EndRequest], outcomes: dict[int, Outcome]) -> None:
+    async def _settle(self, requests: Sequence[EndRequest], outcomes: dict[int, EndResult]) -> None:
         """Give outcomes to all that have none: their transactions ended, now or long ago."""
         services = self._services
-        ends: dict[int, Ended] = {}
+        ends: dict[int, EndedTransaction] = {}
         over: list[int] = []
         for index, request in enumerate(requests):
             if index not in outcomes:
@@ -246,18 +246,18 @@ class Ender:
                 else:
                     ends[index] = known
         try:
-            found = await services.past.find([requests[index] for index in over])
+            found = await services.end_lookup.find([requests[index] for index in over])
         except TernError as error:
             found = [_refusal(error)] * len(over)
         for index, ended in zip(over, found, strict=True):
-            if isinstance(ended, Ended):
+            if isinstance(ended, EndedTransaction):
                 ends[index] = ended
             else:
-                outcomes[index] = Outcome(ended)
+                outcomes[index] = EndResult(ended)
         for index, ended in list(ends.items()):
             wrong = rule_against(requests[index], ended)
             if wrong is not None:
-                outcomes[index] = Outcome(wrong)
+                outcomes[index] = EndResult(wrong)
                 del ends[index]
         unsafe: RefusedError | None = None
         last = max((ended.end for ended in ends.values()), default=PhysicalOffset(0))
@@ -270,12 +270,12 @@ class Ender:
                 unsafe = _refusal(error)
         for index, ended in ends.items():
             if unsafe is not None and not services.safety.confirmations.reached(ended.end):
-                outcomes[index] = Outcome(unsafe)
+                outcomes[index] = EndResult(unsafe)
             else:
-                outcomes[index] = Outcome(None, ended.queue_id, ended.queue_offset)
+                outcomes[index] = EndResult(None, ended.queue_id, ended.queue_offset)
 
 
-def rule_against(request: EndRequest, ended: Ended) -> RefusedError | None:
+def rule_against(request: EndRequest, ended: EndedTransaction) -> RefusedError | None:
     """Return why a transaction that has ended cannot be ended as asked; None when it did so.
 
     It ended the other way, or it is not the transaction that is meant.

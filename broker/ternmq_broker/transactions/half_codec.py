@@ -28,8 +28,8 @@ _DELAYS: Final = frozenset(
 _QUEUE_ID_MAX: Final = (1 << 31) - 1
 
 
-class Half(NamedTuple):
-    """What one record of the half topic says."""
+class HalfRecord(NamedTuple):
+    """Content of one record of the half topic."""
 
     transaction: PhysicalOffset
     """The log offset of its first half message."""
@@ -37,7 +37,7 @@ class Half(NamedTuple):
     physical_offset: PhysicalOffset
     queue_offset: QueueOffset
     first_queue_offset: QueueOffset
-    """Of the first half message, as far as known; its own otherwise."""
+    """Queue offset of the first half message, as far as known; its own otherwise."""
 
     group: str
     message_id: str
@@ -45,18 +45,18 @@ class Half(NamedTuple):
     topic: str
     queue_id: int
     checks: int
-    """How often producers have been asked."""
+    """Number of questions to producers so far."""
 
     immunity_ms: int | None
     """Its own time before the first question; None = the broker's."""
 
     stored_at_ms: int
     began_at_ms: int
-    """When the first half message was stored, by the broker's clock. Of RocketMQ's copies, which do
-    not tell it, when its producer says that it made it."""
+    """Store time of the first half message, by the broker's clock. RocketMQ's copies do not tell
+    it: then it is the birth time that the producer gave."""
 
     staged_for: str = ""
-    """Whose batch it belongs to, when it is staged: nobody is asked about it."""
+    """Name of its batch, when it is staged: nobody is asked about it."""
 
     is_delayed: bool = False
     """Its message waits for its time once it is committed."""
@@ -67,7 +67,7 @@ def read_half(
     *,
     place_of: Callable[[QueueOffset], PhysicalOffset | None],
     properties: Mapping[str, str] | None = None,
-) -> Half | None:
+) -> HalfRecord | None:
     """Return what a record of the half topic says; None when it can be no half message.
 
     Args:
@@ -99,7 +99,7 @@ def read_half(
         told = _number(pairs.get(BEGAN, ""), began)
         began = min(header.born_at_ms, began) if told is None else told
     immunity = _number(pairs.get(names.CHECK_IMMUNITY_S, ""), names.IMMUNITY_S_MAX)
-    return Half(
+    return HalfRecord(
         transaction=transaction,
         physical_offset=header.physical_offset,
         queue_offset=header.queue_offset,
@@ -126,7 +126,7 @@ def _number(text: str, most: int) -> int | None:
     return number if number <= most else None
 
 
-def message_of(inner: InnerRecord, half: Half, *, queue_id: int) -> InnerRecord:
+def message_of(inner: InnerRecord, half: HalfRecord, *, queue_id: int) -> InnerRecord:
     """Return the message that a half message becomes when its transaction is committed.
 
     It keeps TRAN_MSG, PGROUP and its real topic and queue among its properties, as RocketMQ's do; a
@@ -158,7 +158,7 @@ def message_of(inner: InnerRecord, half: Half, *, queue_id: int) -> InnerRecord:
     )
 
 
-def copy_of(inner: InnerRecord, half: Half, *, checks: int) -> InnerRecord:
+def copy_of(inner: InnerRecord, half: HalfRecord, *, checks: int) -> InnerRecord:
     """Return the half message as it is put back, with so many questions asked."""
     properties = dict(inner.properties)
     properties[FIRST_HALF] = str(half.first_queue_offset)
@@ -168,6 +168,6 @@ def copy_of(inner: InnerRecord, half: Half, *, checks: int) -> InnerRecord:
     return replace(inner, prepared_offset=half.transaction, properties=properties)
 
 
-def parked_of(inner: InnerRecord, half: Half) -> InnerRecord:
+def parked_of(inner: InnerRecord, half: HalfRecord) -> InnerRecord:
     """Return the half message as it is kept for people to look at when nobody could decide it."""
     return replace(inner, topic=CHECK_MAX_TOPIC, queue_id=0, prepared_offset=half.transaction)

@@ -1,11 +1,11 @@
-"""Reading half messages for whoever ends them or asks for them."""
+"""The reader of half messages, for their ends and for questions about them."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of
 from ternmq_broker.storage.reader import StoreReader
-from ternmq_broker.transactions.half_codec import Half, read_half
+from ternmq_broker.transactions.half_codec import HalfRecord, read_half
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -21,7 +21,7 @@ class HalfReader:
 
     reader: StoreReader
 
-    async def read(self, offset: PhysicalOffset) -> tuple[Half, InnerRecord] | None:
+    async def read(self, offset: PhysicalOffset) -> tuple[HalfRecord, InnerRecord] | None:
         """Return the half message at an offset of the log; None when there is none, or a bad one.
 
         Raises:
@@ -40,7 +40,7 @@ class HalfReader:
         half = read_half(record, place_of=self._place_of, properties=properties)
         return None if half is None else (half, inner_record_of(record, properties))
 
-    def half_of(self, record: Record) -> Half | None:
+    def half_of(self, record: Record) -> HalfRecord | None:
         """Return what a record says as a half message; None when it is none."""
         return read_half(record, place_of=self._place_of)
 

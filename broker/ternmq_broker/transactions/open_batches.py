@@ -1,4 +1,4 @@
-"""Open transactions, listed and rolled back for operators: a page of the half topic at a time.
+"""Batches of open transactions, listed and rolled back for operators, by pages of the half topic.
 
 Nothing is kept for it but when a batch was last worked on: the half messages say the rest, and are
 read in the order of their queue, as a start does.
@@ -12,11 +12,11 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
-from ternmq_broker.transactions.end_transaction import Ender, EndRequest
-from ternmq_broker.transactions.half_codec import Half
+from ternmq_broker.transactions.end_transaction import EndRequest, EndTransactionProcessor
+from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.half_reader import HalfReader
-from ternmq_broker.transactions.readiness import Gate
-from ternmq_broker.transactions.table import Sighting, TransactionTable
+from ternmq_broker.transactions.readiness import Readiness
+from ternmq_broker.transactions.table import OpenTimes, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import CorruptRecord, RefusedError, refusal
 from ternmq_model.names import HALF_TOPIC
@@ -38,19 +38,19 @@ _TOLD_MAX: Final = 1_000
 
 _ENDED: Final = frozenset({ResponseCode.ILLEGAL_OPERATION, ResponseCode.QUERY_NOT_FOUND})
 
-Batches: TypeAlias = dict[tuple[str, str], transactions.OpenBatch]
+BatchTable: TypeAlias = dict[tuple[str, str], transactions.OpenBatch]
 """By what they are staged for and their group."""
 
 
 class OpenRow(NamedTuple):
     """One open transaction."""
 
-    half: Half
-    seen: Sighting
+    half: HalfRecord
+    times: OpenTimes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Listing:
+class OpenBatches:
     """Tells what is open and rolls back what is staged. Owns nothing.
 
     A half message that is damaged is not among it: nobody can commit it, and it goes when it is
@@ -60,8 +60,8 @@ class Listing:
     table: TransactionTable
     halves: HalfReader
     clock: Clock
-    gate: Gate
-    ender: Ender
+    readiness: Readiness
+    ender: EndTransactionProcessor
 
     async def list_open(
         self,
@@ -73,7 +73,7 @@ class Listing:
         Raises:
             RefusedError: The broker starts or closes, or the disk failed.
         """
-        now_ms, found = self.clock.monotonic_ms(), Batches()
+        now_ms, found = self.clock.monotonic_ms(), BatchTable()
         async for rows in self._pages(request.staged_for):
             add_to(found, rows, self.table.worked_on_at, now_ms=now_ms)
             await tell(transactions.ListTransactionsReply())
@@ -126,7 +126,7 @@ class Listing:
         # From here on nothing else runs until `end` has claimed the rows: who asks about them
         # later waits for their end, and who asked before has worked on them.
         if not force:
-            found = Batches()
+            found = BatchTable()
             now_ms = self.clock.monotonic_ms()
             add_to(found, rows, self.table.worked_on_at, now_ms=now_ms)
             for batch in found.values():
@@ -142,7 +142,7 @@ class Listing:
         """
         reader, begin = self.halves.reader, QueueOffset(0)
         while True:
-            await self.gate.check()
+            await self.readiness.check()
             rows = list[OpenRow]()
             looked = looked_bytes = 0
             while looked < _READ.messages_max and looked_bytes < _READ.bytes_max:
@@ -151,7 +151,7 @@ class Listing:
                 if begin >= end:
                     yield rows
                     return
-                if self.table.seen(begin) is None:
+                if self.table.times_at(begin) is None:
                     break
                 request = ReadRequest(
                     topic=HALF_TOPIC, queue_id=0, offset=begin, hot=_READ, cold=_READ
@@ -173,11 +173,11 @@ class Listing:
             half = self._half(data[end - size : end])
             if half is None or not is_meant(half.staged_for, staged_for):
                 continue
-            seen = self.table.seen(half.queue_offset)
-            if seen is not None:
-                rows.append(OpenRow(half, seen))
+            times = self.table.times_at(half.queue_offset)
+            if times is not None:
+                rows.append(OpenRow(half, times))
 
-    def _half(self, data: bytes) -> Half | None:
+    def _half(self, data: bytes) -> HalfRecord | None:
         try:
             record = decode_record(data)
         except CorruptRecord:
@@ -196,7 +196,7 @@ def is_meant(staged_for: str, wanted: str) -> bool:
 
 
 def add_to(
-    found: Batches,
+    found: BatchTable,
     rows: Iterable[OpenRow],
     worked_on_at: Callable[[str], int],
     *,
@@ -210,9 +210,9 @@ def add_to(
         worked_on_at: Tells when a producer last asked about or committed one, monotonic.
         now_ms: Monotonic; what was begun or worked on later counts as of now.
     """
-    for half, seen in rows:
-        age_ms = max(0, now_ms - seen.began_at_ms)
-        left_ms = -1 if seen.due_at_ms is None else max(0, seen.due_at_ms - now_ms)
+    for half, times in rows:
+        age_ms = max(0, now_ms - times.began_at_ms)
+        left_ms = -1 if times.due_at_ms is None else max(0, times.due_at_ms - now_ms)
         batch = found.get((half.staged_for, half.group))
         if batch is None:
             batch = found[half.staged_for, half.group] = transactions.OpenBatch(
@@ -229,6 +229,6 @@ def add_to(
         batch.left_ms = min(batch.left_ms, left_ms)
 
 
-def _rollback(half: Half) -> EndRequest:
+def _rollback(half: HalfRecord) -> EndRequest:
     told = (half.group, half.topic, half.message_id, half.transaction)
     return EndRequest(*told, Resolution.ROLLBACK)

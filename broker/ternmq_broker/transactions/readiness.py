@@ -1,4 +1,4 @@
-"""Whether anything can be said or done about transactions at this moment."""
+"""Readiness of the transactions: their table holds what the log says, and the broker stays."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ _READY_TIMEOUT_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Readiness:
     """Lets requests in once the table holds what the log says. Owned by the broker's loop."""
 
     ready: asyncio.Event

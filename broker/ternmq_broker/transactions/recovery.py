@@ -1,4 +1,4 @@
-"""Finding out after a start which transactions are open, from what the log says.
+"""Recovery of the open transactions after a start, from what the log says.
 
 1. The half topic, from the group's offset on: each record is a transaction or a copy of one.
 2. The op topic, from its offset on: what it names is done with.
@@ -20,11 +20,11 @@ import numpy as np
 
 from ternmq_broker.storage.reader import give_way
 from ternmq_broker.transactions.check_policy import CheckPolicy, look_after_ms, staged_ms
-from ternmq_broker.transactions.half_codec import Half
+from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.op_codec import OP_TAG, decode_ops
 from ternmq_broker.transactions.staged_codec import StagedHalf, staged_halves
-from ternmq_broker.transactions.table import Ended, Open, TransactionTable
+from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
@@ -44,7 +44,7 @@ _ENDS_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecoveryDependencies:
-    """What a rebuild stands on."""
+    """Parts and offsets that a recovery uses."""
 
     table: TransactionTable
     halves: HalfReader
@@ -54,18 +54,18 @@ class RecoveryDependencies:
 
     policy: CheckPolicy
     half_offset: QueueOffset
-    """Of the group that keeps progress; 0 when it has none."""
+    """Offset of the group that keeps progress; 0 when it has none."""
 
     op_offset: QueueOffset
     scan_offset: PhysicalOffset
     """Before it every message has its op; 0 when that is not known."""
 
     end: PhysicalOffset
-    """Of the log when the broker started: what lies behind it the table is told as it happens."""
+    """End of the log when the broker started: the table is told of later records as they come."""
 
 
 class TransactionRecovery:
-    """One rebuild, from a start's table to one that holds what the log says.
+    """One recovery: fills a start's table with what the log says.
 
     Args:
         services: With the offsets as the files kept them.
@@ -80,12 +80,12 @@ class TransactionRecovery:
         self._reader = services.halves.reader
         self._end = services.end
         self._ops: list[tuple[QueueOffset, QueueOffset]] = []
-        self._found: dict[PhysicalOffset, Open] = {}
-        """What the table will hold. There may be a million: nothing else is kept of each."""
+        self._found: dict[PhysicalOffset, OpenTransaction] = {}
+        """Rows of the table to be. There may be a million: nothing else is kept of each."""
 
         self._by_place: dict[QueueOffset, PhysicalOffset] = {}
         self._groups: dict[str, str] = {}
-        self._ended: list[tuple[Open, Ended, PhysicalOffset]] = []
+        self._ended: list[tuple[OpenTransaction, EndedTransaction, PhysicalOffset]] = []
         self._now_ms = services.clock.monotonic_ms()
         self._wall_ms = services.clock.wall_ms()
         self._is_doubted = services.is_doubted()
@@ -141,7 +141,7 @@ class TransactionRecovery:
         place = half.physical_offset
         age_ms = self._age_ms(half.stored_at_ms, place, is_staged=True)
         lasts_ms = staged_ms(half.immunity_ms, self._services.policy)
-        self._found[place] = Open(
+        self._found[place] = OpenTransaction(
             *(place, place, half.queue_offset),
             self._now_ms - age_ms,
             self._now_ms + max(0, lasts_ms - age_ms),
@@ -175,12 +175,12 @@ class TransactionRecovery:
         if half.first_queue_offset < half.queue_offset:
             self._by_place.setdefault(half.first_queue_offset, half.transaction)
 
-    def _entry_of(self, half: Half) -> Open:
+    def _entry_of(self, half: HalfRecord) -> OpenTransaction:
         policy, is_staged = self._services.policy, bool(half.staged_for)
         age_ms = self._age_ms(half.began_at_ms, half.transaction, is_staged=is_staged)
         now_ms = self._wall_ms - moved_ms(self._moves, half.physical_offset)
         after_ms = look_after_ms(half, policy, age_ms=age_ms, now_ms=now_ms)
-        return Open(
+        return OpenTransaction(
             half.transaction,
             half.physical_offset,
             half.queue_offset,
@@ -229,7 +229,7 @@ class TransactionRecovery:
             if number % _ENDS_AT_ONCE == 0:
                 await give_way()
 
-    async def _end_of(self, entry: Open, record: PreparedRecord) -> Ended:
+    async def _end_of(self, entry: OpenTransaction, record: PreparedRecord) -> EndedTransaction:
         """Return how a transaction ended; without its half message, only that it did."""
         found = await self._services.halves.read(entry.physical_offset)
         half = None if found is None else found[0]
@@ -239,7 +239,7 @@ class TransactionRecovery:
             place = (0, -1)
         elif half is not None and half.is_delayed:
             place = (half.queue_id, -1)
-        return Ended(
+        return EndedTransaction(
             entry.transaction,
             Resolution.ROLLBACK if is_parked else Resolution.COMMIT,
             entry.group,

@@ -1,14 +1,18 @@
-"""The ends of transactions: requests in, answers out."""
+"""The RPCs of Transactions: ends, states and batches of transactions."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.transactions.end_lookup import Meant
-from ternmq_broker.transactions.end_transaction import Ender, EndRequest, Outcome
-from ternmq_broker.transactions.open_batches import Listing
-from ternmq_broker.transactions.state_lookup import Finder
+from ternmq_broker.transactions.end_lookup import TransactionQuery
+from ternmq_broker.transactions.end_transaction import (
+    EndRequest,
+    EndResult,
+    EndTransactionProcessor,
+)
+from ternmq_broker.transactions.open_batches import OpenBatches
+from ternmq_broker.transactions.state_lookup import StateLookup
 from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.names import check_group
 from ternmq_model.offsets import PhysicalOffset
@@ -44,9 +48,9 @@ _STATES = {
 class TransactionService:
     """Serves the RPCs of Transactions."""
 
-    ender: Ender
-    finder: Finder
-    listing: Listing
+    ender: EndTransactionProcessor
+    states: StateLookup
+    batches: OpenBatches
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -79,10 +83,10 @@ class TransactionService:
         """Tell what became of many, one message of them after the other."""
         try:
             while (request := await stream.read()) is not None:
-                meant = _meant(request)
+                queries = _queries(request)
                 reply = transactions.FindTransactionsReply()
                 try:
-                    states = await self.finder.find(meant)
+                    states = await self.states.find(queries)
                     reply.states.extend([_STATES[state] for state in states])
                 except TernError as error:
                     refused = refusal_of(error)
@@ -97,16 +101,16 @@ class TransactionService:
         """Tell what is open."""
         with suppress(ConnectionLost):
             while (request := await stream.read()) is not None:
-                await self.listing.list_open(request, stream.write)
+                await self.batches.list_open(request, stream.write)
 
     async def roll_back_staged(self, stream: RollBackStream, call: Call) -> None:
         """Roll back what is staged."""
         with suppress(ConnectionLost):
             while (request := await stream.read()) is not None:
-                await self.listing.roll_back(request, stream.write)
+                await self.batches.roll_back(request, stream.write)
 
 
-def _meant(told: transactions.FindTransactionsRequest) -> list[Meant]:
+def _queries(told: transactions.FindTransactionsRequest) -> list[TransactionQuery]:
     """Return which transactions a producer asks about.
 
     Raises:
@@ -122,7 +126,7 @@ def _meant(told: transactions.FindTransactionsRequest) -> list[Meant]:
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     group = check_group(told.producer_group)
     pairs = zip(offsets, keys, strict=True)
-    return [Meant(group, key, PhysicalOffset(offset)) for offset, key in pairs]
+    return [TransactionQuery(group, key, PhysicalOffset(offset)) for offset, key in pairs]
 
 
 def _request(told: transactions.EndTransactionRequest) -> EndRequest:
@@ -140,7 +144,7 @@ def _request(told: transactions.EndTransactionRequest) -> EndRequest:
     )
 
 
-def _reply(outcome: Outcome) -> transactions.EndTransactionReply:
+def _reply(outcome: EndResult) -> transactions.EndTransactionReply:
     reply = transactions.EndTransactionReply(
         queue_id=outcome.queue_id, queue_offset=outcome.queue_offset
     )

@@ -1,4 +1,4 @@
-"""Staged half messages as they are read back by the thousand, without decoding each. Pure.
+"""Codec of staged half messages, read back by the thousand without decoding each. Pure.
 
 Of a staged half message that was never copied, all that a table keeps is in its header, and in the
 properties that its producer gave to every one of its batch. Everything else is for `read_half`.
@@ -35,7 +35,7 @@ _IPV4: Final = head_type(8, 8)
 
 
 class StagedHalf(NamedTuple):
-    """What one says."""
+    """Content of a staged half message."""
 
     physical_offset: PhysicalOffset
     queue_offset: QueueOffset
@@ -45,8 +45,8 @@ class StagedHalf(NamedTuple):
     staged_for: str
 
 
-class Told(NamedTuple):
-    """What the properties say that a producer gives to all of a batch."""
+class StagedProperties(NamedTuple):
+    """Properties that a producer gives to all half messages of a batch."""
 
     group: str
     immunity_ms: int
@@ -88,7 +88,7 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
             and data.startswith(_TOPIC, begin)
             and int.from_bytes(data[at - 2 : at], "big") == end - at
         ):
-            told = told_of_staged(data[at:end])
+            told = parse_staged_properties(data[at:end])
         found.append(
             None
             if told is None
@@ -97,7 +97,7 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
     return found
 
 
-def told_of_staged(properties: bytes) -> Told | None:
+def parse_staged_properties(properties: bytes) -> StagedProperties | None:
     """Return what the properties of a plain staged half message say; None when it is not plain."""
     begin = properties.rfind(_BEGIN)
     end = properties.find(_END, begin)
@@ -109,16 +109,16 @@ def told_of_staged(properties: bytes) -> Told | None:
         or _CHECKED in properties
     ):
         return None
-    return _told(properties[begin + 1 : end + 1])
+    return _parse_shared(properties[begin + 1 : end + 1])
 
 
 @lru_cache(maxsize=1024)
-def _told(shared: bytes) -> Told | None:
-    """Return what the properties say that a producer gives to all of a batch."""
+def _parse_shared(shared: bytes) -> StagedProperties | None:
+    """Return the properties that a producer gives to all of a batch; None when not plain."""
     pairs = decode_properties(shared)
     immunity = pairs.get(CHECK_IMMUNITY_S, "")
     if STAGED_FOR not in pairs or not (immunity.isascii() and immunity.isdigit()):
         return None
     if len(immunity) > len(str(IMMUNITY_S_MAX)) or int(immunity) > IMMUNITY_S_MAX:
         return None
-    return Told(pairs[PRODUCER_GROUP], int(immunity) * 1000, pairs[STAGED_FOR])
+    return StagedProperties(pairs[PRODUCER_GROUP], int(immunity) * 1000, pairs[STAGED_FOR])

@@ -8,8 +8,8 @@ from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, StoreReader, let_in
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
-from ternmq_broker.transactions.end_lookup import Named
-from ternmq_broker.transactions.table import Open
+from ternmq_broker.transactions.end_lookup import TransactionIdentity
+from ternmq_broker.transactions.table import OpenTransaction
 from ternmq_broker.transactions.transitions import Transitions
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset
@@ -18,15 +18,15 @@ from ternmq_model.route import TopicConfig
 _BYTES_MAX: Final = 1 << 20
 
 
-class Claimed(NamedTuple):
+class ClaimedCommit(NamedTuple):
     """A commit that nobody else works on."""
 
-    meant: Named
-    entry: Open
+    identity: TransactionIdentity
+    entry: OpenTransaction
 
 
 @dataclass(frozen=True, slots=True)
-class StagedEnds:
+class StagedCommits:
     """Commits plain ones. Owns nothing; all of it is the broker's loop's."""
 
     reader: StoreReader
@@ -34,7 +34,7 @@ class StagedEnds:
     topics: RealTopics
     safety: Safety
 
-    async def commit_first(self, claimed: Sequence[Claimed]) -> int:
+    async def commit_first(self, claimed: Sequence[ClaimedCommit]) -> int:
         """Commit as many of the first as are plain, in their order; return how many.
 
         What comes then, and what went wrong, is for the longer way, which can tell why.
@@ -55,17 +55,17 @@ class StagedEnds:
         return done
 
     async def _plain(
-        self, claimed: Sequence[Claimed], known: dict[tuple[str, int], TopicConfig]
+        self, claimed: Sequence[ClaimedCommit], known: dict[tuple[str, int], TopicConfig]
     ) -> list[PlainCommit]:
         found: list[PlainCommit] = []
         size = 0
-        for meant, entry in claimed:
+        for identity, entry in claimed:
             offset = entry.physical_offset
             if not self.safety.confirmations.reached(PhysicalOffset(offset + 1)):
                 break
             try:
                 data = await self.reader.record(offset, is_checked=False)
-                one = None if data is None else plain_commit(data, meant)
+                one = None if data is None else plain_commit(data, identity)
                 if one is None:
                     break
                 config = known.get((one.topic, one.queue_id))

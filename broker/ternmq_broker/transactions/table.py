@@ -1,4 +1,4 @@
-"""Which transactions are open, which ended how, and how far the two topics are done with. Pure.
+"""The table of open and ended transactions, and of progress in their two topics. Pure.
 
 The half queue's offset is the lowest half message that is still needed, the op queue's the lowest
 op message that names one. Neither passes a record before what replaced it is flushed: a loss of
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from ternmq_broker.transactions.deadlines import Deadlines
+from ternmq_broker.transactions.deadlines import StagedDeadlines
 from ternmq_broker.transactions.op_codec import ops_bytes
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.transaction import Resolution
@@ -29,15 +29,15 @@ _EARLIER_MAX: Final = 16
 
 
 @dataclass(slots=True, eq=False)
-class Open:
+class OpenTransaction:
     """A transaction that is open. Owned by its `TransactionTable`."""
 
     transaction: PhysicalOffset
     physical_offset: PhysicalOffset
-    """Of its newest half message."""
+    """Offset in the log of its newest half message."""
 
     queue_offset: QueueOffset
-    """Likewise."""
+    """Offset in the half queue of the same."""
 
     began_at_ms: int
     """Monotonic."""
@@ -70,8 +70,8 @@ when it is due. There may be a million, at each of which the collector would loo
 object that refers to others."""
 
 
-class Ended(NamedTuple):
-    """How a transaction ended."""
+class EndedTransaction(NamedTuple):
+    """A transaction that was committed or rolled back."""
 
     transaction: PhysicalOffset
     resolution: Resolution
@@ -83,11 +83,11 @@ class Ended(NamedTuple):
     queue_id: int = 0
     queue_offset: int = -1
     why: str = ""
-    """Who ended it, when no producer did."""
+    """Reason of its end, when no producer ended it."""
 
 
-class Sighting(NamedTuple):
-    """What operators are told of an open transaction besides its half message."""
+class OpenTimes(NamedTuple):
+    """Times of an open transaction that its half message does not tell."""
 
     began_at_ms: int
     """Monotonic."""
@@ -107,25 +107,25 @@ class TransactionTable:
         """Behind the newest op message."""
 
         self.committed = 0
-        """How many were, since the start."""
+        """Number of transactions committed since the start."""
 
         self.rolled_back = 0
-        """Likewise."""
+        """Number of transactions rolled back since the start."""
 
         self.staged = 0
-        """How many of those that are open are."""
+        """Number of open ones that are staged."""
 
-        self._open: dict[PhysicalOffset, Open | _Untouched] = {}
-        self._queue: dict[QueueOffset, Open | PhysicalOffset] = {}
+        self._open: dict[PhysicalOffset, OpenTransaction | _Untouched] = {}
+        self._queue: dict[QueueOffset, OpenTransaction | PhysicalOffset] = {}
         """By the queue offset of the newest half message; ascending. Of an untouched one, where it
         is."""
 
         # Both lose their oldest again and again: to find the first entry of a plain dict, all that
         # were ever before it are passed over.
-        self._ended: OrderedDict[PhysicalOffset, Ended] = OrderedDict()
-        self._fresh: deque[tuple[int, Open]] = deque()
-        self._later: list[tuple[int, int, Open]] = []
-        self._deadlines = Deadlines()
+        self._ended: OrderedDict[PhysicalOffset, EndedTransaction] = OrderedDict()
+        self._fresh: deque[tuple[int, OpenTransaction]] = deque()
+        self._later: list[tuple[int, int, OpenTransaction]] = []
+        self._deadlines = StagedDeadlines()
         self._serial = itertools.count()
         self._held: OrderedDict[QueueOffset, PhysicalOffset] = OrderedDict()
         """Half messages that are done with once the log is flushed to an offset; those ascend."""
@@ -134,12 +134,12 @@ class TransactionTable:
         """Half messages that no op message names yet, and the message that ended each."""
 
         self._worked_on: OrderedDict[str, int] = OrderedDict()
-        """When a producer asked about or committed one that is staged for something."""
+        """Time of a producer's last question about or commit of a batch, by its name."""
 
         self._work_known_from_ms = 0
         self._unwritten_bytes = 0
         self._unflushed: deque[tuple[PhysicalOffset, PhysicalOffset]] = deque()
-        """Where op messages end that may not be flushed, and the first message that each tells of;
+        """Ends of op messages that may not be flushed, and the first message that each tells of;
         both ascend."""
 
         self._ops: deque[tuple[QueueOffset, QueueOffset]] = deque()
@@ -148,14 +148,16 @@ class TransactionTable:
     def __len__(self) -> int:
         return len(self._open)
 
-    def get(self, transaction: PhysicalOffset) -> Open | None:
+    def get(self, transaction: PhysicalOffset) -> OpenTransaction | None:
         """Return the transaction when it is open, for who works on it."""
         entry = self._open.get(transaction)
         return self._touched(transaction, entry) if isinstance(entry, tuple) else entry
 
-    def _touched(self, transaction: PhysicalOffset, untouched: _Untouched) -> Open:
+    def _touched(self, transaction: PhysicalOffset, untouched: _Untouched) -> OpenTransaction:
         number, began_at_ms, due_at_ms = untouched
-        entry = Open(transaction, transaction, number, began_at_ms, due_at_ms, is_staged=True)
+        entry = OpenTransaction(
+            transaction, transaction, number, began_at_ms, due_at_ms, is_staged=True
+        )
         self._open[transaction] = self._queue[number] = entry
         return entry
 
@@ -169,7 +171,7 @@ class TransactionTable:
     def is_ending(self, transaction: PhysicalOffset) -> bool:
         """Tell whether somebody works on the end of a transaction that is open."""
         entry = self._open.get(transaction)
-        return isinstance(entry, Open) and entry.is_ending
+        return isinstance(entry, OpenTransaction) and entry.is_ending
 
     def first_place(self, begin: QueueOffset, *, places_max: int) -> QueueOffset:
         """Return the first place from `begin` on that may be of an open transaction.
@@ -185,19 +187,19 @@ class TransactionTable:
             QueueOffset(places.stop),
         )
 
-    def seen(self, place: QueueOffset) -> Sighting | None:
+    def times_at(self, place: QueueOffset) -> OpenTimes | None:
         """Return what is told of the transaction whose newest half message is at a place.
 
         Returns:
             None: There is no such one that is open.
         """
         entry = self._queue.get(place)
-        if isinstance(entry, Open):
-            return Sighting(entry.began_at_ms, entry.due_at_ms if entry.is_staged else None)
+        if isinstance(entry, OpenTransaction):
+            return OpenTimes(entry.began_at_ms, entry.due_at_ms if entry.is_staged else None)
         untouched = None if entry is None else self._open[entry]
         if not isinstance(untouched, tuple):
             return None
-        return Sighting(untouched[1], untouched[2])
+        return OpenTimes(untouched[1], untouched[2])
 
     def work_on(self, staged_for: str, *, now_ms: int) -> None:
         """Take note that a producer asked about or committed one that is staged for this."""
@@ -215,11 +217,11 @@ class TransactionTable:
         """Return when that may have been last, monotonic: before what is known, it may have."""
         return self._worked_on.get(staged_for, self._work_known_from_ms)
 
-    def ended(self, transaction: PhysicalOffset) -> Ended | None:
+    def ended(self, transaction: PhysicalOffset) -> EndedTransaction | None:
         """Return how the transaction ended, when that was not long ago."""
         return self._ended.get(transaction)
 
-    def is_open(self, entry: Open) -> bool:
+    def is_open(self, entry: OpenTransaction) -> bool:
         """Tell whether `entry` is not ended yet."""
         return self._open.get(entry.transaction) is entry
 
@@ -233,7 +235,7 @@ class TransactionTable:
     ) -> None:
         """Take note of first half messages that were appended just now; none is staged."""
         for physical, number in zip(physical_offsets, queue_offsets, strict=True):
-            entry = Open(physical, physical, number, now_ms, due_at_ms)
+            entry = OpenTransaction(physical, physical, number, now_ms, due_at_ms)
             self._open[physical] = self._queue[number] = entry
             self._fresh.append((due_at_ms, entry))
         self.half_end = max(self.half_end, QueueOffset(queue_offsets[-1] + 1))
@@ -262,7 +264,7 @@ class TransactionTable:
         self._deadlines.add(queue_offsets[0], QueueOffset(queue_offsets[-1] + 1), due_at_ms)
         self.half_end = max(self.half_end, QueueOffset(queue_offsets[-1] + 1))
 
-    def restore(self, entries: Iterable[Open]) -> None:
+    def restore(self, entries: Iterable[OpenTransaction]) -> None:
         """Take over transactions that were found in the log: older than all that are known."""
         found = [entry for entry in entries if entry.transaction not in self._open]
         found.sort(key=lambda entry: entry.queue_offset)
@@ -282,17 +284,17 @@ class TransactionTable:
         heapq.heapify(self._later)
         self._queue |= newer
 
-    def rest(self, entry: Open, *, until_ms: int) -> None:
+    def rest(self, entry: OpenTransaction, *, until_ms: int) -> None:
         """Look at a transaction again, at a time of the monotonic clock."""
         entry.due_at_ms = until_ms
         self._push(entry)
 
-    def _push(self, entry: Open) -> None:
+    def _push(self, entry: OpenTransaction) -> None:
         heapq.heappush(self._later, (entry.due_at_ms, next(self._serial), entry))
 
-    def take_due(self, now_ms: int, *, maximum: int) -> list[Open]:
+    def take_due(self, now_ms: int, *, maximum: int) -> list[OpenTransaction]:
         """Return transactions that are due, the first due first; each wants `rest` or its end."""
-        due: list[Open] = []
+        due: list[OpenTransaction] = []
         while len(due) < maximum:
             if self._fresh and self._fresh[0][0] <= now_ms:
                 at_ms, entry = self._fresh.popleft()
@@ -304,7 +306,7 @@ class TransactionTable:
                 due.append(entry)
         return due
 
-    def take_expired(self, now_ms: int, *, places_max: int) -> tuple[list[Open], bool]:
+    def take_expired(self, now_ms: int, *, places_max: int) -> tuple[list[OpenTransaction], bool]:
         """Return staged transactions whose time is over; each wants `rest` or its end.
 
         Args:
@@ -315,7 +317,7 @@ class TransactionTable:
             Them, and whether there are more places to look at now.
         """
         places = self._deadlines.take(now_ms, maximum=places_max)
-        expired: list[Open] = []
+        expired: list[OpenTransaction] = []
         for place in places:
             entry = self._queue.get(place)
             if isinstance(entry, int):
@@ -326,7 +328,7 @@ class TransactionTable:
 
     def put_back(
         self,
-        entry: Open,
+        entry: OpenTransaction,
         physical_offset: PhysicalOffset,
         queue_offset: QueueOffset,
         *,
@@ -341,7 +343,9 @@ class TransactionTable:
         self._queue[queue_offset] = entry
         self.half_end = max(self.half_end, QueueOffset(queue_offset + 1))
 
-    def end(self, entry: Open, ended: Ended, *, record_at: PhysicalOffset | None) -> None:
+    def end(
+        self, entry: OpenTransaction, ended: EndedTransaction, *, record_at: PhysicalOffset | None
+    ) -> None:
         """Take note of an open transaction's end, which the log holds.
 
         Args:
@@ -367,7 +371,7 @@ class TransactionTable:
             self.rolled_back += 1
         self.remember(ended)
 
-    def remember(self, ended: Ended) -> None:
+    def remember(self, ended: EndedTransaction) -> None:
         """Keep how a transaction ended, for who asks again."""
         self._ended[ended.transaction] = ended
         if len(self._ended) > ENDED_MAX:
@@ -425,7 +429,7 @@ class TransactionTable:
     def lowest_place(self) -> PhysicalOffset | None:
         """Return where the oldest open half message lies in the log; None when there is none."""
         first = next(iter(self._queue.values()), None)
-        return first.physical_offset if isinstance(first, Open) else first
+        return first.physical_offset if isinstance(first, OpenTransaction) else first
 
     def op_offset(self, half_offset: QueueOffset) -> QueueOffset:
         """Return the lowest op message that names a half message from `half_offset` on."""

@@ -1,4 +1,4 @@
-"""The steps of transactions: each is one append, and the table changes in the same turn.
+"""The transitions of transactions: each is one append, and the table changes in the same turn.
 
 That is what makes a transaction end once: nobody else can look at the table between the two, and
 after a crash the log says what the table said.
@@ -13,9 +13,9 @@ from ternmq_broker.storage.ack_policy import append_with_room
 from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch
-from ternmq_broker.transactions.half_codec import Half
+from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.op_codec import OP_TAG, encode_ops
-from ternmq_broker.transactions.table import Ended, Open, TransactionTable
+from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_model.names import OP_TOPIC
@@ -28,8 +28,8 @@ from ternmq_model.transaction import Resolution
 class TransitionRecord(NamedTuple):
     """An open transaction with its newest half message, and what is to be stored of it."""
 
-    entry: Open
-    half: Half
+    entry: OpenTransaction
+    half: HalfRecord
     record: InnerRecord
     """The committed message, the copy or the parked one."""
 
@@ -76,7 +76,7 @@ class Transitions:
             queue_id, queue_offset = change.record.queue_id, number
             if half.is_delayed:
                 queue_id, queue_offset = half.queue_id, -1
-            ended = Ended(
+            ended = EndedTransaction(
                 half.transaction,
                 Resolution.COMMIT,
                 half.group,
@@ -89,7 +89,9 @@ class Transitions:
         if self._table.unwritten_bytes >= self._op_bytes_max:
             self.write_ops()
 
-    async def commit_plain(self, entries: Sequence[Open], commits: Sequence[PlainCommit]) -> None:
+    async def commit_plain(
+        self, entries: Sequence[OpenTransaction], commits: Sequence[PlainCommit]
+    ) -> None:
         """Store the messages of staged transactions: they are committed.
 
         Raises:
@@ -102,14 +104,14 @@ class Transitions:
         await append_with_room(store, self._room_made)
 
     def _commit_plain(
-        self, entries: Sequence[Open], commits: Sequence[PlainCommit], batch: RecordBatch
+        self, entries: Sequence[OpenTransaction], commits: Sequence[PlainCommit], batch: RecordBatch
     ) -> None:
         self._note_work(one.staged_for for one in commits)
         appended = self._writer.append_batch(batch)
         places, numbers = appended.physical_offsets.tolist(), appended.queue_offsets.tolist()
         for entry, one, physical, number in zip(entries, commits, places, numbers, strict=True):
             told = (one.group, one.message_id, appended.end, one.queue_id, number)
-            ended = Ended(one.transaction, Resolution.COMMIT, *told)
+            ended = EndedTransaction(one.transaction, Resolution.COMMIT, *told)
             self._table.end(entry, ended, record_at=physical)
         if self._table.unwritten_bytes >= self._op_bytes_max:
             self.write_ops()
@@ -120,14 +122,14 @@ class Transitions:
         for staged_for in dict.fromkeys(batches):
             self._table.work_on(staged_for, now_ms=now_ms)
 
-    async def roll_back(self, halves: Sequence[tuple[Open, Half]]) -> None:
+    async def roll_back(self, halves: Sequence[tuple[OpenTransaction, HalfRecord]]) -> None:
         """Store one op message: the transactions are rolled back."""
         entries = [(entry, half.message_id) for entry, half in halves]
         groups = [half.group for _, half in halves]
         if halves:
             await append_with_room(partial(self._roll_back, entries, groups, ""), self._room_made)
 
-    def give_up(self, entry: Open, *, why: str) -> None:
+    def give_up(self, entry: OpenTransaction, *, why: str) -> None:
         """Roll a transaction back whose half message cannot be read.
 
         Raises:
@@ -135,7 +137,9 @@ class Transitions:
         """
         self._roll_back([(entry, "")], [entry.group], why)
 
-    def expire(self, expired: Sequence[tuple[Open, Half | None]], *, why: str) -> None:
+    def expire(
+        self, expired: Sequence[tuple[OpenTransaction, HalfRecord | None]], *, why: str
+    ) -> None:
         """Roll back staged transactions whose time is over; None = what cannot be read any more.
 
         Raises:
@@ -148,14 +152,16 @@ class Transitions:
         )
 
     def _roll_back(
-        self, entries: Sequence[tuple[Open, str]], groups: Sequence[str], why: str
+        self, entries: Sequence[tuple[OpenTransaction, str]], groups: Sequence[str], why: str
     ) -> None:
         named = [*self._table.unwritten()]
         for entry, _ in entries:
             named += (*entry.earlier, entry.queue_offset)
         number, end = self._append_op(named)
         for (entry, message_id), group in zip(entries, groups, strict=True):
-            ended = Ended(entry.transaction, Resolution.ROLLBACK, group, message_id, end, why=why)
+            ended = EndedTransaction(
+                entry.transaction, Resolution.ROLLBACK, group, message_id, end, why=why
+            )
             self._table.end(entry, ended, record_at=None)
         self._table.op_written(named, number, end=end)
 
@@ -186,7 +192,7 @@ class Transitions:
             places = appended.physical_offsets.tolist()
             for change, physical in zip(group, places, strict=True):
                 half = change.half
-                ended = Ended(
+                ended = EndedTransaction(
                     half.transaction,
                     Resolution.ROLLBACK,
                     half.group,

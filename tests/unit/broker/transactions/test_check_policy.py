@@ -7,7 +7,7 @@ from ternmq_broker.transactions.check_policy import (
     is_left_behind,
     look_after_ms,
 )
-from ternmq_broker.transactions.half_codec import Half
+from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
 POLICY = CheckPolicy(
@@ -15,8 +15,8 @@ POLICY = CheckPolicy(
 )
 
 
-def half(checks: int = 0, immunity_ms: int | None = None, stored_at_ms: int = 0) -> Half:
-    return Half(
+def half(checks: int = 0, immunity_ms: int | None = None, stored_at_ms: int = 0) -> HalfRecord:
+    return HalfRecord(
         transaction=PhysicalOffset(1000),
         physical_offset=PhysicalOffset(1000),
         queue_offset=QueueOffset(3),
@@ -95,7 +95,7 @@ def test_half_message_blocking_others_or_a_file_is_moved(
     assert is_left_behind(behind=behind, policy=POLICY, holds_file=holds_file) == moves
 
 
-def staged(immunity_ms: int | None = None, checks: int = 0) -> Half:
+def staged(immunity_ms: int | None = None, checks: int = 0) -> HalfRecord:
     return half(checks, immunity_ms)._replace(staged_for="q/1")
 
 

@@ -12,7 +12,7 @@ from ternmq_broker.storage.internal_record import (
     inner_record_of,
 )
 from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch, plain_commit
-from ternmq_broker.transactions.end_lookup import Meant
+from ternmq_broker.transactions.end_lookup import TransactionQuery
 from ternmq_broker.transactions.half_codec import message_of, read_half
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import FLAG_COMPRESSED, decode_record
@@ -29,7 +29,7 @@ STAGED = {
     "REAL_TOPIC": "flights",
     "REAL_QID": "3",
 }
-MEANT = Meant("sink", "k", PhysicalOffset(0), "flights")
+QUERY = TransactionQuery("sink", "k", PhysicalOffset(0), "flights")
 
 NOTHING: dict[str, str] = {}
 ODDITIES: list[dict[str, str]] = [
@@ -98,7 +98,7 @@ def test_fast_and_general_path_make_the_same_messages(
     long: list[InnerRecord] = []
     for lead, further, summed, prepared in told:
         data = half_of(lead, further, summed=summed, prepared=prepared)
-        found = plain_commit(data, MEANT)
+        found = plain_commit(data, QUERY)
         if found is None:
             continue
         record = decode_record(data)
@@ -118,31 +118,31 @@ def test_fast_and_general_path_make_the_same_messages(
 
 @pytest.mark.parametrize("summed", [False, True])
 def test_staged_half_takes_the_fast_path(summed: bool) -> None:
-    found = plain_commit(half_of({"row": "1"}, {}, summed=summed), MEANT)
+    found = plain_commit(half_of({"row": "1"}, {}, summed=summed), QUERY)
     assert found is not None
     assert (found.topic, found.queue_id, found.message_id) == ("flights", 3, "k")
 
 
 @pytest.mark.parametrize(
-    "meant",
+    "query",
     [
-        MEANT._replace(group="others"),
-        MEANT._replace(message_id="j"),
-        MEANT._replace(topic="B"),
-        MEANT._replace(transaction=PhysicalOffset(8)),
+        QUERY._replace(group="others"),
+        QUERY._replace(message_id="j"),
+        QUERY._replace(topic="B"),
+        QUERY._replace(transaction=PhysicalOffset(8)),
     ],
 )
-def test_half_of_another_transaction_takes_the_general_path(meant: Meant) -> None:
-    assert plain_commit(half_of({}, {}, summed=True), meant) is None
+def test_half_of_another_transaction_takes_the_general_path(query: TransactionQuery) -> None:
+    assert plain_commit(half_of({}, {}, summed=True), query) is None
 
 
 def test_damaged_half_takes_the_general_path() -> None:
     good = half_of({"row": "1"}, {}, summed=True)
-    whole = plain_commit(good, MEANT)
+    whole = plain_commit(good, QUERY)
     assert whole is not None
     for at in (0, 4, 8, 28, 84, 88, 92, 93, 120):
         bad = bytearray(good)
         bad[at] ^= 0x40
-        assert plain_commit(bytes(bad), MEANT) is None, at
+        assert plain_commit(bytes(bad), QUERY) is None, at
     for length in range(0, len(good), 7):
-        assert plain_commit(good[:length], MEANT) is None
+        assert plain_commit(good[:length], QUERY) is None

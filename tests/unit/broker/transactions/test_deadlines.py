@@ -1,16 +1,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.transactions.deadlines import Deadlines
+from ternmq_broker.transactions.deadlines import StagedDeadlines
 from ternmq_model.offsets import QueueOffset
 
 
-def add(deadlines: Deadlines, begin: int, end: int, due_at_ms: int) -> None:
+def add(deadlines: StagedDeadlines, begin: int, end: int, due_at_ms: int) -> None:
     deadlines.add(QueueOffset(begin), QueueOffset(end), due_at_ms)
 
 
 def test_places_come_due_in_their_second_and_no_earlier() -> None:
-    deadlines = Deadlines()
+    deadlines = StagedDeadlines()
     add(deadlines, 5, 8, 60_001)
     assert deadlines.take(60_999, maximum=10) == []
     assert deadlines.take(61_000, maximum=10) == [5, 6, 7]
@@ -18,7 +18,7 @@ def test_places_come_due_in_their_second_and_no_earlier() -> None:
 
 
 def test_deadlines_are_taken_a_bounded_number_at_a_time() -> None:
-    deadlines = Deadlines()
+    deadlines = StagedDeadlines()
     add(deadlines, 0, 5, 1_000)
     add(deadlines, 5_000, 5_003, 1_000)
     add(deadlines, 9_000, 9_001, 2_000)
@@ -29,7 +29,7 @@ def test_deadlines_are_taken_a_bounded_number_at_a_time() -> None:
 
 
 def test_adjacent_places_share_one_stretch() -> None:
-    deadlines = Deadlines()
+    deadlines = StagedDeadlines()
     for begin in range(0, 100_000, 10):
         add(deadlines, begin, begin + 8, 5_000)
     (stretches,) = deadlines._stretches.values()  # pyright: ignore[reportPrivateUsage]
@@ -41,7 +41,7 @@ def test_adjacent_places_share_one_stretch() -> None:
     st.integers(1, 50),
 )
 def test_each_place_is_examined_once_due(told: list[tuple[int, int, int]], maximum: int) -> None:
-    deadlines = Deadlines()
+    deadlines = StagedDeadlines()
     at, wanted = 0, set[tuple[int, int]]()
     for gap, count, due_at_ms in told:
         at += gap

@@ -1,7 +1,13 @@
 import pytest
 
 from ternmq_broker.storage.internal_record import InnerRecord, encode_inner, inner_record_of
-from ternmq_broker.transactions.half_codec import Half, copy_of, message_of, parked_of, read_half
+from ternmq_broker.transactions.half_codec import (
+    HalfRecord,
+    copy_of,
+    message_of,
+    parked_of,
+    read_half,
+)
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import Record, decode_record
@@ -44,7 +50,7 @@ def stored(record: InnerRecord, *, at: int = 5000, number: int = 9) -> Record:
     return found._replace(header=header)
 
 
-def read(record: InnerRecord, *, at: int = 5000, number: int = 9) -> Half | None:
+def read(record: InnerRecord, *, at: int = 5000, number: int = 9) -> HalfRecord | None:
     places = {QueueOffset(2): PhysicalOffset(700)}
     return read_half(stored(record, at=at, number=number), place_of=places.get)
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ternmq_broker.transactions.half_codec import Half
-from ternmq_broker.transactions.open_batches import Batches, OpenRow, add_to, is_meant
-from ternmq_broker.transactions.table import Sighting
+from ternmq_broker.transactions.half_codec import HalfRecord
+from ternmq_broker.transactions.open_batches import BatchTable, OpenRow, add_to, is_meant
+from ternmq_broker.transactions.table import OpenTimes
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
 
 def row(staged_for: str, *, began_at_ms: int, due_at_ms: int | None, topic: str = "t") -> OpenRow:
-    half = Half(
+    half = HalfRecord(
         transaction=PhysicalOffset(0),
         physical_offset=PhysicalOffset(0),
         queue_offset=QueueOffset(0),
@@ -25,7 +25,7 @@ def row(staged_for: str, *, began_at_ms: int, due_at_ms: int | None, topic: str 
         began_at_ms=0,
         staged_for=staged_for,
     )
-    return OpenRow(half, Sighting(began_at_ms, due_at_ms))
+    return OpenRow(half, OpenTimes(began_at_ms, due_at_ms))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_open_transactions_are_counted_by_batch_with_their_times() -> None:
         row("q/2", began_at_ms=600, due_at_ms=900),
     ]
     worked_on = {"q/1": 450, "q/2": 10, "": 0}
-    found = Batches()
+    found = BatchTable()
     add_to(found, rows[:2], worked_on.__getitem__, now_ms=500)
     add_to(found, rows[2:], worked_on.__getitem__, now_ms=500)
     assert [

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.transactions.readiness import Gate
+from ternmq_broker.transactions.readiness import Readiness
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from tests.support.virtual_time import run_in_virtual_time
@@ -13,7 +13,7 @@ def test_gate_lets_requests_in_once_the_table_is_ready(after_s: float) -> None:
     async def main() -> None:
         ready = asyncio.Event()
         asyncio.get_running_loop().call_later(after_s, ready.set)
-        await Gate(ready, is_closing=lambda: False).check()
+        await Readiness(ready, is_closing=lambda: False).check()
         assert ready.is_set()
 
     run_in_virtual_time(main())
@@ -29,7 +29,7 @@ def test_gate_refuses_requests_while_the_broker_starts_or_closes(
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         with pytest.raises(RefusedError, match=reason) as refused:
-            await Gate(asyncio.Event(), is_closing=lambda: is_closing).check()
+            await Readiness(asyncio.Event(), is_closing=lambda: is_closing).check()
         assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert loop.time() - began_s == pytest.approx(waits_s)
 

@@ -4,8 +4,8 @@ import time
 from ternmq_broker.transactions.table import (
     ENDED_MAX,
     WORKED_ON_MAX,
-    Ended,
-    Open,
+    EndedTransaction,
+    OpenTransaction,
     TransactionTable,
 )
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -28,7 +28,7 @@ def table_with(count: int, *, due_at_ms: int = 6_000) -> TransactionTable:
     return table
 
 
-def entry_of(table: TransactionTable, transaction: int) -> Open:
+def entry_of(table: TransactionTable, transaction: int) -> OpenTransaction:
     entry = table.get(P(transaction))
     assert entry is not None
     return entry
@@ -42,7 +42,7 @@ def end(
     record_at: int | None = None,
     resolution: Resolution = Resolution.COMMIT,
 ) -> None:
-    ended = Ended(P(transaction), resolution, "g", "m", P(at))
+    ended = EndedTransaction(P(transaction), resolution, "g", "m", P(at))
     where = None if record_at is None else P(record_at)
     table.end(entry_of(table, transaction), ended, record_at=where)
 
@@ -132,7 +132,10 @@ def test_due_transactions_come_once_in_order() -> None:
 def test_restored_transactions_lie_before_newly_begun_ones() -> None:
     table = TransactionTable()
     table.begin([P(900)], [Q(9)], now_ms=0, due_at_ms=6_000)
-    found = [Open(P(offset), P(offset), Q(number), 0) for number, offset in ((4, 400), (2, 200))]
+    found = [
+        OpenTransaction(P(offset), P(offset), Q(number), 0)
+        for number, offset in ((4, 400), (2, 200))
+    ]
     table.restore(found)
     assert len(table) == 3
     assert table.half_offset(P(1 << 40)) == 2
@@ -142,7 +145,7 @@ def test_restored_transactions_lie_before_newly_begun_ones() -> None:
 def test_number_of_remembered_ends_is_bounded() -> None:
     table = TransactionTable()
     for number in range(ENDED_MAX + 10):
-        table.remember(Ended(P(number), Resolution.COMMIT, "g", "m", P(0)))
+        table.remember(EndedTransaction(P(number), Resolution.COMMIT, "g", "m", P(0)))
     assert table.ended(P(9)) is None
     assert table.ended(P(10)) is not None
 
@@ -166,7 +169,9 @@ def test_staged_transactions_come_when_expired_and_not_among_due_ones() -> None:
 def test_restored_staged_transactions_expire_at_their_time() -> None:
     table = TransactionTable()
     found = [
-        Open(P(100 * number), P(100 * number), Q(number), 0, 5_000 * number, is_staged=number > 1)
+        OpenTransaction(
+            P(100 * number), P(100 * number), Q(number), 0, 5_000 * number, is_staged=number > 1
+        )
         for number in range(1, 4)
     ]
     table.restore(found)
@@ -202,7 +207,8 @@ def test_staged_transactions_create_no_objects_for_garbage_collection() -> None:
     for restored in (False, True):
         if restored:
             older = [
-                Open(P(number), P(number), Q(number), 0, 5, is_staged=True) for number in numbers
+                OpenTransaction(P(number), P(number), Q(number), 0, 5, is_staged=True)
+                for number in numbers
             ]
             table.restore(older)
             del older
@@ -232,8 +238,8 @@ def test_staged_transaction_is_processed_as_any_other() -> None:
 
 def test_staged_half_copied_by_another_broker_keeps_its_copy() -> None:
     table = TransactionTable()
-    copied = Open(P(100), P(500), Q(4), 0, 5_000, earlier=(Q(0),), is_staged=True)
-    table.restore([copied, Open(P(200), P(200), Q(1), 0, 5_000, is_staged=True)])
+    copied = OpenTransaction(P(100), P(500), Q(4), 0, 5_000, earlier=(Q(0),), is_staged=True)
+    table.restore([copied, OpenTransaction(P(200), P(200), Q(1), 0, 5_000, is_staged=True)])
     assert (table.place(P(100)), table.place(P(200)), table.lowest_place()) == (500, 200, 200)
     expired, _ = table.take_expired(5_000, places_max=9)
     assert [entry.earlier for entry in expired] == [(), (Q(0),)]
@@ -256,12 +262,12 @@ def test_first_open_place_is_found_behind_ended_ones_in_bounded_looks() -> None:
 def test_staged_ones_are_seen_with_their_deadline_and_others_without() -> None:
     table = table_with(1)
     table.stage([P(500), P(600)], [Q(1), Q(2)], now_ms=50, due_at_ms=900)
-    assert table.seen(Q(0)) == (0, None)
-    assert table.seen(Q(1)) == (50, 900)
+    assert table.times_at(Q(0)) == (0, None)
+    assert table.times_at(Q(1)) == (50, 900)
     end(table, 500, at=700)
-    assert table.seen(Q(1)) is None
+    assert table.times_at(Q(1)) is None
     entry_of(table, 600)
-    assert table.seen(Q(2)) == (50, 900), "somebody works on it"
+    assert table.times_at(Q(2)) == (50, 900), "somebody works on it"
 
 
 def test_oldest_notes_of_work_on_batches_are_dropped() -> None:
