@@ -25,7 +25,7 @@ from benchmarks.store_alone import BATCH, HOST, TOPIC, checked, records_of
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.errors import BrokerBusy
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.system import system_environment
 from ternmq_runtime.clock import rest

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from benchmarks import machine
 from benchmarks.figures import markdown, number
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.record import encode_record
-from ternmq_model.record_batch import RecordBatch, check_records
+from ternmq_model.record.batch import RecordBatch, check_records
+from ternmq_model.record.format import encode_record
 from ternmq_runtime.clock import SystemClock, rest
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem

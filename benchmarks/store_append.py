@@ -18,9 +18,9 @@ import numpy as np
 
 from ternmq_model.index_keys import find_keys
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import encode_record
-from ternmq_model.record_batch import RecordBatch, check_records
-from ternmq_model.record_checksum import CHECKSUM_ROOM
+from ternmq_model.record.batch import RecordBatch, check_records
+from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.format import encode_record
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.index.index_files import IndexFiles

@@ -184,7 +184,7 @@ _RETURNED_FROM = (
     "ternmq_consumer.statistics",
     "ternmq_model.address",
     "ternmq_model.group_settings",
-    "ternmq_model.record",
+    "ternmq_model.record.format",
     "ternmq_model.route",
     "ternmq_model.sql92.condition",
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.headers import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

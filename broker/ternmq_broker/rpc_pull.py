@@ -24,7 +24,7 @@ from ternmq_model.errors import InvalidParameter, UsageError, refusal
 from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.names import is_read_forbidden
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import messages_pb2 as messages

@@ -17,7 +17,7 @@ from ternmq_model.message_id import UniqueKeys, offset_message_id
 from ternmq_model.names import AUTO_CREATE_TOPIC, check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import check_property, encode_properties
-from ternmq_model.record import (
+from ternmq_model.record.format import (
     BODY_BYTES_MAX,
     FLAG_COMPRESSION_MASK,
     PROPERTIES_BYTES_MAX,

@@ -17,7 +17,7 @@ from ternmq_broker.storage.ack_policy import REMARKS, Safety, Unsafe, append_wit
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError, refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
-from ternmq_model.record_checksum import CHECKSUM_ROOM
+from ternmq_model.record.checksum import CHECKSUM_ROOM
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.status import refusal_of

@@ -21,8 +21,8 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import HALF_TOPIC, is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_batch import RecordBatch, check_records, select_rows
-from ternmq_model.record_passes import QueueRows
+from ternmq_model.record.batch import RecordBatch, check_records, select_rows
+from ternmq_model.record.fields import QueueRows
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
 

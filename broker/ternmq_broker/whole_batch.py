@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ternmq_model.errors import refusal
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from ternmq_model.record import WHOLE_BATCH_BYTES_MAX
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import WHOLE_BATCH_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 
 

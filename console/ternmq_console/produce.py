@@ -11,7 +11,7 @@ from ternmq_console.output import print_json, print_line
 from ternmq_model.errors import IllegalMessage, TernError, UsageError
 from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.names import check_topic
-from ternmq_model.record import BODY_BYTES_MAX
+from ternmq_model.record.format import BODY_BYTES_MAX
 from ternmq_producer.blocking import BlockingProducer
 
 GROUP = "TOOLS_PRODUCER"

@@ -11,7 +11,7 @@ from typing import Final, cast
 from ternmq_console.admin import time_text
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.properties import KEYS, TAGS, decode_properties
-from ternmq_model.record import body_crc
+from ternmq_model.record.format import body_crc
 from ternmq_model.visible_text import visible, visible_json
 from ternmq_store.inspection.index_inspection import FoundEntries
 from ternmq_store.inspection.log_inspection import FoundRecord

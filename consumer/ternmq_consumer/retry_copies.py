@@ -16,7 +16,7 @@ from ternmq_model import properties as names
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendStatus
 from ternmq_model.names import RETRY_PREFIX
-from ternmq_model.record import FLAG_COMPRESSION_MASK
+from ternmq_model.record.format import FLAG_COMPRESSION_MASK
 from ternmq_model.stored_message import StoredMessage
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from ternmq_model.errors import ConfigError, CorruptBody, MissingPackage
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import BODY_BYTES_MAX
+from ternmq_model.record.format import BODY_BYTES_MAX
 from ternmq_model.version import install_command
 
 Format = Literal["zlib", "lz4", "zstd"]

@@ -22,9 +22,9 @@ from ternmq_model.properties import (
     decode_properties,
     java_hash,
 )
-from ternmq_model.record import FLAG_ROLLBACK
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_heads import Bytes, Ints
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import FLAG_ROLLBACK
+from ternmq_model.record.headers import Bytes, Ints
 
 Hashes = NDArray[np.int32]
 _Words = NDArray[np.uint32]

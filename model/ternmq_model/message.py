@@ -13,7 +13,7 @@ from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, check_property, check_tag
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import BODY_BYTES_MAX
+from ternmq_model.record.format import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 
 

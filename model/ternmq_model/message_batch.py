@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import (
+from ternmq_model.record.format import (
     BODY_AT,
     FLAG_BORN_HOST_V6,
     FLAG_STORE_HOST_V6,
     MAGIC_V1,
     decode_record,
 )
-from ternmq_model.record_heads import Ints, head_type, take_heads
+from ternmq_model.record.headers import Ints, head_type, take_heads
 from ternmq_model.stored_message import StoredMessage, stored_message_at
 
 _SYS_FLAG: Final = struct.Struct(">i")

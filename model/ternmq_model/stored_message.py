@@ -11,7 +11,7 @@ from ternmq_model.message_id import host_text, offset_message_id
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, decode_visible
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import (
+from ternmq_model.record.format import (
     MAGIC_V2,
     RecordHeader,
     decode_record,

@@ -9,7 +9,7 @@ import numpy as np
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
-from ternmq_model.record_encoder import RecordEncoder
+from ternmq_model.record.encoder import RecordEncoder
 from ternmq_producer.batcher import Batch, all_pending
 from ternmq_producer.pending import RECORD_EXTRA_BYTES, Pending
 from ternmq_producer.whole import RECORD_BYTES_MIN, WholePending, check_length

@@ -10,7 +10,7 @@ from ternmq_client.single_flight import SingleFlight
 from ternmq_model.errors import TernError, Unreachable, refusal
 from ternmq_model.message import NO_KEYS, Message
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import BODY_BYTES_MAX
+from ternmq_model.record.format import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicRoute
 from ternmq_producer.config import ProducerConfig

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
 from ternmq_store.reading.reader import ReadRequest, ReadResult
 
 PUT_TIME_BORDERS_MS: Final = (

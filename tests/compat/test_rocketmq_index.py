@@ -10,10 +10,10 @@ import pytest
 from ternmq_model.index_keys import KeyRows, find_keys, key_hash
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import decode_properties
-from ternmq_model.record import Record, decode_record
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_heads import head_type, take_heads
-from ternmq_model.record_passes import QueueRows
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.fields import QueueRows
+from ternmq_model.record.format import Record, decode_record
+from ternmq_model.record.headers import head_type, take_heads
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.index.index_files import IndexFiles
 from tests.support.stores import HandClock

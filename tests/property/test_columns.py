@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ternmq_model.compression import compress
 from ternmq_model.errors import CorruptBody, CorruptRecord
-from ternmq_model.record import MAGIC_V2, encode_record
-from ternmq_model.record_checksum import CHECKSUM_ROOM
+from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.format import MAGIC_V2, encode_record
 from ternmq_model.stored_message import decode_single
 from tests.support.examples import examples
 from tests.support.rows import row_of

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from ternmq_model.index_keys import find_keys, key_hash
 from ternmq_model.properties import decode_properties
-from ternmq_model.record import decode_record, encode_record
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_heads import head_type, take_heads
-from ternmq_model.record_passes import QueueRows
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.fields import QueueRows
+from ternmq_model.record.format import decode_record, encode_record
+from ternmq_model.record.headers import head_type, take_heads
 from tests.support.records import BORN_HOST, STORE_HOST
 
 PIECES = st.sampled_from(

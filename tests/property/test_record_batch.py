@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_model.record import decode_record
-from ternmq_model.record_batch import CheckedRecords, check_records
-from ternmq_model.record_checksum import CHECKSUM_ROOM, has_checksum
-from ternmq_model.record_passes import tag_code_of
+from ternmq_model.record.batch import CheckedRecords, check_records
+from ternmq_model.record.checksum import CHECKSUM_ROOM, has_checksum
+from ternmq_model.record.fields import tag_code_of
+from ternmq_model.record.format import decode_record
 from tests.support.records import record, sizes_of
 
 NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "a", "DELAY", "TIMEZONE", "TAGSX", "XTAGS"])

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import MAGIC_V2, Record, decode_record, encode_blank, encode_record
-from ternmq_model.record_check import check_record
-from ternmq_model.record_checksum import (
+from ternmq_model.record.checksum import (
     CHECKSUM_ROOM,
     checksum_digits,
     checksum_of,
     verify_checksum,
 )
-from ternmq_model.record_passes import tag_code_of, topic_name
-from ternmq_model.record_scan import Scan, Verify, scan_records
+from ternmq_model.record.fields import tag_code_of, topic_name
+from ternmq_model.record.format import MAGIC_V2, Record, decode_record, encode_blank, encode_record
+from ternmq_model.record.integrity import check_record
+from ternmq_model.record.scanner import Scan, Verify, scan_records
 from tests.support.examples import examples
 
 HOSTS = st.sampled_from([bytes(8), bytes(range(20))])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
-from ternmq_model.record import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
-from ternmq_model.record_batch import RecordBatch, check_records
+from ternmq_model.record.batch import RecordBatch, check_records
+from ternmq_model.record.format import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.dispatch import log_dispatcher
 from ternmq_store.message_store import MessageStore

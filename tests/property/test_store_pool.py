@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ternmq_model.record_checksum import verify_checksum
+from ternmq_model.record.checksum import verify_checksum
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from tests.support.examples import examples

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.key_search import KeyQuery

@@ -12,7 +12,7 @@ from ternmq_consumer.work import Work
 from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import encode_record
+from ternmq_model.record.format import encode_record
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import parse_subscription
 from tests.support.records import BORN_HOST, STORE_HOST

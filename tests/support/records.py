@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.record import encode_record
-from ternmq_model.record_batch import RecordBatch, check_records
+from ternmq_model.record.batch import RecordBatch, check_records
+from ternmq_model.record.format import encode_record
 
 BORN_HOST = bytes((127, 0, 0, 1)) + (40_000).to_bytes(4, "big")
 STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")

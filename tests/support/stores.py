@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import Record, decode_record
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import Record, decode_record
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ternmq_model.properties import encode_properties
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import encode_record
+from ternmq_model.record.format import encode_record
 from ternmq_model.stored_message import StoredMessage, decode_single
 from tests.support.records import BORN_HOST, STORE_HOST
 

@@ -27,8 +27,8 @@ from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.errors import TernError
 from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import Record, decode_record
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.format import Record, decode_record
+from ternmq_model.record.headers import Ints
 from ternmq_runtime.service import Job
 from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.dispatch.log_dispatcher import Arrival

@@ -13,7 +13,7 @@ from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of, with_source
 from ternmq_model.errors import IllegalMessage, IllegalName, MessageRefused
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import Record
+from ternmq_model.record.format import Record
 from ternmq_model.route import TopicConfig
 from ternmq_store.message_store import Appended
 

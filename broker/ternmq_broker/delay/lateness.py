@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.headers import Ints
 
 _BITS_MAX: Final = 40
 

@@ -13,7 +13,7 @@ Source: RocketMQ `ScheduleMessageService.correctDeliverTimestamp`.
 import numpy as np
 
 from ternmq_model.delay import level_delay_ms
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.headers import Ints
 
 
 class LevelWait:

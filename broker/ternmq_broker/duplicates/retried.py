@@ -24,7 +24,7 @@ from ternmq_model.properties import (
     UNIQUE_KEY,
     decode_properties,
 )
-from ternmq_model.record import RecordHeader, decode_record
+from ternmq_model.record.format import RecordHeader, decode_record
 
 _TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 

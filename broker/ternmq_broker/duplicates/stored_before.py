@@ -12,7 +12,7 @@ from ternmq_broker.duplicates.retried import Place, RetriedRow, place_of, retrie
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import RecordHeader
+from ternmq_model.record.format import RecordHeader
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from ternmq_broker.statistics.counters import SPANS, Counter
 from ternmq_model.names import is_system_topic
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
 from ternmq_store.reading.reader import ReadRequest, ReadResult
 
 K = TypeVar("K")

@@ -9,7 +9,7 @@ import numpy as np
 from ternmq_broker.storage.ack_policy import Safety, append_with_room
 from ternmq_broker.storage.internal_record import InnerRecord, batches_of
 from ternmq_model.errors import TernError
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
 from ternmq_store.message_store import Appended
 
 

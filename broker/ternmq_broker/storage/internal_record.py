@@ -16,7 +16,10 @@ import numpy as np
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.names import TOPIC_BYTES_MAX, check_topic
 from ternmq_model.properties import HIDDEN, SOURCE, decode_properties, encode_properties
-from ternmq_model.record import (
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.fields import queues_of, tag_codes_of
+from ternmq_model.record.format import (
     BODY_BYTES_MAX,
     FLAG_BORN_HOST_V6,
     FLAG_STORE_HOST_V6,
@@ -24,10 +27,7 @@ from ternmq_model.record import (
     Record,
     encode_record,
 )
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_checksum import CHECKSUM_ROOM
-from ternmq_model.record_heads import head_type, take_heads
-from ternmq_model.record_passes import queues_of, tag_codes_of
+from ternmq_model.record.headers import head_type, take_heads
 
 _WAITING_BYTES: Final = 512
 """By which properties may grow at most before a record is stored: its checksum, its real topic."""

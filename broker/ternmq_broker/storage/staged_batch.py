@@ -24,10 +24,10 @@ from ternmq_model.properties import (
     UNIQUE_KEY,
     decode_properties,
 )
-from ternmq_model.record import PROPERTIES_BYTES_MAX
-from ternmq_model.record_batch import RecordBatch, is_plain
-from ternmq_model.record_checksum import CHECKSUM_ROOM
-from ternmq_model.record_passes import QueueRows, cut_out
+from ternmq_model.record.batch import RecordBatch, is_plain
+from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.fields import QueueRows, cut_out
+from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 
 _ROWS_MIN: Final = 8
 """Fewer are sooner rewritten one by one."""

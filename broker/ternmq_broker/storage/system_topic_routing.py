@@ -40,7 +40,7 @@ from ternmq_model.properties import (
     UNIQUE_KEY,
     is_staged_for,
 )
-from ternmq_model.record import FLAG_TRANSACTION_MASK
+from ternmq_model.record.format import FLAG_TRANSACTION_MASK
 from ternmq_model.response_code import ResponseCode
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")

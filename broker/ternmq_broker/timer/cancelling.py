@@ -10,7 +10,7 @@ import numpy as np
 from ternmq_broker.timer.wheel import Due
 from ternmq_model.delay import cancel_key
 from ternmq_model.properties import REAL_TOPIC, TIMER_CANCEL, UNIQUE_KEY, decode_properties
-from ternmq_model.record import Record
+from ternmq_model.record.format import Record
 
 
 class Cancelling:

@@ -15,8 +15,8 @@ from ternmq_model.properties import (
     TIMER_DUE_MS,
     decode_properties,
 )
-from ternmq_model.record import Record
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.format import Record
+from ternmq_model.record.headers import Ints
 
 _GONE: Final = 0
 _LATEST: Final = 1 << 57

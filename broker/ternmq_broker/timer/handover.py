@@ -15,7 +15,7 @@ from ternmq_broker.timer.wheel import Due
 from ternmq_model.clock import Clock
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.headers import Ints
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.disk.filesystem import FileSystem

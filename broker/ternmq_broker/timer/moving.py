@@ -15,7 +15,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.delay import tick_up
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import TIMER_DELAY_MS, TIMER_DELAY_SEC, decode_properties
-from ternmq_model.record import Record
+from ternmq_model.record.format import Record
 from ternmq_store.log.clock_moves import TimerMove
 
 logger = logging.getLogger(__name__)

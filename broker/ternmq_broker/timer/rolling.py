@@ -17,7 +17,7 @@ from ternmq_model.errors import refusal
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import TIMER_DUE_MS, TIMER_ENQUEUED_MS, TIMER_ROLLS
-from ternmq_model.record import Record, decode_record
+from ternmq_model.record.format import Record, decode_record
 from ternmq_model.response_code import ResponseCode
 
 logger = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import MessageRefused, TernError, UsageError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import encode_properties
-from ternmq_model.record import encode_record
+from ternmq_model.record.format import encode_record
 from ternmq_protos.v1 import groups_pb2 as groups
 
 logger = logging.getLogger(__name__)

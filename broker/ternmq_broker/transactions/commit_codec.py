@@ -16,7 +16,10 @@ from ternmq_broker.transactions.staged_codec import parse_staged_properties
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC, TRANSACTION_ID, UNIQUE_KEY
-from ternmq_model.record import (
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.checksum import CHECKSUM_ROOM, strip_checksum
+from ternmq_model.record.fields import queues_of, tag_codes_of
+from ternmq_model.record.format import (
     FLAG_BORN_HOST_V6,
     FLAG_COMMIT,
     FLAG_STORE_HOST_V6,
@@ -24,10 +27,7 @@ from ternmq_model.record import (
     MAGIC_V1,
     header_struct,
 )
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_checksum import CHECKSUM_ROOM, strip_checksum
-from ternmq_model.record_heads import head_type, take_heads
-from ternmq_model.record_passes import queues_of, tag_codes_of
+from ternmq_model.record.headers import head_type, take_heads
 
 _HEAD: Final = header_struct(0)
 _IPV4: Final = head_type(8, 8)

@@ -12,7 +12,7 @@ from ternmq_broker.transactions.table import EndedTransaction, TransactionTable
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK, RecordHeader
+from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK, RecordHeader
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution
 from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX

@@ -12,7 +12,7 @@ from ternmq_model import properties as names
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import decode_properties
-from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK, Record
+from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK, Record
 
 CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 FIRST_HALF: Final = "TRAN_PREPARED_QUEUE_OFFSET"

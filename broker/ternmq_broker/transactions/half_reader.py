@@ -10,7 +10,7 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import decode_properties
-from ternmq_model.record import Record, decode_record
+from ternmq_model.record.format import Record, decode_record
 
 _TOPIC: Final = HALF_TOPIC.encode()
 

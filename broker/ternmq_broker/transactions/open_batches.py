@@ -21,7 +21,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import CorruptRecord, RefusedError, refusal
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, check_left_behind
 from ternmq_protos.v1 import transactions_pb2 as transactions

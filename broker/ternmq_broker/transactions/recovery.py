@@ -30,7 +30,7 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties
-from ternmq_model.record import Record, decode_record
+from ternmq_model.record.format import Record, decode_record
 from ternmq_model.transaction import Resolution
 from ternmq_store.log.clock_moves import moved_ms
 from ternmq_store.reading.prepared_search import PreparedRecord

@@ -21,8 +21,8 @@ from ternmq_model.properties import (
     TRANSACTION_PREPARED,
     decode_properties,
 )
-from ternmq_model.record import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6, MAGIC_V1
-from ternmq_model.record_heads import Ints, head_type, take_heads
+from ternmq_model.record.format import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6, MAGIC_V1
+from ternmq_model.record.headers import Ints, head_type, take_heads
 
 _TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
 _BEGIN: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()

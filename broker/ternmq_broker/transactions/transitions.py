@@ -21,7 +21,7 @@ from ternmq_model.errors import UsageError
 from ternmq_model.names import OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
 from ternmq_model.transaction import Resolution
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from ternmq_model import properties as names
 from ternmq_model.errors import UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from ternmq_model.record import FLAG_COMPRESSION_MASK
+from ternmq_model.record.format import FLAG_COMPRESSION_MASK
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import messages_pb2 as messages
 

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from ternmq_model.compression import decompress
 from ternmq_model.errors import CorruptBody, CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import (
+from ternmq_model.record.checksum import match_checksums
+from ternmq_model.record.format import (
     FLAG_COMPRESSED,
     MAGIC_V1,
     MAGIC_V2,
     OVERHEAD_BYTES,
     decode_record,
 )
-from ternmq_model.record_check import has_lost_sector
-from ternmq_model.record_checksum import match_checksums
-from ternmq_model.record_heads import Ints, head_type, take_heads
-from ternmq_model.record_layout import Layout, lay_out
+from ternmq_model.record.headers import Ints, head_type, take_heads
+from ternmq_model.record.integrity import has_lost_sector
+from ternmq_model.record.layout import Layout, lay_out
 from ternmq_store.columns.slices import gather, parts_of, same_texts
 
 _HEAD: Final = head_type(8, 8)

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.record import BLANK_BYTES
+from ternmq_model.record.format import BLANK_BYTES
 
 STEP_BYTES: Final = 64 << 10
 """How much of a consume queue file is made real at a time."""

@@ -1,6 +1,6 @@
 """One file of the commit log or of a consume queue: its full length from the start, and mapped."""
 
-from ternmq_model.record import SIZE_BYTES
+from ternmq_model.record.format import SIZE_BYTES
 from ternmq_store.disk.filesystem import File
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.index_keys import KeyRows, find_keys
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import FLAG_PREPARED
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_heads import Ints
-from ternmq_model.record_scan import Scan, Verify
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import FLAG_PREPARED
+from ternmq_model.record.headers import Ints
+from ternmq_model.record.scanner import Scan, Verify
 from ternmq_store.dispatch.dispatch_request import (
     BitMaps,
     DispatchRequest,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ternmq_model.index_keys import key_hash
 from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
-from ternmq_model.record import FLAG_ROLLBACK, FLAG_TRANSACTION_MASK, Record
+from ternmq_model.record.format import FLAG_ROLLBACK, FLAG_TRANSACTION_MASK, Record
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.index.index_format import chain
 from ternmq_store.inspection.findings import Finding, note, problem

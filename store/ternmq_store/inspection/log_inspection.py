@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from ternmq_model.errors import CorruptRecord, StoreNotFound
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import BLANK_BYTES, MAGIC_BLANK, Record, body_crc, decode_record
-from ternmq_model.record_check import has_lost_sector
-from ternmq_model.record_checksum import has_checksum, verify_checksum
+from ternmq_model.record.checksum import has_checksum, verify_checksum
+from ternmq_model.record.format import BLANK_BYTES, MAGIC_BLANK, Record, body_crc, decode_record
+from ternmq_model.record.integrity import has_lost_sector
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_base
 

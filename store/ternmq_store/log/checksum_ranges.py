@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_scan import Verify
+from ternmq_model.record.scanner import Verify
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.headers import Ints
 
 
 @dataclass(frozen=True, slots=True)

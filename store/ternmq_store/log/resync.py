@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import (
+from ternmq_model.record.format import (
     BLANK_BYTES,
     BODY_AT,
     MAGIC_BLANK,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ternmq_model.generations import read_state
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
-from ternmq_model.record_scan import Verify
+from ternmq_model.record.scanner import Verify
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.disk.state_file import read_whole

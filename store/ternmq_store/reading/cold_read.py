@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX, SIZE_BYTES, Record
-from ternmq_model.record_check import check_record
-from ternmq_model.record_checksum import verify_checksum
-from ternmq_model.record_heads import Ints
-from ternmq_model.record_scan import Verify, scan_records
+from ternmq_model.record.checksum import verify_checksum
+from ternmq_model.record.format import BLANK_BYTES, RECORD_BYTES_MAX, SIZE_BYTES, Record
+from ternmq_model.record.headers import Ints
+from ternmq_model.record.integrity import check_record
+from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.dispatch.dispatch_request import code_of

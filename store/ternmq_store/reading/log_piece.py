@@ -6,9 +6,9 @@ from typing import Final
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import BLANK_BYTES, OVERHEAD_BYTES, SIZE_BYTES, encode_blank
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_scan import Scan, scan_records
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import BLANK_BYTES, OVERHEAD_BYTES, SIZE_BYTES, encode_blank
+from ternmq_model.record.scanner import Scan, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.log.quarantine import Stretch

@@ -7,7 +7,7 @@ from typing import Final
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX, decode_record
+from ternmq_model.record.format import BLANK_BYTES, RECORD_BYTES_MAX, decode_record
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import base_of
 from ternmq_store.queues.units import PADDING_SIZE, Mend, Unit

@@ -10,9 +10,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import BLANK_BYTES, FLAG_COMMIT, FLAG_TRANSACTION_MASK, RECORD_BYTES_MAX
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_scan import SCAN_BYTES_MAX, Scan, Verify, scan_records
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import (
+    BLANK_BYTES,
+    FLAG_COMMIT,
+    FLAG_TRANSACTION_MASK,
+    RECORD_BYTES_MAX,
+)
+from ternmq_model.record.scanner import SCAN_BYTES_MAX, Scan, Verify, scan_records
 from ternmq_store.log.resync import next_record
 from ternmq_store.reading.source import Source
 

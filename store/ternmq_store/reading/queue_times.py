@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
-from ternmq_model.record import MAGIC_V1, MAGIC_V2
+from ternmq_model.record.format import MAGIC_V1, MAGIC_V2
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.queues.consume_queue import ConsumeQueue

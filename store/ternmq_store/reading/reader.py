@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import (
+from ternmq_model.record.format import (
     FLAG_BORN_HOST_V6,
     FLAG_STORE_HOST_V6,
     MAGIC_V1,
     MAGIC_V2,
     Record,
 )
-from ternmq_model.record_heads import Ints, head_type, take_heads
+from ternmq_model.record.headers import Ints, head_type, take_heads
 from ternmq_store.disk.layout import base_of
 from ternmq_store.log.quarantine import DamagedPlaces
 from ternmq_store.queues.bit_tests import BitTest

@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_model.errors import CorruptRecord
-from ternmq_model.record import (
+from ternmq_model.record.format import (
     BODY_AT,
     FLAG_BORN_HOST_V6,
     FLAG_STORE_HOST_V6,
     MAGIC_V1,
     decode_record,
 )
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.headers import Ints
 
 RecordFilter = Callable[[bytes], bool]
 """Decides by a record's encoded properties. It may run in any thread."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_scan import Verify
+from ternmq_model.record.scanner import Verify
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.log.quarantine import DamagedPlaces

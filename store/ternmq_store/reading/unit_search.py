@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import (
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import (
     BLANK_BYTES,
     FLAG_PREPARED,
     OVERHEAD_BYTES,
     RECORD_BYTES_MAX,
     SIZE_BYTES,
 )
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_heads import Ints
-from ternmq_model.record_scan import scan_records
+from ternmq_model.record.headers import Ints
+from ternmq_model.record.scanner import scan_records
 from ternmq_store.disk.layout import base_of
 from ternmq_store.dispatch.dispatch_request import stored_units
 from ternmq_store.queues.consume_queue import ConsumeQueue, are_same_codes, are_same_places

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_scan import Verify, scan_records
+from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import cut_folder, cut_name, cut_range
 from ternmq_store.disk.mapped_file_queue import FoundFile

@@ -17,7 +17,7 @@ import numpy as np
 from ternmq_model.clock import Clock
 from ternmq_model.index_keys import find_keys
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_scan import Verify
+from ternmq_model.record.scanner import Verify
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.index.index_files import IndexFiles

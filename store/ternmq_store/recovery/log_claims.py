@@ -10,10 +10,10 @@ import numpy as np
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset
-from ternmq_model.record import Record
-from ternmq_model.record_check import check_record
-from ternmq_model.record_checksum import has_checksum, verify_checksum
-from ternmq_model.record_passes import topic_name
+from ternmq_model.record.checksum import has_checksum, verify_checksum
+from ternmq_model.record.fields import topic_name
+from ternmq_model.record.format import Record
+from ternmq_model.record.integrity import check_record
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import queue_folder
 from ternmq_store.disk.mapped_file_queue import FoundFile, find_files

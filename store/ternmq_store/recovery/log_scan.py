@@ -8,10 +8,10 @@ import numpy as np
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
-from ternmq_model.record import FLAG_PREPARED, Record, decode_record
-from ternmq_model.record_check import check_record
-from ternmq_model.record_checksum import verify_checksum
-from ternmq_model.record_scan import Verify, scan_records
+from ternmq_model.record.checksum import verify_checksum
+from ternmq_model.record.format import FLAG_PREPARED, Record, decode_record
+from ternmq_model.record.integrity import check_record
+from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.dispatch.dispatch_request import unit_runs

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_scan import follow_lengths
+from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.log.checksum_ranges import VerifyRange
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine, Stretch

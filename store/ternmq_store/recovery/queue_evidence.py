@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
-from ternmq_model.record import OVERHEAD_BYTES, RECORD_BYTES_MAX
-from ternmq_model.record_check import check_record
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.format import OVERHEAD_BYTES, RECORD_BYTES_MAX
+from ternmq_model.record.headers import Ints
+from ternmq_model.record.integrity import check_record
 from ternmq_store.disk.layout import file_name
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse

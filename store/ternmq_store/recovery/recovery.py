@@ -1,6 +1,6 @@
 """What recovery decides: where to begin, what becomes of a bad record, which units may stay.
 
-Pure. What a bad record is, `ternmq_model.record_check` and `record_scan` say.
+Pure. What a bad record is, `ternmq_model.record.integrity` and `scanner` say.
 
 Source: RocketMQ `CommitLog.recoverNormally`, `recoverAbnormally`, `ConsumeQueue.recover`.
 """

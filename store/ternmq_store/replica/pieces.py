@@ -14,7 +14,7 @@ import numpy as np
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import (
+from ternmq_model.record.format import (
     BLANK_BYTES,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -22,8 +22,8 @@ from ternmq_model.record import (
     OVERHEAD_BYTES,
     RECORD_BYTES_MAX,
 )
-from ternmq_model.record_heads import Ints, head_type, take_heads
-from ternmq_model.record_scan import follow_lengths
+from ternmq_model.record.headers import Ints, head_type, take_heads
+from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.log.resync import WHOLE_HEAD_BYTES, is_blank, stored_at_ms
 
 _START: Final = struct.Struct(">ii")

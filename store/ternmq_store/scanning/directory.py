@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ternmq_model.errors import CorruptRecord, StoreError
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
-from ternmq_model.record import decode_record
-from ternmq_model.record_scan import Verify
+from ternmq_model.record.format import decode_record
+from ternmq_model.record.scanner import Verify
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import (

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import SIZE_BYTES
-from ternmq_model.record_heads import Ints
-from ternmq_model.record_scan import Verify
+from ternmq_model.record.format import SIZE_BYTES
+from ternmq_model.record.headers import Ints
+from ternmq_model.record.scanner import Verify
 from ternmq_store.columns import names
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.batches import build_rows

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_model.errors import MessageDamaged, StoreError
-from ternmq_model.record import BLANK_BYTES, MAGIC_BLANK
-from ternmq_model.record_scan import follow_lengths
+from ternmq_model.record.format import BLANK_BYTES, MAGIC_BLANK
+from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.log_inspection import (
     LogFile,

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from ternmq_model.errors import InvalidParameter, MessageNotFound, RefusedError, TopicNotFound
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.route import Permission
 from ternmq_protos.v1 import admin_pb2 as admin

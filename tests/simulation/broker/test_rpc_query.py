@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ternmq_model.errors import InvalidParameter, MessageNotFound, TopicNotFound
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts

@@ -4,7 +4,7 @@ import numpy as np
 
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.headers import Ints
 
 
 def held(

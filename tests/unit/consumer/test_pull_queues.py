@@ -13,7 +13,7 @@ from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_model.errors import UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import encode_record
+from ternmq_model.record.format import encode_record
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 from tests.support.records import BORN_HOST, STORE_HOST, sizes_of

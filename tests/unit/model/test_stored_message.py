@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import encode_blank
+from ternmq_model.record.format import encode_blank
 from ternmq_model.stored_message import decode_single
 from tests.support.records import STORE_HOST, record
 

@@ -21,7 +21,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import tag_code
-from ternmq_model.record import BLANK_BYTES, FLAG_PREPARED, FLAG_ROLLBACK
+from ternmq_model.record.format import BLANK_BYTES, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import checkpoint_path, reserve_path

@@ -11,7 +11,7 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.state.filters import BLOOM, ConsumerFilter, FilterTable
 from ternmq_model.errors import ConfigError
 from ternmq_model.properties import decode_visible
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
 from ternmq_model.sql92 import Condition, compile_condition
 from ternmq_store.config import StoreConfig
 

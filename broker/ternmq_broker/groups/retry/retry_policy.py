@@ -31,7 +31,7 @@ from ternmq_model.properties import (
     WAIT,
     decode_properties,
 )
-from ternmq_model.record import FLAG_TRANSACTION_MASK, Record
+from ternmq_model.record.format import FLAG_TRANSACTION_MASK, Record
 from ternmq_model.response_code import ResponseCode
 
 DEAD_NOW: Final = -1

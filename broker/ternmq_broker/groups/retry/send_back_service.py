@@ -30,7 +30,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import Record, decode_record
+from ternmq_model.record.format import Record, decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups

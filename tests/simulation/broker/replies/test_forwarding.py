@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_model.errors import ClientNotOnline, MessageRefused
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode as Code
 from tests.support.brokers import bodies, serving
 from tests.support.virtual_time import run_in_virtual_time

@@ -5,7 +5,7 @@ import pytest
 from ternmq_broker.delay.delivered_before import NO_COPIES, copies_of, delivered_sources
 from ternmq_broker.storage.internal_record import InnerRecord, batches_of
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_passes import tag_code_of
+from ternmq_model.record.fields import tag_code_of
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem

@@ -11,8 +11,8 @@ from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_model.errors import ClosedError, StoreFull
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import Record, decode_record
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import Record, decode_record
 from ternmq_model.route import TopicConfig
 from ternmq_store.message_store import Appended
 from tests.support.records import STORE_HOST, record

@@ -14,7 +14,7 @@ from ternmq_broker.duplicates.retried import (
 from ternmq_broker.sending import Stored
 from ternmq_broker.whole_batch import RefusedRow
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from tests.support.records import record, sizes_of
 
 

@@ -14,8 +14,8 @@ from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFailed
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import decode_record
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import Appended

@@ -12,14 +12,14 @@ from ternmq_broker.storage.internal_record import (
 )
 from ternmq_model.errors import IllegalMessage, IllegalName
 from ternmq_model.properties import tag_code
-from ternmq_model.record import (
+from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.format import (
     FLAG_BORN_HOST_V6,
     FLAG_COMMIT,
     FLAG_COMPRESSED,
     Record,
     decode_record,
 )
-from ternmq_model.record_checksum import CHECKSUM_ROOM
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record
 
 V6_HOST = bytes(range(16)) + (1).to_bytes(4, "big")

@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_broker.storage.routed_batch import reroute
 from ternmq_broker.storage.system_topic_routing import Rules
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from tests.support.records import STORE_HOST, batch_of, record
 
 RULES = Rules(now_ms=1_700_000_000_000)

@@ -8,7 +8,7 @@ from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_broker.storage.system_topic_routing import Rules, delayed, half, route, timed
 from ternmq_model.delay import DELAY_MS_MAX, tick_up
 from ternmq_model.errors import RefusedError
-from ternmq_model.record import FLAG_COMPRESSED, FLAG_PREPARED
+from ternmq_model.record.format import FLAG_COMPRESSED, FLAG_PREPARED
 from ternmq_model.response_code import ResponseCode
 from tests.support.records import BORN_HOST
 

@@ -5,7 +5,7 @@ import pytest
 
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.wheel import Due
-from ternmq_model.record import Record, decode_record
+from ternmq_model.record.format import Record, decode_record
 from tests.support.records import record
 
 DUE_MS = 1_800_000_000_000

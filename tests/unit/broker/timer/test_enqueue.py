@@ -7,7 +7,7 @@ from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
 from ternmq_model.delay import EARLIEST_CODE
 from ternmq_model.properties import tag_code
-from ternmq_model.record import Record, decode_record
+from ternmq_model.record.format import Record, decode_record
 from tests.support.records import record
 
 DUE_MS = 1_800_000_000_000

@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_broker.timer.moving import moved_due_ms
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from tests.support.records import record
 
 NOW_MS = 1_800_000_000_000

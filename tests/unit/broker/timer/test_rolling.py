@@ -1,7 +1,7 @@
 """Laying timed messages anew at the log's end."""
 
 from ternmq_broker.timer.rolling import rolled
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from tests.support.records import record
 
 

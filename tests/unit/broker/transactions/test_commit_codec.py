@@ -15,9 +15,9 @@ from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch, p
 from ternmq_broker.transactions.end_lookup import TransactionQuery
 from ternmq_broker.transactions.half_codec import message_of, read_half
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import FLAG_COMPRESSED, decode_record
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_heads import put_heads
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import FLAG_COMPRESSED, decode_record
+from ternmq_model.record.headers import put_heads
 
 HOST = bytes(8)
 STAGED = {

@@ -10,7 +10,7 @@ from ternmq_broker.transactions.half_codec import (
 )
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import Record, decode_record
+from ternmq_model.record.format import Record, decode_record
 
 STORED_MS = 2_000_000
 HOST = bytes(8)

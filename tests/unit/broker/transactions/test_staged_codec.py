@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from ternmq_broker.storage.internal_record import InnerRecord, encode_inner
 from ternmq_broker.transactions.half_codec import read_half
 from ternmq_broker.transactions.staged_codec import staged_halves
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 
 HOST = bytes(8)
 STAGED = {

@@ -9,7 +9,7 @@ from ternmq_client.admin.messages import MessageAdmin
 from ternmq_model.errors import MessageNotFound, RefusedError, TopicNotFound, UsageError, refusal
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import encode_record
+from ternmq_model.record.format import encode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
 from ternmq_model.stored_message import StoredMessage

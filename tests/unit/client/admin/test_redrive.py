@@ -7,7 +7,7 @@ from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import encode_properties
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import FLAG_COMMIT, FLAG_COMPRESSED, encode_record
+from ternmq_model.record.format import FLAG_COMMIT, FLAG_COMPRESSED, encode_record
 from tests.support.records import BORN_HOST, STORE_HOST
 
 DIED = {

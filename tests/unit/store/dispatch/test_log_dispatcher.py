@@ -7,8 +7,8 @@ import pytest
 
 from ternmq_model.index_keys import KeyRows
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record_heads import Ints
-from ternmq_model.record_scan import Verify
+from ternmq_model.record.headers import Ints
+from ternmq_model.record.scanner import Verify
 from ternmq_store.config import FlushMode
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.checksum_ranges import VerifyRange

@@ -7,8 +7,8 @@ import pytest
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import PROPERTIES_BYTES_MAX
-from ternmq_model.record_checksum import CHECKSUM_ROOM, has_checksum, verify_checksum
+from ternmq_model.record.checksum import CHECKSUM_ROOM, has_checksum, verify_checksum
+from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record, sizes_of
 from tests.support.stores import SMALL, append, drain, open_store, settle, whole

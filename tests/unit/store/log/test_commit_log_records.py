@@ -10,8 +10,8 @@ from ternmq_model.errors import MessageRefused
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import BLANK_BYTES, MAGIC_V2, encode_blank
-from ternmq_model.record_checksum import verify_checksum
+from ternmq_model.record.checksum import verify_checksum
+from ternmq_model.record.format import BLANK_BYTES, MAGIC_V2, encode_blank
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of

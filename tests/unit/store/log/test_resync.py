@@ -1,7 +1,7 @@
 """Finding the next record behind damaged bytes."""
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import encode_blank, encode_record
+from ternmq_model.record.format import encode_blank, encode_record
 from ternmq_store.log.resync import HEAD_BYTES, claimed_offset, is_blank, lies_at, next_record
 from tests.support.records import BORN_HOST, STORE_HOST
 

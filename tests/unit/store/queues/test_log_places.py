@@ -1,7 +1,7 @@
 """Where a queue stands when the log ends at some place."""
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import append, drain, open_store, prepare, settle

@@ -3,7 +3,7 @@ import pytest
 from ternmq_broker.storage.internal_record import InnerRecord, batches_of
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import FLAG_COMMIT
+from ternmq_model.record.format import FLAG_COMMIT
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.prepared_search import PreparedSearch

@@ -7,8 +7,8 @@ import pytest
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import decode_properties
-from ternmq_model.record_batch import check_records
-from ternmq_model.record_passes import tag_code_of
+from ternmq_model.record.batch import check_records
+from ternmq_model.record.fields import tag_code_of
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_ext_folder, queue_folder
 from ternmq_store.message_store import MessageStore

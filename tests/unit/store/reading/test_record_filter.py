@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ternmq_model.properties import encode_properties
-from ternmq_model.record import decode_record
+from ternmq_model.record.format import decode_record
 from ternmq_store.reading import record_filter
 from ternmq_store.reading.record_filter import keep_wanted, passes, properties_at
 from tests.support.records import record

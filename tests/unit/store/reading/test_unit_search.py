@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record_passes import tag_code_of
+from ternmq_model.record.fields import tag_code_of
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore

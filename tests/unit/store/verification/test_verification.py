@@ -10,8 +10,8 @@ import pytest
 
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record_passes import tag_code_of
-from ternmq_model.record_scan import Verify, scan_records
+from ternmq_model.record.fields import tag_code_of
+from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, index_folder, queue_folder
 from ternmq_store.dispatch.dispatch_request import no_bit_maps

@@ -6,7 +6,7 @@ from ternmq_broker.state.filters import BLOOM, FilterTable
 from ternmq_broker.storage.internal_record import InnerRecord, batches_of
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_batch import RecordBatch, check_records
+from ternmq_model.record.batch import RecordBatch, check_records
 from ternmq_model.subscription import SQL92, parse_subscription
 from ternmq_store.config import StoreConfig
 from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of

@@ -16,7 +16,13 @@ from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import encode_properties
-from ternmq_model.record import FLAG_COMMIT, FLAG_COMPRESSED, Record, decode_record, encode_record
+from ternmq_model.record.format import (
+    FLAG_COMMIT,
+    FLAG_COMPRESSED,
+    Record,
+    decode_record,
+    encode_record,
+)
 
 HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
 GROUP = GroupSettings("G")

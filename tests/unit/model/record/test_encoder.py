@@ -3,8 +3,8 @@
 import pytest
 
 from ternmq_model.errors import IllegalMessage
-from ternmq_model.record import decode_record
-from ternmq_model.record_encoder import RecordEncoder
+from ternmq_model.record.encoder import RecordEncoder
+from ternmq_model.record.format import decode_record
 from tests.support.records import BORN_HOST, STORE_HOST
 
 SUFFIX = b"CLUSTER\x01c\x02"

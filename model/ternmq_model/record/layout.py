@@ -1,4 +1,4 @@
-"""Where the parts of many records lie, all found at once. Pure.
+"""Positions of the parts of many records, all found at once. Pure.
 
 Source: RocketMQ `MessageDecoder`.
 """
@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.record import MAGIC_V2
-from ternmq_model.record_heads import Heads, Ints, head_type, take_heads
+from ternmq_model.record.format import MAGIC_V2
+from ternmq_model.record.headers import Heads, Ints, head_type, take_heads
 
 _IPV6_SHIFT: Final = 4
 _IPV6_MORE: Final = 12

@@ -1,10 +1,10 @@
-"""Putting other records in the place of some rows of a batch. Pure."""
+"""Replacement of some rows of a batch by other records. Pure."""
 
 import numpy as np
 
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_heads import Ints
-from ternmq_model.record_passes import queues_of
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.fields import queues_of
+from ternmq_model.record.headers import Ints
 
 
 def replace_rows(batch: RecordBatch, rows: Ints, others: RecordBatch) -> RecordBatch:

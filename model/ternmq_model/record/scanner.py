@@ -1,4 +1,4 @@
-"""Reading records back from the log, many at once: where each lies, whether it is good, its parts.
+"""Records read back from the log, many at once: positions, integrity, parts.
 
 What one record costs is one step of a short loop that follows the lengths, a share of a few passes
 of numpy, and the loops for checksums and tags. Only a record that these passes find fault with is
@@ -16,19 +16,9 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import (
-    BLANK_BYTES,
-    MAGIC_V1,
-    MAGIC_V2,
-    OVERHEAD_BYTES,
-    decode_record,
-)
-from ternmq_model.record_batch import RecordBatch
-from ternmq_model.record_check import check_record
-from ternmq_model.record_checksum import match_checksums, verify_checksum
-from ternmq_model.record_heads import Heads
-from ternmq_model.record_layout import Layout, lay_out
-from ternmq_model.record_passes import (
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.checksum import match_checksums, verify_checksum
+from ternmq_model.record.fields import (
     QueueRows,
     Topics,
     body_crcs,
@@ -38,6 +28,16 @@ from ternmq_model.record_passes import (
     tag_codes_of,
     topic_name,
 )
+from ternmq_model.record.format import (
+    BLANK_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    OVERHEAD_BYTES,
+    decode_record,
+)
+from ternmq_model.record.headers import Heads
+from ternmq_model.record.integrity import check_record
+from ternmq_model.record.layout import Layout, lay_out
 
 SCAN_BYTES_MAX: Final = 4 << 20
 """One scan ends behind the record that reaches it."""

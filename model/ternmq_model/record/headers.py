@@ -1,4 +1,4 @@
-"""The fixed parts of many records at once, as one numpy array of structures.
+"""Headers of many records at once, as one numpy array of structures.
 
 A window over a buffer has one item per byte, each as long as a header, overlapping its
 neighbours. Taking or putting the items at the records' starts copies headers at memory speed

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_model.properties import decode_properties
-from ternmq_model.record import PROPERTIES_BYTES_MAX, decode_record
-from ternmq_model.record_batch import conform_checksums, select_rows
-from ternmq_model.record_checksum import (
+from ternmq_model.record.batch import conform_checksums, select_rows
+from ternmq_model.record.checksum import (
     CHECKSUM_ROOM,
     checksum_digits,
     has_checksum,
@@ -19,8 +18,9 @@ from ternmq_model.record_checksum import (
     strip_checksum,
     verify_checksum,
 )
+from ternmq_model.record.format import PROPERTIES_BYTES_MAX, decode_record
 from tests.support.records import batch_of, record
-from tests.unit.model.test_record_batch import check
+from tests.unit.model.record.test_batch import check
 
 
 def test_digits_begin_with_the_least_significant_and_end_with_zeros() -> None:

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from ternmq_model.record_rewrite import replace_rows
+from ternmq_model.record.replacement import replace_rows
 from tests.support.records import batch_of, record
 
 

@@ -1,4 +1,4 @@
-"""Building records for one broker, quickly: what does not change is laid out once."""
+"""Encoder of records for one broker: constant parts are laid out once."""
 
 import struct
 import zlib
@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 
 from ternmq_model.errors import IllegalMessage
-from ternmq_model.record import (
+from ternmq_model.record.format import (
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
     header_struct,
     host_flags,
 )
-from ternmq_model.record_heads import head_type
+from ternmq_model.record.headers import head_type
 
 _SHORT: Final = struct.Struct(">h")
 

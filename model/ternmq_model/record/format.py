@@ -1,7 +1,7 @@
 """The commit log record: the one place that knows its bytes (docs/formats/commit-log.md).
 
 Producers build records, brokers check and complete them, the disk keeps them, consumers read
-them: the same bytes all the way, so nothing is converted twice. `record_batch` does the same
+them: the same bytes all the way, so nothing is converted twice. `batch` does the same
 for many records at once.
 
     total size 4 | magic 4 | body crc 4 | queue id 4 | flag 4 | queue offset 8 | physical offset 8

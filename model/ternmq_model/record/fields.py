@@ -1,4 +1,4 @@
-"""What is found out about many records at once, whether they arrive or are read back. Pure.
+"""Fields of many records at once, whether they arrive or are read back. Pure.
 
 Records lie back to back in `bytes`; where a part of each begins or ends is an array of positions.
 Everything that a consume queue or an index keeps of a record is taken here, so that both roads to
@@ -15,7 +15,7 @@ import numpy as np
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_topic
 from ternmq_model.properties import decode_properties, tag_code
-from ternmq_model.record_heads import Ints
+from ternmq_model.record.headers import Ints
 
 _TAGS: Final = b"TAGS\x01"
 _TAGS_PAIR: Final = b"\x02TAGS\x01"

@@ -4,8 +4,8 @@ import pytest
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import encode_blank, encode_record
-from ternmq_model.record_check import SECTOR_BYTES, check_record, has_lost_sector
+from ternmq_model.record.format import encode_blank, encode_record
+from ternmq_model.record.integrity import SECTOR_BYTES, check_record, has_lost_sector
 from tests.support.records import BORN_HOST, STORE_HOST
 
 FILE_BYTES = 16_384

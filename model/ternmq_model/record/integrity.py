@@ -1,4 +1,4 @@
-"""Whether the bytes at a place of the log are a record that nothing happened to. Pure.
+"""Integrity of a record at a place of the log, as far as its bytes show it. Pure.
 
 A loss of power may lose any of the disk's sectors that were not synced. Behind the end of the log
 lie only zeros (a file is zeros when it is made, and a cut zeroes what it leaves), so a lost sector
@@ -12,8 +12,8 @@ from typing import Final
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import BLANK_BYTES, OVERHEAD_BYTES, Record, decode_record
-from ternmq_model.record_checksum import verify_checksum
+from ternmq_model.record.checksum import verify_checksum
+from ternmq_model.record.format import BLANK_BYTES, OVERHEAD_BYTES, Record, decode_record
 
 SECTOR_BYTES: Final = 512
 _ZERO_SECTOR: Final = bytes(SECTOR_BYTES)

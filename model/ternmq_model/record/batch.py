@@ -1,4 +1,4 @@
-"""Checking records that arrive back to back, many at once, and completing them for the log.
+"""Batches of records: checked as they arrive back to back, completed for the log.
 
 Nothing in what a client sends is trusted: sizes, checksums, flags and properties are taken from
 the bytes that will be stored. What a whole batch costs is a few passes of numpy over it, and one
@@ -25,7 +25,22 @@ from ternmq_model.properties import (
     TRANSIENT_PREFIX,
     decode_properties,
 )
-from ternmq_model.record import (
+from ternmq_model.record.checksum import (
+    CHECKSUM_BYTES,
+    CHECKSUM_ROOM,
+    rows_with_room,
+    strip_checksum,
+)
+from ternmq_model.record.fields import (
+    QueueRows,
+    body_crcs,
+    cut_out,
+    find_topics,
+    queues_of,
+    tag_codes_of,
+    topic_name,
+)
+from ternmq_model.record.format import (
     BODY_BYTES_MAX,
     FLAG_BORN_HOST_V6,
     FLAG_COMPRESSION_MASK,
@@ -35,22 +50,7 @@ from ternmq_model.record import (
     Record,
     decode_record,
 )
-from ternmq_model.record_checksum import (
-    CHECKSUM_BYTES,
-    CHECKSUM_ROOM,
-    rows_with_room,
-    strip_checksum,
-)
-from ternmq_model.record_heads import Heads, Ints, head_type, put_heads, take_heads
-from ternmq_model.record_passes import (
-    QueueRows,
-    body_crcs,
-    cut_out,
-    find_topics,
-    queues_of,
-    tag_codes_of,
-    topic_name,
-)
+from ternmq_model.record.headers import Heads, Ints, head_type, put_heads, take_heads
 
 _PAIR_END: Final = 2
 _FEW_RECORDS: Final = 6

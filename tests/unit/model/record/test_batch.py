@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from ternmq_model.properties import tag_code
-from ternmq_model.record import FLAG_COMMIT, FLAG_COMPRESSED, decode_record
-from ternmq_model.record_batch import (
+from ternmq_model.record.batch import (
     CheckedRecords,
     check_records,
     complete_records,
     reserved_reason,
     select_rows,
 )
-from ternmq_model.record_checksum import CHECKSUM_ROOM
-from ternmq_model.record_passes import tag_code_of
+from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.fields import tag_code_of
+from ternmq_model.record.format import FLAG_COMMIT, FLAG_COMPRESSED, decode_record
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import (
+from ternmq_model.record.format import (
     FLAG_BORN_HOST_V6,
     FLAG_STORE_HOST_V6,
     MAGIC_V1,

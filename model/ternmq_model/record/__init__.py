@@ -1,0 +1,1 @@
+"""The commit log record: its format, one at a time and by the batch."""
