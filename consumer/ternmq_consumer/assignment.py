@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ternmq_consumer.assigned_queue import AssignedQueue
-from ternmq_consumer.consumed_offsets import ConsumedOffsets
+from ternmq_consumer.offsets.consume_from_where import StartingPoints
+from ternmq_consumer.offsets.offset_store import ConsumedOffsets
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import QueueSubscriber
 from ternmq_consumer.queue_locks import Lease, QueueLocks
 from ternmq_consumer.running_state import QueueReport
-from ternmq_consumer.starting_points import StartingPoints
 from ternmq_model.errors import RefusedError, TernError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

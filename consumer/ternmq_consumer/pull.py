@@ -12,7 +12,8 @@ from ternmq_client.replies import ReplyingClient
 from ternmq_consumer.closed_brokers import ClosedBrokers
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
-from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.offsets.consume_from_where import StartingPoints, first_start
+from ternmq_consumer.offsets.remote_offset_store import OffsetStore
 from ternmq_consumer.pull_group import (
     PullParts,
     RebalanceCallback,
@@ -24,7 +25,6 @@ from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.pull_seeking import SeekingPuller
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.seeking import resets_of
-from ternmq_consumer.starting_points import StartingPoints, first_start
 from ternmq_consumer.subscriptions import (
     Subscriptions,
     Wanted,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ternmq_consumer.fetched_queue import FetchedQueue
-from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.offsets.consume_from_where import StartingPoints
+from ternmq_consumer.offsets.remote_offset_store import OffsetStore
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.pull_stream.pull_links import PullLinks
-from ternmq_consumer.starting_points import StartingPoints
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

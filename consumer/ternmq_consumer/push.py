@@ -14,11 +14,12 @@ from ternmq_client.replies import ReplyingClient
 from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import PushConsumerConfig
-from ternmq_consumer.consumed_offsets import ConsumedOffsets
 from ternmq_consumer.dispatch import work_on
 from ternmq_consumer.listener import BatchListener, Listener
 from ternmq_consumer.message_iterator import MessageIterator
-from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.offsets.consume_from_where import StartingPoints, first_start
+from ternmq_consumer.offsets.offset_store import ConsumedOffsets
+from ternmq_consumer.offsets.remote_offset_store import OffsetStore
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.push_parts import (
@@ -36,7 +37,6 @@ from ternmq_consumer.rebalance import RETRY_S, Rebalancer
 from ternmq_consumer.results import Results
 from ternmq_consumer.running_state import StateReporter, facts_of
 from ternmq_consumer.seeking import SeekingConsumer, looks_for_resets, resets_of
-from ternmq_consumer.starting_points import StartingPoints, first_start
 from ternmq_consumer.statistics import ConsumerStatistics, Counters
 from ternmq_consumer.subscriptions import (
     Subscriptions,

@@ -11,7 +11,6 @@ from ternmq_client.send_path import SendPath
 from ternmq_client.tracing.tracer import Tracer
 from ternmq_consumer.concurrent import ConcurrentResults
 from ternmq_consumer.config import MessageModel, OffsetsKept, PushConsumerConfig
-from ternmq_consumer.consumed_offsets import ConsumedOffsets
 from ternmq_consumer.dispatch import PIECE_MESSAGES_MAX, Dispatcher
 from ternmq_consumer.listener import (
     BatchListener,
@@ -21,13 +20,14 @@ from ternmq_consumer.listener import (
     in_batches,
     one_by_one,
 )
-from ternmq_consumer.local_offsets import (
+from ternmq_consumer.offsets.local_offset_store import (
     default_folder,
     offsets_path,
     open_local_offsets,
     own_group,
 )
-from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.offsets.offset_store import ConsumedOffsets
+from ternmq_consumer.offsets.remote_offset_store import OffsetStore
 from ternmq_consumer.orderly import OrderlyResults
 from ternmq_consumer.queue_locks import QueueLocks
 from ternmq_consumer.results import Results

@@ -10,7 +10,7 @@ import pytest
 
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, MessageModel, OffsetsKept, PushConsumerConfig
-from ternmq_consumer.local_offsets import offsets_path, own_group
+from ternmq_consumer.offsets.local_offset_store import offsets_path, own_group
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import StoreError
 from ternmq_model.stored_message import StoredMessage

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ternmq_client.config import ClientConfig
-from ternmq_consumer.queue_ends import QueueRange
+from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_model.errors import PermissionRefused, TransportError, Unreachable, refusal
 from ternmq_model.message import Message
 from ternmq_model.offsets import QueueOffset

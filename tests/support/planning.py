@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ternmq_consumer.queue_ends import QueueRange
+from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Stretch

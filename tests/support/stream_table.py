@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ternmq_consumer.queue_ends import QueueRange
+from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -19,7 +19,7 @@ from ternmq_pipeline.planning.losses import TOLD_MAX, Losses, beyond_end, no_lon
 from ternmq_pipeline.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from ternmq_consumer.queue_ends import QueueRange
+    from ternmq_consumer.offsets.offset_lookup import QueueRange
 
 STARTING: Final = "starting"
 ENDING: Final = "ending"

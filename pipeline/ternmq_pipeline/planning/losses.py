@@ -10,7 +10,7 @@ from ternmq_pipeline.offsets import Offsets
 from ternmq_pipeline.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from ternmq_consumer.queue_ends import QueueRange
+    from ternmq_consumer.offsets.offset_lookup import QueueRange
 
 TOLD_MAX: Final = 10
 """Most queues that one error tells of."""

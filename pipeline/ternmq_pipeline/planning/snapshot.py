@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ternmq_model.queue import MessageQueue
 
 if TYPE_CHECKING:
-    from ternmq_consumer.queue_ends import QueueRange
+    from ternmq_consumer.offsets.offset_lookup import QueueRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ compared with each record instead, since the log of one broker is in the order o
 import logging
 from collections.abc import Mapping, Sequence
 
-from ternmq_consumer.queue_ends import QueueRange
+from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_model.errors import ConfigError, UsageError
 from ternmq_model.names import is_system_topic
 from ternmq_model.offsets import QueueOffset

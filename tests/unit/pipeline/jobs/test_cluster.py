@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from ternmq_client.admin.descriptions import QueueStatus, TopicDescription
-from ternmq_consumer.queue_ends import QueueRange
+from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_model.errors import (
     IllegalName,
     TernError,

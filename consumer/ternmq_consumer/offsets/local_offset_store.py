@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from ternmq_consumer.consumed_offsets import Told
+from ternmq_consumer.offsets.offset_store import Told
 from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import add_checksum, verify_checksum
 from ternmq_model.names import GROUP_BYTES_MAX

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.offsets.remote_offset_store import OffsetStore
 from ternmq_model.errors import Unreachable
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -9,8 +9,8 @@ from typing import Final
 
 from ternmq_consumer.broker_connections import ReaderConnections
 from ternmq_consumer.config import ConsumeFrom
-from ternmq_consumer.consumed_offsets import ConsumedOffsets
-from ternmq_consumer.queue_ends import QueueEnds
+from ternmq_consumer.offsets.offset_lookup import QueueEnds
+from ternmq_consumer.offsets.offset_store import ConsumedOffsets
 from ternmq_model.clock import Clock
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import QueueOffset

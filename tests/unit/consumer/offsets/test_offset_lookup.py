@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.queue_ends import QueueEnds
+from ternmq_consumer.offsets.offset_lookup import QueueEnds
 from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ternmq_consumer.broker_connections import ReaderConnections
-from ternmq_consumer.consumed_offsets import Told
+from ternmq_consumer.offsets.offset_store import Told
 from ternmq_model.errors import TernError, TransportError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

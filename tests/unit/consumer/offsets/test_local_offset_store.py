@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_consumer.local_offsets import (
+from ternmq_consumer.offsets.local_offset_store import (
     LocalOffsets,
     Noted,
     decode_offsets,

@@ -6,14 +6,14 @@ from typing import Any, cast
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
-from ternmq_consumer.offset_store import OffsetStore
-from ternmq_consumer.starting_points import (
+from ternmq_consumer.offsets.consume_from_where import (
     FirstStart,
     Place,
     StartingPoints,
     first_place,
     first_start,
 )
+from ternmq_consumer.offsets.remote_offset_store import OffsetStore
 from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin

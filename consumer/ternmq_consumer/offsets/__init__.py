@@ -1,0 +1,1 @@
+"""Offsets of a group: where they are stored, how they are looked up, and where consuming begins."""
