@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ternmq_consumer.assigned_queue import AssignedQueue
-from ternmq_consumer.offsets.consume_from_where import StartingPoints
-from ternmq_consumer.offsets.offset_store import ConsumedOffsets
+from ternmq_consumer.offsets.consume_from_where import StartOffsets
+from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import QueueSubscriber
 from ternmq_consumer.queue_locks import Lease, QueueLocks
@@ -31,7 +31,7 @@ class Assignment:
     Args:
         subscriber: Subscribes to the queues.
         offsets: Keeps how far they are.
-        starting_points: Says where they begin.
+        start_offsets: Says where they begin.
         window: How far reading each may be ahead.
         in_order: The messages of one queue are handed over one call after the other.
         drop_wait_s: How long a queue that is given away waits for running listener calls.
@@ -46,8 +46,8 @@ class Assignment:
     def __init__(
         self,
         subscriber: QueueSubscriber,
-        offsets: ConsumedOffsets,
-        starting_points: StartingPoints,
+        offsets: OffsetStore,
+        start_offsets: StartOffsets,
         window: FlowControlWindow,
         *,
         drop_wait_s: float,
@@ -61,7 +61,7 @@ class Assignment:
         self._wall_ms = wall_ms
         self._subscriber = subscriber
         self._offsets = offsets
-        self._starting_points = starting_points
+        self._start_offsets = start_offsets
         self._window = window
         self._drop_wait_s = drop_wait_s
         self._in_order = in_order
@@ -107,7 +107,7 @@ class Assignment:
 
         Args:
             wanted: With what is wanted of each.
-            since_ms: See `StartingPoints.find`.
+            since_ms: See `StartOffsets.find`.
 
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
@@ -320,7 +320,7 @@ class Assignment:
         self, queue: MessageQueue, since_ms: int | None
     ) -> tuple[QueueOffset, QueueOffset | None] | None:
         try:
-            return await self._starting_points.find(queue, since_ms)
+            return await self._start_offsets.find(queue, since_ms)
         except TernError as error:
             logger.warning("queue not taken over queue=%s error=%s", queue, error)
             return None

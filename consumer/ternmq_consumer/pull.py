@@ -12,8 +12,8 @@ from ternmq_client.replies import ReplyingClient
 from ternmq_consumer.closed_brokers import ClosedBrokers
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
-from ternmq_consumer.offsets.consume_from_where import StartingPoints, first_start
-from ternmq_consumer.offsets.remote_offset_store import OffsetStore
+from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
+from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.pull_group import (
     PullParts,
     RebalanceCallback,
@@ -123,7 +123,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             client.env, client, client.tasks, client_id=client.client_id, group=self._group
         )
         timeout_s = client.config.request_timeout_s
-        offsets = OffsetStore(
+        offsets = RemoteOffsetStore(
             client,
             group=self._group,
             client_id=client.client_id,
@@ -131,9 +131,9 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             on_reset=self._go_on,
         )
         client.on_reader_moved(lambda broker_name, _: offsets.tell_again(broker_name))
-        first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
-        starting_points = StartingPoints(client, offsets, first, timeout_s=timeout_s)
-        self._opened = PullParts(links, offsets, starting_points, self._seeks.settled)
+        first = consume_from_policy(config.consume_from, config.consume_at_ms, client.env.clock)
+        start_offsets = StartOffsets(client, offsets, first, timeout_s=timeout_s)
+        self._opened = PullParts(links, offsets, start_offsets, self._seeks.settled)
         self._commit_due_ms = client.env.clock.monotonic_ms() + int(config.auto_commit_s * 1000)
         self._membership = membership = PullMembership(
             client, self._queues, self._opened, self._group, config, self._fail, self._refuse
@@ -413,7 +413,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             await self._client.routes.route(queue.topic)
             fetched = self._queues.find(queue)
             if fetched is not None and fetched.position is None:
-                start, committed = await parts.starting_points.find(queue)
+                start, committed = await parts.start_offsets.find(queue)
                 if fetched.position is None and self._queues.find(queue) is fetched:
                     parts.offsets.begin(queue, start, committed)
                     await parts.offsets.commit([queue])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ternmq_consumer.fetched_queue import FetchedQueue
-from ternmq_consumer.offsets.consume_from_where import StartingPoints
-from ternmq_consumer.offsets.remote_offset_store import OffsetStore
+from ternmq_consumer.offsets.consume_from_where import StartOffsets
+from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_model.errors import TernError
@@ -36,8 +36,8 @@ class PullParts:
     """What reading queues stands on."""
 
     links: PullLinks
-    offsets: OffsetStore
-    starting_points: StartingPoints
+    offsets: RemoteOffsetStore
+    start_offsets: StartOffsets
     seeks_settled: Callable[[], Awaitable[None]]
     """Waits until no seek is under way."""
 
@@ -92,7 +92,7 @@ class PullOwned:
 
         Args:
             wanted: With what is wanted of each.
-            since_ms: See `StartingPoints.find`.
+            since_ms: See `StartOffsets.find`.
 
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
@@ -183,13 +183,13 @@ class PullOwned:
         self, queue: MessageQueue, since_ms: int | None
     ) -> tuple[QueueOffset, QueueOffset | None] | None:
         try:
-            return await self._parts.starting_points.find(queue, since_ms)
+            return await self._parts.start_offsets.find(queue, since_ms)
         except TernError as error:
             logger.warning("queue not taken over queue=%s error=%s", queue, error)
             return None
 
 
-async def commit_settled(offsets: OffsetStore, queues: Iterable[FetchedQueue]) -> None:
+async def commit_settled(offsets: RemoteOffsetStore, queues: Iterable[FetchedQueue]) -> None:
     """Commit what the application has dealt with; nothing goes back for it."""
     names: list[MessageQueue] = []
     for fetched in queues:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from ternmq_client.instance import ClientInstance
-from ternmq_consumer.offsets.offset_lookup import QueueEnds
+from ternmq_consumer.offsets.offset_lookup import OffsetLookup
 from ternmq_consumer.pull_group import PullParts
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.seeking import Offsets, Seek, Seeks, checked_offset
@@ -131,7 +131,7 @@ class SeekingPuller(ABC):
             TopicNotFound: Nobody has the topic.
             TransportError: A broker did not answer.
         """
-        return await self._ends.begins(await self._routed(queues))
+        return await self._offset_lookup.begins(await self._routed(queues))
 
     async def end_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueOffset]:
         """Return the offset that the next message of each queue will have.
@@ -140,7 +140,7 @@ class SeekingPuller(ABC):
             TopicNotFound: Nobody has the topic.
             TransportError: A broker did not answer.
         """
-        return await self._ends.ends(await self._routed(queues))
+        return await self._offset_lookup.ends(await self._routed(queues))
 
     async def offsets_for_times(
         self, times_ms: Mapping[MessageQueue, int]
@@ -155,7 +155,7 @@ class SeekingPuller(ABC):
             TransportError: A broker did not answer.
         """
         await self._routed(times_ms)
-        return await self._ends.at_times(times_ms)
+        return await self._offset_lookup.at_times(times_ms)
 
     async def _routed(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         """Return `queues`, with routes known that tell who serves them."""
@@ -170,5 +170,5 @@ class SeekingPuller(ABC):
         return queues or self._queues.names
 
     @property
-    def _ends(self) -> QueueEnds:
-        return QueueEnds(self._client, timeout_s=self._client.config.request_timeout_s)
+    def _offset_lookup(self) -> OffsetLookup:
+        return OffsetLookup(self._client, timeout_s=self._client.config.request_timeout_s)

@@ -17,9 +17,9 @@ from ternmq_consumer.config import PushConsumerConfig
 from ternmq_consumer.dispatch import work_on
 from ternmq_consumer.listener import BatchListener, Listener
 from ternmq_consumer.message_iterator import MessageIterator
-from ternmq_consumer.offsets.consume_from_where import StartingPoints, first_start
-from ternmq_consumer.offsets.offset_store import ConsumedOffsets
-from ternmq_consumer.offsets.remote_offset_store import OffsetStore
+from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
+from ternmq_consumer.offsets.offset_store import OffsetStore
+from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.push_parts import (
@@ -301,18 +301,18 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         return self._assignment
 
     def _make_assignment(
-        self, links: PullLinks, offsets: ConsumedOffsets, locks: QueueLocks | None
+        self, links: PullLinks, offsets: OffsetStore, locks: QueueLocks | None
     ) -> Assignment:
         config, client = self._config, self._client
         timeout_s = client.config.request_timeout_s
-        if isinstance(offsets, OffsetStore):
+        if isinstance(offsets, RemoteOffsetStore):
             client.on_reader_moved(lambda broker_name, _: offsets.tell_again(broker_name))
             client.sessions.on_command("welcome", looks_for_resets(client.tasks, offsets))
-        first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
+        first = consume_from_policy(config.consume_from, config.consume_at_ms, client.env.clock)
         return Assignment(
             links,
             offsets,
-            StartingPoints(client, offsets, first, timeout_s=timeout_s),
+            StartOffsets(client, offsets, first, timeout_s=timeout_s),
             FlowControlWindow(
                 config.pull_threshold_messages, config.pull_threshold_bytes, config.span_max
             ),

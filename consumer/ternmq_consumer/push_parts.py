@@ -23,11 +23,11 @@ from ternmq_consumer.listener import (
 from ternmq_consumer.offsets.local_offset_store import (
     default_folder,
     offsets_path,
-    open_local_offsets,
+    open_local_offset_store,
     own_group,
 )
-from ternmq_consumer.offsets.offset_store import ConsumedOffsets
-from ternmq_consumer.offsets.remote_offset_store import OffsetStore
+from ternmq_consumer.offsets.offset_store import OffsetStore
+from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.orderly import OrderlyResults
 from ternmq_consumer.queue_locks import QueueLocks
 from ternmq_consumer.results import Results
@@ -144,8 +144,8 @@ async def open_offsets(
     *,
     group: str,
     on_reset: Callable[[MessageQueue, QueueOffset], None],
-) -> ConsumedOffsets:
-    """Return what keeps how far the consumer is; `on_reset` is called as by `OffsetStore`.
+) -> OffsetStore:
+    """Return what keeps how far the consumer is; `on_reset` is called as by `RemoteOffsetStore`.
 
     Raises:
         StoreError: A file that cannot be read.
@@ -155,9 +155,9 @@ async def open_offsets(
         if config.offsets_kept is OffsetsKept.LOCALLY:
             folder = config.offsets_folder or default_folder()
             path = offsets_path(folder, client.client_id, group)
-            return await open_local_offsets(path, client.env.blocking, client.epoch)
+            return await open_local_offset_store(path, client.env.blocking, client.epoch)
         group = own_group(group, client.client_id)
-    return OffsetStore(
+    return RemoteOffsetStore(
         client,
         group=group,
         client_id=client.client_id,
@@ -177,11 +177,11 @@ def results_of(
     locks: QueueLocks | None,
     *,
     group: str,
-    offsets: ConsumedOffsets,
+    offsets: OffsetStore,
 ) -> Results:
     """Return what ends hand-outs."""
     send_backs = None
-    if isinstance(offsets, OffsetStore) and not is_broadcasting(config):
+    if isinstance(offsets, RemoteOffsetStore) and not is_broadcasting(config):
 
         def note(broker_name: str, count: int) -> None:
             counters.sent_back(count)

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.assignment import Assignment
-from ternmq_consumer.offsets.offset_lookup import QueueEnds
-from ternmq_consumer.offsets.remote_offset_store import OffsetStore
+from ternmq_consumer.offsets.offset_lookup import OffsetLookup
+from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_model.arguments import check_time_ms, is_whole
 from ternmq_model.errors import ClosedError, TernError, UsageError
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
@@ -213,7 +213,7 @@ class SeekingConsumer(ABC):
             RefusedError: One said no. Nothing was sought.
         """
         sought = queues or self._owning.queues
-        return self._begin(sought, lambda: self._ends.begins(sought))
+        return self._begin(sought, lambda: self._offset_lookup.begins(sought))
 
     def seek_to_end(self, *queues: MessageQueue) -> Seek[bool]:
         """Go behind the newest message of these queues; of all that are assigned if none is named.
@@ -221,7 +221,7 @@ class SeekingConsumer(ABC):
         Await it where what is sent next is to be read. Returns and raises as `seek_to_begin`.
         """
         sought = queues or self._owning.queues
-        return self._begin(sought, lambda: self._ends.ends(sought))
+        return self._begin(sought, lambda: self._offset_lookup.ends(sought))
 
     def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[bool]:
         """Go to the first message stored at `at_ms` or later, Unix milliseconds.
@@ -231,7 +231,9 @@ class SeekingConsumer(ABC):
         """
         at_ms = check_time_ms("at_ms", at_ms)
         sought = queues or self._owning.queues
-        return self._begin(sought, lambda: self._ends.at_times(dict.fromkeys(sought, at_ms)))
+        return self._begin(
+            sought, lambda: self._offset_lookup.at_times(dict.fromkeys(sought, at_ms))
+        )
 
     def _begin(
         self, queues: Sequence[MessageQueue], find: Callable[[], Awaitable[Offsets]]
@@ -247,8 +249,8 @@ class SeekingConsumer(ABC):
         return all([await owning.seek(*each) for each in offsets if each[0] in owning.queues])
 
     @property
-    def _ends(self) -> QueueEnds:
-        return QueueEnds(self._client, timeout_s=self._client.config.request_timeout_s)
+    def _offset_lookup(self) -> OffsetLookup:
+        return OffsetLookup(self._client, timeout_s=self._client.config.request_timeout_s)
 
 
 def resets_of(
@@ -267,7 +269,7 @@ def resets_of(
 
 
 def looks_for_resets(
-    tasks: OwnedTasks, offsets: OffsetStore
+    tasks: OwnedTasks, offsets: RemoteOffsetStore
 ) -> Callable[[groups.SessionReply, str], None]:
     """Return what has `offsets` look for resets at each broker whose Session is open anew."""
 

@@ -57,7 +57,7 @@ def failed_message(
 
 
 class TellsVersions(Protocol):
-    """Versions of queues' offsets: an `OffsetStore`."""
+    """Versions of queues' offsets: a `RemoteOffsetStore`."""
 
     async def versions(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
         """Return the versions, once the brokers know of every seek; without queues where not."""

@@ -1,4 +1,4 @@
-"""Where consuming a queue begins.
+"""The offset at which a consumer begins in a queue.
 
 Source: RocketMQ `RebalancePushImpl.computePullFromWhere`.
 """
@@ -9,8 +9,8 @@ from typing import Final
 
 from ternmq_consumer.broker_connections import ReaderConnections
 from ternmq_consumer.config import ConsumeFrom
-from ternmq_consumer.offsets.offset_lookup import QueueEnds
-from ternmq_consumer.offsets.offset_store import ConsumedOffsets
+from ternmq_consumer.offsets.offset_lookup import OffsetLookup
+from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_model.clock import Clock
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import QueueOffset
@@ -20,16 +20,16 @@ TIME_DEFAULT_MS: Final = 30 * 60_000
 """How long before its start a consumer begins that begins at a time and was told none."""
 
 
-class Place(enum.Enum):
-    """A place in a queue."""
+class InitialPosition(enum.Enum):
+    """Position at which a group begins in a queue that it never consumed."""
 
     BEGIN = enum.auto()
     END = enum.auto()
     TIME = enum.auto()
 
 
-def first_place(consume_from: ConsumeFrom, topic: str) -> Place:
-    """Return where a group begins in a queue of `topic` that it never consumed.
+def initial_position(consume_from: ConsumeFrom, topic: str) -> InitialPosition:
+    """Return the position at which a group begins in a queue of `topic` that it never consumed.
 
     What was sent back to a group is its own: it lies behind the place where the group began in the
     topic it came from, so of a retry topic `LAST_OFFSET` passes nothing over. With a time, what
@@ -38,30 +38,32 @@ def first_place(consume_from: ConsumeFrom, topic: str) -> Place:
     is_retry = topic.startswith(RETRY_PREFIX)
     match consume_from:
         case ConsumeFrom.FIRST_OFFSET:
-            return Place.BEGIN
+            return InitialPosition.BEGIN
         case ConsumeFrom.LAST_OFFSET:
-            return Place.BEGIN if is_retry else Place.END
+            return InitialPosition.BEGIN if is_retry else InitialPosition.END
         case ConsumeFrom.TIMESTAMP:
-            return Place.END if is_retry else Place.TIME
+            return InitialPosition.END if is_retry else InitialPosition.TIME
 
 
 @dataclass(frozen=True, slots=True)
-class FirstStart:
-    """Where a group begins that never consumed a queue."""
+class ConsumeFromPolicy:
+    """Policy for the queues that a group never consumed: `ConsumeFrom`, with its time."""
 
     consume_from: ConsumeFrom
     at_ms: int
     """For `TIMESTAMP`: Unix milliseconds."""
 
 
-def first_start(consume_from: ConsumeFrom, at_ms: int | None, clock: Clock) -> FirstStart:
-    """Return what a consumer that starts now was told, with the default for the time."""
+def consume_from_policy(
+    consume_from: ConsumeFrom, at_ms: int | None, clock: Clock
+) -> ConsumeFromPolicy:
+    """Return the policy of a consumer that starts now, with the default for the time."""
     default_ms = clock.wall_ms() - TIME_DEFAULT_MS
-    return FirstStart(consume_from, default_ms if at_ms is None else at_ms)
+    return ConsumeFromPolicy(consume_from, default_ms if at_ms is None else at_ms)
 
 
-class StartingPoints:
-    """Where a consumer begins in its queues.
+class StartOffsets:
+    """Offsets at which a consumer begins in its queues.
 
     Args:
         brokers: Gives the connections.
@@ -74,12 +76,12 @@ class StartingPoints:
     def __init__(
         self,
         brokers: ReaderConnections,
-        offsets: ConsumedOffsets,
-        first: FirstStart,
+        offsets: OffsetStore,
+        first: ConsumeFromPolicy,
         *,
         timeout_s: float,
     ) -> None:
-        self._ends = QueueEnds(brokers, timeout_s=timeout_s)
+        self._offset_lookup = OffsetLookup(brokers, timeout_s=timeout_s)
         self._offsets = offsets
         self._first = first
 
@@ -100,10 +102,10 @@ class StartingPoints:
         told = await self._offsets.query(queue)
         if told is not None:
             return told.offset, told.offset if told.is_kept else None
-        place = first_place(self._first.consume_from, queue.topic)
-        if place is Place.TIME:
-            return await self._ends.at(queue, self._first.at_ms), None
-        if place is Place.END and since_ms is not None:
-            return await self._ends.at(queue, since_ms), None
-        ends = await self._ends.range(queue)
-        return ends.end if place is Place.END else ends.begin, None
+        position = initial_position(self._first.consume_from, queue.topic)
+        if position is InitialPosition.TIME:
+            return await self._offset_lookup.at(queue, self._first.at_ms), None
+        if position is InitialPosition.END and since_ms is not None:
+            return await self._offset_lookup.at(queue, since_ms), None
+        ends = await self._offset_lookup.range(queue)
+        return ends.end if position is InitialPosition.END else ends.begin, None

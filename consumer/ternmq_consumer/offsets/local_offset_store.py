@@ -1,4 +1,4 @@
-"""How far one member of a group that broadcasts is, in a file of its own.
+"""Offsets of one member of a group that broadcasts, in a file of its own.
 
 Source: RocketMQ `LocalFileOffsetStore`.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from ternmq_consumer.offsets.offset_store import Told
+from ternmq_consumer.offsets.offset_store import QueriedOffset
 from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import add_checksum, verify_checksum
 from ternmq_model.names import GROUP_BYTES_MAX
@@ -51,8 +51,8 @@ def own_group(group: str, client_id: str) -> str:
     return f"{name[: GROUP_BYTES_MAX - len(digest) - 1]}-{digest}"
 
 
-class Noted(NamedTuple):
-    """How far a member is with a queue."""
+class LocalOffset(NamedTuple):
+    """Offset of one queue, as the file of a member has it."""
 
     offset: QueueOffset
     epoch: int = 0
@@ -60,7 +60,7 @@ class Noted(NamedTuple):
     0 = not known."""
 
 
-def encode_offsets(offsets: dict[MessageQueue, Noted]) -> bytes:
+def encode_offsets(offsets: dict[MessageQueue, LocalOffset]) -> bytes:
     """Return the bytes of an offsets file. Pure."""
     rows = [
         {
@@ -75,7 +75,7 @@ def encode_offsets(offsets: dict[MessageQueue, Noted]) -> bytes:
     return add_checksum(json.dumps({"format": _FORMAT, "offsets": rows}, indent=1))
 
 
-def decode_offsets(data: bytes) -> dict[MessageQueue, Noted]:
+def decode_offsets(data: bytes) -> dict[MessageQueue, LocalOffset]:
     """Return what an offsets file says. Pure.
 
     Raises:
@@ -87,7 +87,7 @@ def decode_offsets(data: bytes) -> dict[MessageQueue, Noted]:
     content: Any = json.loads(data)
     if content["format"] != _FORMAT:
         raise ValueError(f"format {content['format']} is not known")
-    found: dict[MessageQueue, Noted] = {}
+    found: dict[MessageQueue, LocalOffset] = {}
     for row in content["offsets"]:
         topic, broker_name = row["topic"], row["broker_name"]
         queue_id, offset, epoch = row["queue_id"], row["offset"], row.get("epoch", 0)
@@ -97,13 +97,13 @@ def decode_offsets(data: bytes) -> dict[MessageQueue, Noted]:
             raise TypeError(f"is no offset: {row}")
         if not isinstance(epoch, int) or epoch < 0:
             raise TypeError(f"is no epoch: {row}")
-        found[MessageQueue(topic, broker_name, queue_id)] = Noted(QueueOffset(offset), epoch)
+        found[MessageQueue(topic, broker_name, queue_id)] = LocalOffset(QueueOffset(offset), epoch)
     return found
 
 
-async def open_local_offsets(
+async def open_local_offset_store(
     path: Path, blocking: Blocking, epoch_of: Callable[[str], int]
-) -> "LocalOffsets":
+) -> "LocalOffsetStore":
     """Return the offsets that the file at `path` holds; none when there is no such file.
 
     Args:
@@ -118,11 +118,11 @@ async def open_local_offsets(
     await blocking.run(make_directory_durably, path.parent)
     kept = await blocking.run(read_newest, path, decode_offsets)
     logger.info("local offsets file=%s queues=%s", path, len(kept or {}))
-    return LocalOffsets(path, blocking, kept or {}, epoch_of)
+    return LocalOffsetStore(path, blocking, kept or {}, epoch_of)
 
 
-class LocalOffsets:
-    """Offsets of one member that broadcasts, in a file. See `ConsumedOffsets`.
+class LocalOffsetStore:
+    """Offsets of one member that broadcasts, in a file. See `OffsetStore`.
 
     Owned by one consumer. What was noted survives a loss of power once `commit` has returned True.
 
@@ -137,7 +137,7 @@ class LocalOffsets:
         self,
         path: Path,
         blocking: Blocking,
-        kept: dict[MessageQueue, Noted],
+        kept: dict[MessageQueue, LocalOffset],
         epoch_of: Callable[[str], int],
     ) -> None:
         self._path = path
@@ -160,20 +160,20 @@ class LocalOffsets:
         )
         self._saver.mark_saved()
 
-    async def query(self, queue: MessageQueue) -> Told | None:
+    async def query(self, queue: MessageQueue) -> QueriedOffset | None:
         """Return what is kept for `queue`; None = this member never consumed it."""
         noted = self._kept.get(queue)
-        return None if noted is None else Told(noted.offset, queue in self._begun)
+        return None if noted is None else QueriedOffset(noted.offset, queue in self._begun)
 
     def epoch(self, queue: MessageQueue) -> int | None:
-        """Return the epoch that the offset of `queue` is of. See `ConsumedOffsets`."""
+        """Return the epoch that the offset of `queue` is of. See `OffsetStore`."""
         noted = self._kept.get(queue)
         return None if noted is None else noted.epoch
 
     def begin(
         self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
     ) -> None:
-        """Keep `queue` from now on. See `ConsumedOffsets`."""
+        """Keep `queue` from now on. See `OffsetStore`."""
         self._owned.add(queue)
         if offset != committed:
             self._put(queue, offset)
@@ -231,5 +231,5 @@ class LocalOffsets:
         return StoreError(f"{self._path} not written: {reason}")
 
     def _put(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        self._kept[queue] = Noted(offset, self._epoch_of(queue.broker_name))
+        self._kept[queue] = LocalOffset(offset, self._epoch_of(queue.broker_name))
         self._changes += 1

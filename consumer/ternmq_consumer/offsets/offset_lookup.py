@@ -1,4 +1,4 @@
-"""Where queues begin and end, and where they stood at a time: asked of their brokers."""
+"""Look-up of the offsets at which queues begin, end, or stood at a time, at their brokers."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ class QueueRange(NamedTuple):
     """Offset that the next one will have."""
 
 
-class QueueEnds:
+class OffsetLookup:
     """Asks brokers about their queues.
 
     Args:

@@ -1,4 +1,4 @@
-"""Where a consumer keeps how far it is: the seam between owning queues and remembering them."""
+"""The seam between queues that a consumer owns and the store of their offsets."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
@@ -7,8 +7,8 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 
 
-class Told(NamedTuple):
-    """What who keeps a group's offsets says of one queue."""
+class QueriedOffset(NamedTuple):
+    """Answer of an offset store to a query of one queue."""
 
     offset: QueueOffset
     is_kept: bool | None
@@ -16,10 +16,10 @@ class Told(NamedTuple):
     broker of an earlier version does not tell."""
 
 
-class ConsumedOffsets(Protocol):
-    """Offsets of the queues that a consumer owns: `OffsetStore`, or `LocalOffsets`."""
+class OffsetStore(Protocol):
+    """Offsets of the queues that a consumer owns: `RemoteOffsetStore`, or `LocalOffsetStore`."""
 
-    async def query(self, queue: MessageQueue) -> Told | None:
+    async def query(self, queue: MessageQueue) -> QueriedOffset | None:
         """Return how far the group is in `queue`, or is to begin; None = the consumer decides.
 
         Raises:

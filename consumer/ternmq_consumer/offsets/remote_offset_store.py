@@ -1,4 +1,4 @@
-"""How far a group is in the queues that this consumer owns, here and at their brokers.
+"""Offsets of one group, kept by the brokers of its queues and committed from here.
 
 Source: RocketMQ `RemoteBrokerOffsetStore`.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ternmq_consumer.broker_connections import ReaderConnections
-from ternmq_consumer.offsets.offset_store import Told
+from ternmq_consumer.offsets.offset_store import QueriedOffset
 from ternmq_model.errors import TernError, TransportError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Progress:
+class _OffsetProgress:
     offset: QueueOffset
     committed: QueueOffset | None
     version: int
@@ -45,10 +45,10 @@ class _Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class _Commit:
+class _OffsetCommit:
     """What one request says of one queue."""
 
-    progress: _Progress
+    progress: _OffsetProgress
     """A queue may be lost and taken over anew before the answer comes, which then is not for it."""
 
     offset: QueueOffset
@@ -56,7 +56,7 @@ class _Commit:
     token: int
 
 
-class OffsetStore:
+class RemoteOffsetStore:
     """Offsets of one group's queues, kept by the queues' brokers.
 
     Owned by one consumer. What `update` is told stays here until `commit`: a consumer that dies
@@ -91,13 +91,13 @@ class OffsetStore:
         self._token_of = token_of
         self._on_fenced = on_fenced
         self._on_reset = on_reset
-        self._told_versions: dict[MessageQueue, int] = {}
+        self._queried_versions: dict[MessageQueue, int] = {}
         """Of queues that were asked for and are not kept yet."""
         self._committing: dict[str, asyncio.Lock] = {}
         """Commits to one broker go one after the other: an answer must not meet what is newer."""
-        self._progress: dict[MessageQueue, _Progress] = {}
+        self._progress: dict[MessageQueue, _OffsetProgress] = {}
 
-    async def query(self, queue: MessageQueue) -> Told | None:
+    async def query(self, queue: MessageQueue) -> QueriedOffset | None:
         """Return what the broker says of `queue`; None = it leaves where to begin to us.
 
         Raises:
@@ -111,11 +111,11 @@ class OffsetStore:
             group=self._group, topic=queue.topic, queue_id=queue.queue_id
         )
         reply = await connection.call(QUERY_OFFSET, request, timeout_s=self._timeout_s)
-        self._told_versions[queue] = reply.version
+        self._queried_versions[queue] = reply.version
         if reply.offset < 0:
             return None
         is_kept = reply.is_kept if reply.HasField("is_kept") else None
-        return Told(QueueOffset(reply.offset), is_kept)
+        return QueriedOffset(QueueOffset(reply.offset), is_kept)
 
     def epoch(self, queue: MessageQueue) -> int | None:
         """Return None: the broker that keeps the offset sets it right itself."""
@@ -131,8 +131,8 @@ class OffsetStore:
             offset: Where consuming begins.
             committed: What the broker has; None = nothing, so that `offset` is committed too.
         """
-        version = self._told_versions.pop(queue, 0)
-        self._progress[queue] = _Progress(offset, committed, version)
+        version = self._queried_versions.pop(queue, 0)
+        self._progress[queue] = _OffsetProgress(offset, committed, version)
 
     def has_begun(self, queue: MessageQueue) -> bool:
         """Return whether the broker keeps an offset of `queue`; True without a group."""
@@ -215,7 +215,7 @@ class OffsetStore:
                 except TernError as error:
                     logger.info("resets not looked for broker=%s error=%s", broker_name, error)
                     return
-                version = self._told_versions.pop(queue, 0)
+                version = self._queried_versions.pop(queue, 0)
                 if told is not None and self.reset(queue, told.offset, version):
                     self._on_reset(queue, told.offset)
 
@@ -270,7 +270,9 @@ class OffsetStore:
             is_done = True
             for is_forced in (True, False):
                 wanted = {
-                    queue: _Commit(progress, progress.offset, progress.seeks, self._token_of(queue))
+                    queue: _OffsetCommit(
+                        progress, progress.offset, progress.seeks, self._token_of(queue)
+                    )
                     for queue in queues
                     if (progress := self._progress.get(queue)) is not None
                     and progress.is_dirty
@@ -281,7 +283,7 @@ class OffsetStore:
             return is_done
 
     async def _send(
-        self, broker_name: str, wanted: Mapping[MessageQueue, _Commit], *, is_forced: bool
+        self, broker_name: str, wanted: Mapping[MessageQueue, _OffsetCommit], *, is_forced: bool
     ) -> bool:
         request = groups.CommitOffsetsRequest(
             group=self._group,
@@ -327,7 +329,7 @@ class OffsetStore:
         return not refusals
 
     def _note_refusal(
-        self, queue: MessageQueue, commit: _Commit, refused: groups.QueueOffset
+        self, queue: MessageQueue, commit: _OffsetCommit, refused: groups.QueueOffset
     ) -> None:
         """Keep what the broker keeps, and log why unless that was the reason before."""
         progress, status = commit.progress, refused.status

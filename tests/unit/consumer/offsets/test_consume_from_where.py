@@ -1,4 +1,4 @@
-"""Where a group begins."""
+"""The offset at which a group begins in a queue."""
 
 import asyncio
 from typing import Any, cast
@@ -7,13 +7,13 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
 from ternmq_consumer.offsets.consume_from_where import (
-    FirstStart,
-    Place,
-    StartingPoints,
-    first_place,
-    first_start,
+    ConsumeFromPolicy,
+    InitialPosition,
+    StartOffsets,
+    consume_from_policy,
+    initial_position,
 )
-from ternmq_consumer.offsets.remote_offset_store import OffsetStore
+from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -28,18 +28,18 @@ NEVER = -1
 @pytest.mark.parametrize(
     ("consume_from", "topic", "place"),
     [
-        (ConsumeFrom.LAST_OFFSET, PLAIN, Place.END),
-        (ConsumeFrom.LAST_OFFSET, RETRY, Place.BEGIN),
-        (ConsumeFrom.FIRST_OFFSET, PLAIN, Place.BEGIN),
-        (ConsumeFrom.FIRST_OFFSET, RETRY, Place.BEGIN),
-        (ConsumeFrom.TIMESTAMP, PLAIN, Place.TIME),
-        (ConsumeFrom.TIMESTAMP, RETRY, Place.END),
+        (ConsumeFrom.LAST_OFFSET, PLAIN, InitialPosition.END),
+        (ConsumeFrom.LAST_OFFSET, RETRY, InitialPosition.BEGIN),
+        (ConsumeFrom.FIRST_OFFSET, PLAIN, InitialPosition.BEGIN),
+        (ConsumeFrom.FIRST_OFFSET, RETRY, InitialPosition.BEGIN),
+        (ConsumeFrom.TIMESTAMP, PLAIN, InitialPosition.TIME),
+        (ConsumeFrom.TIMESTAMP, RETRY, InitialPosition.END),
     ],
 )
 def test_new_group_begins_as_rocketmqs_table_says(
-    consume_from: ConsumeFrom, topic: str, place: Place
+    consume_from: ConsumeFrom, topic: str, place: InitialPosition
 ) -> None:
-    assert first_place(consume_from, topic) is place
+    assert initial_position(consume_from, topic) is place
 
 
 class FixedClock:
@@ -54,9 +54,9 @@ class FixedClock:
 
 def test_default_start_time_is_half_an_hour_before_the_start() -> None:
     half_an_hour_ms = 1_800_000
-    start = first_start(ConsumeFrom.TIMESTAMP, None, FixedClock())
-    assert start == FirstStart(ConsumeFrom.TIMESTAMP, 10_000_000 - half_an_hour_ms)
-    assert first_start(ConsumeFrom.TIMESTAMP, 0, FixedClock()).at_ms == 0
+    start = consume_from_policy(ConsumeFrom.TIMESTAMP, None, FixedClock())
+    assert start == ConsumeFromPolicy(ConsumeFrom.TIMESTAMP, 10_000_000 - half_an_hour_ms)
+    assert consume_from_policy(ConsumeFrom.TIMESTAMP, 0, FixedClock()).at_ms == 0
 
 
 class Broker:
@@ -101,8 +101,8 @@ def test_consuming_begins_at_committed_offset_or_where_the_setting_says(
     consume_from: ConsumeFrom, topic: str, kept: int, begins_at: int, committed: int | None
 ) -> None:
     broker = Broker(kept)
-    offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
-    points = StartingPoints(broker, offsets, FirstStart(consume_from, 2_000), timeout_s=1)
+    offsets = RemoteOffsetStore(broker, group="g", client_id="c", timeout_s=1)
+    points = StartOffsets(broker, offsets, ConsumeFromPolicy(consume_from, 2_000), timeout_s=1)
     assert asyncio.run(points.find(MessageQueue(topic, "b", 0))) == (begins_at, committed)
 
 
@@ -120,8 +120,8 @@ def test_queue_added_under_a_member_begins_where_the_member_came(
     consume_from: ConsumeFrom, topic: str, begins_at: int
 ) -> None:
     broker = Broker(NEVER)
-    offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
-    points = StartingPoints(broker, offsets, FirstStart(consume_from, 2_000), timeout_s=1)
+    offsets = RemoteOffsetStore(broker, group="g", client_id="c", timeout_s=1)
+    points = StartOffsets(broker, offsets, ConsumeFromPolicy(consume_from, 2_000), timeout_s=1)
     found = asyncio.run(points.find(MessageQueue(topic, "b", 0), since_ms=3_000))
     assert found == (begins_at, None)
 
@@ -131,15 +131,17 @@ def test_young_queue_begins_where_its_broker_says_and_that_is_not_kept(
     is_kept: bool | None,
 ) -> None:
     broker = Broker(0, is_kept=is_kept)
-    offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
-    points = StartingPoints(broker, offsets, FirstStart(ConsumeFrom.LAST_OFFSET, 0), timeout_s=1)
+    offsets = RemoteOffsetStore(broker, group="g", client_id="c", timeout_s=1)
+    points = StartOffsets(
+        broker, offsets, ConsumeFromPolicy(ConsumeFrom.LAST_OFFSET, 0), timeout_s=1
+    )
     assert asyncio.run(points.find(MessageQueue(PLAIN, "b", 0))) == (0, None)
 
 
 def test_unwritten_queue_begins_at_zero() -> None:
-    offsets = OffsetStore(Broker(NEVER), group="g", client_id="c", timeout_s=1)
-    first = FirstStart(ConsumeFrom.LAST_OFFSET, 0)
-    points = StartingPoints(Broker(NEVER), offsets, first, timeout_s=1)
+    offsets = RemoteOffsetStore(Broker(NEVER), group="g", client_id="c", timeout_s=1)
+    first = ConsumeFromPolicy(ConsumeFrom.LAST_OFFSET, 0)
+    points = StartOffsets(Broker(NEVER), offsets, first, timeout_s=1)
     assert asyncio.run(points.find(MessageQueue(PLAIN, "b", 9))) == (0, None)
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from ternmq_consumer.offsets.local_offset_store import (
-    LocalOffsets,
-    Noted,
+    LocalOffset,
+    LocalOffsetStore,
     decode_offsets,
     encode_offsets,
     offsets_path,
-    open_local_offsets,
+    open_local_offset_store,
     own_group,
 )
 from ternmq_model.errors import StoreError
@@ -23,21 +23,21 @@ from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 FIRST, SECOND = MessageQueue("t", "b", 0), MessageQueue("%RETRY%g", "b", 1)
 
 
-def opened(path: Path, epoch: int = 0) -> LocalOffsets:
-    return asyncio.run(open_local_offsets(path, InlineBlocking(), lambda _: epoch))
+def opened(path: Path, epoch: int = 0) -> LocalOffsetStore:
+    return asyncio.run(open_local_offset_store(path, InlineBlocking(), lambda _: epoch))
 
 
-def committed(offsets: LocalOffsets) -> bool:
+def committed(offsets: LocalOffsetStore) -> bool:
     return asyncio.run(offsets.commit())
 
 
-def kept(offsets: LocalOffsets, queue: MessageQueue) -> QueueOffset | None:
+def kept(offsets: LocalOffsetStore, queue: MessageQueue) -> QueueOffset | None:
     told = asyncio.run(offsets.query(queue))
     return None if told is None else told.offset
 
 
 def test_offsets_file_contains_the_noted_offsets() -> None:
-    offsets = {FIRST: Noted(QueueOffset(5), 1_001_000), SECOND: Noted(QueueOffset(0))}
+    offsets = {FIRST: LocalOffset(QueueOffset(5), 1_001_000), SECOND: LocalOffset(QueueOffset(0))}
     assert decode_offsets(encode_offsets(offsets)) == offsets
 
 
@@ -123,7 +123,7 @@ def test_offsets_file_records_the_epoch_of_an_offset(tmp_path: Path) -> None:
 def test_offsets_file_without_epochs_can_be_read() -> None:
     row = b'{"topic": "t", "broker_name": "b", "queue_id": 0, "offset": 7}'
     found = decode_offsets(b'{"format": 1, "offsets": [%s]}' % row)
-    assert found == {FIRST: Noted(QueueOffset(7), 0)}
+    assert found == {FIRST: LocalOffset(QueueOffset(7), 0)}
 
 
 def test_returning_queue_is_remembered_and_a_deleted_one_is_not(
@@ -186,7 +186,7 @@ def test_offsets_of_a_cancelled_commit_that_failed_are_written_later(tmp_path: P
     async def main() -> None:
         folder = tmp_path / "f"
         blocking = InlineBlocking(lambda: 1.0, is_late=lambda: True)
-        offsets = await open_local_offsets(folder / "offsets.json", blocking, lambda _: 0)
+        offsets = await open_local_offset_store(folder / "offsets.json", blocking, lambda _: 0)
         offsets.begin(FIRST, QueueOffset(5), None)
         folder.rmdir()
         commit = asyncio.ensure_future(offsets.commit())
@@ -196,7 +196,7 @@ def test_offsets_of_a_cancelled_commit_that_failed_are_written_later(tmp_path: P
             await commit
         folder.mkdir()
         assert await offsets.commit()
-        found = await open_local_offsets(folder / "offsets.json", blocking, lambda _: 0)
+        found = await open_local_offset_store(folder / "offsets.json", blocking, lambda _: 0)
         assert await found.query(FIRST) == (5, True)
 
     run_in_virtual_time(main())

@@ -1,11 +1,11 @@
-"""Where queues begin and end."""
+"""Look-up of the offsets at which queues begin, end, or stood at a time."""
 
 import asyncio
 from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.offsets.offset_lookup import QueueEnds
+from ternmq_consumer.offsets.offset_lookup import OffsetLookup
 from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -40,20 +40,20 @@ class World:
 def test_ends_of_a_topics_queues_take_one_request_per_broker() -> None:
     world = World()
     queues = [MessageQueue("t", name, number) for name in ("a", "b") for number in (1, 3, 9)]
-    ranges = asyncio.run(QueueEnds(world, timeout_s=1).ranges(queues))
+    ranges = asyncio.run(OffsetLookup(world, timeout_s=1).ranges(queues))
     assert [ranges[queue] for queue in queues] == [(1, 10), (3, 30), (0, 0)] * 2
     assert world.questions == ["a", "b"]
 
 
 def test_each_queue_has_its_own_time() -> None:
-    ends = QueueEnds(World(), timeout_s=1)
+    ends = OffsetLookup(World(), timeout_s=1)
     times = {MessageQueue("t", "a", 2): 7, MessageQueue("t", "b", 3): 100}
     assert asyncio.run(ends.at_times(times)) == dict(zip(times, (14, 300), strict=True))
     assert asyncio.run(ends.at_times({})) == {}
 
 
 def test_silent_broker_is_reported() -> None:
-    ends = QueueEnds(World(), timeout_s=1)
+    ends = OffsetLookup(World(), timeout_s=1)
     with pytest.raises(Unreachable):
         asyncio.run(ends.range(MessageQueue("t", "away", 0)))
     with pytest.raises(Unreachable):

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.offsets.remote_offset_store import OffsetStore
+from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_model.errors import Unreachable
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -103,8 +103,8 @@ class _Keeps:
         )
 
 
-def store_in(world: World) -> OffsetStore:
-    return OffsetStore(world, group="g", client_id="c", timeout_s=1)
+def store_in(world: World) -> RemoteOffsetStore:
+    return RemoteOffsetStore(world, group="g", client_id="c", timeout_s=1)
 
 
 def offset(number: int) -> QueueOffset:
@@ -138,7 +138,7 @@ def test_queue_has_begun_once_the_broker_keeps_an_offset() -> None:
     assert not asyncio.run(another.commit())
     assert another.has_begun(QUEUE), "somebody else was first"
     assert not another.has_begun(OTHER)
-    assert OffsetStore(world, group="", client_id="c", timeout_s=1).has_begun(OTHER)
+    assert RemoteOffsetStore(world, group="", client_id="c", timeout_s=1).has_begun(OTHER)
 
 
 def test_version_waits_until_the_broker_confirms_every_seek() -> None:
@@ -326,7 +326,7 @@ def test_unnoticed_reset_is_learnt_from_the_refusal(
 ) -> None:
     world = World()
     resets: list[tuple[MessageQueue, int]] = []
-    store = OffsetStore(
+    store = RemoteOffsetStore(
         world,
         group="g",
         client_id="c",
@@ -348,7 +348,7 @@ def test_unnoticed_reset_is_learnt_from_the_refusal(
 def test_refusal_for_a_released_queue_moves_no_offset() -> None:
     world = World()
     resets: list[MessageQueue] = []
-    store = OffsetStore(
+    store = RemoteOffsetStore(
         world,
         group="g",
         client_id="c",
@@ -365,7 +365,7 @@ def test_refusal_for_a_released_queue_moves_no_offset() -> None:
 def test_stale_lock_is_reported_to_its_holder() -> None:
     world = World()
     fenced: list[tuple[MessageQueue, int]] = []
-    store = OffsetStore(
+    store = RemoteOffsetStore(
         world,
         group="g",
         client_id="c",
