@@ -18,12 +18,6 @@ from ternmq_client.interceptors import ConsumeOutcome as ConsumeOutcome
 from ternmq_client.interceptors import SendEvent as SendEvent
 from ternmq_client.interceptors import SendInterceptor as SendInterceptor
 from ternmq_client.replies import is_request as is_request
-from ternmq_consumer.allocation.averaging import allocate_averagely as allocate_averagely
-from ternmq_consumer.allocation.averaging import allocate_by_circle as allocate_by_circle
-from ternmq_consumer.allocation.configured import AllocateByConfiguration as AllocateByConfiguration
-from ternmq_consumer.allocation.hashing import AllocateByConsistentHash as AllocateByConsistentHash
-from ternmq_consumer.allocation.rooms import AllocateByMachineRoom as AllocateByMachineRoom
-from ternmq_consumer.allocation.rooms import AllocateNearby as AllocateNearby
 from ternmq_consumer.answers import ConsumeStatus as ConsumeStatus
 from ternmq_consumer.answers import ReconsumeLater as ReconsumeLater
 from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer
@@ -34,6 +28,18 @@ from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig
 from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer as PullConsumer
 from ternmq_consumer.push import PushConsumer as PushConsumer
+from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely as allocate_averagely
+from ternmq_consumer.rebalance.allocation.averaging import allocate_by_circle as allocate_by_circle
+from ternmq_consumer.rebalance.allocation.configured import (
+    AllocateByConfiguration as AllocateByConfiguration,
+)
+from ternmq_consumer.rebalance.allocation.hashing import (
+    AllocateByConsistentHash as AllocateByConsistentHash,
+)
+from ternmq_consumer.rebalance.allocation.rooms import (
+    AllocateByMachineRoom as AllocateByMachineRoom,
+)
+from ternmq_consumer.rebalance.allocation.rooms import AllocateNearby as AllocateNearby
 from ternmq_model.errors import BrokerBusy as BrokerBusy
 from ternmq_model.errors import BrokerDraining as BrokerDraining
 from ternmq_model.errors import ClientNotOnline as ClientNotOnline

@@ -1,11 +1,5 @@
 """Consumers: the push consumer of a group, and the pull consumer of assigned queues."""
 
-from ternmq_consumer.allocation.averaging import allocate_averagely as allocate_averagely
-from ternmq_consumer.allocation.averaging import allocate_by_circle as allocate_by_circle
-from ternmq_consumer.allocation.configured import AllocateByConfiguration as AllocateByConfiguration
-from ternmq_consumer.allocation.hashing import AllocateByConsistentHash as AllocateByConsistentHash
-from ternmq_consumer.allocation.rooms import AllocateByMachineRoom as AllocateByMachineRoom
-from ternmq_consumer.allocation.rooms import AllocateNearby as AllocateNearby
 from ternmq_consumer.answers import DEAD_LETTER as DEAD_LETTER
 from ternmq_consumer.answers import ConsumeStatus as ConsumeStatus
 from ternmq_consumer.answers import ReconsumeLater as ReconsumeLater
@@ -17,4 +11,16 @@ from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig
 from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer as PullConsumer
 from ternmq_consumer.push import PushConsumer as PushConsumer
+from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely as allocate_averagely
+from ternmq_consumer.rebalance.allocation.averaging import allocate_by_circle as allocate_by_circle
+from ternmq_consumer.rebalance.allocation.configured import (
+    AllocateByConfiguration as AllocateByConfiguration,
+)
+from ternmq_consumer.rebalance.allocation.hashing import (
+    AllocateByConsistentHash as AllocateByConsistentHash,
+)
+from ternmq_consumer.rebalance.allocation.rooms import (
+    AllocateByMachineRoom as AllocateByMachineRoom,
+)
+from ternmq_consumer.rebalance.allocation.rooms import AllocateNearby as AllocateNearby
 from ternmq_consumer.statistics import ConsumerStatistics as ConsumerStatistics

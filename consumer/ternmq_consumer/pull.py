@@ -9,7 +9,6 @@ from typing import Final
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.replies import ReplyingClient
-from ternmq_consumer.closed_brokers import ClosedBrokers
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
@@ -24,6 +23,7 @@ from ternmq_consumer.pull_membership import PullMembership
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.pull_seeking import SeekingPuller
 from ternmq_consumer.pull_stream.pull_links import PullLinks
+from ternmq_consumer.rebalance.unreadable_brokers import ClosedBrokers
 from ternmq_consumer.seeking import resets_of
 from ternmq_consumer.subscriptions import (
     Subscriptions,

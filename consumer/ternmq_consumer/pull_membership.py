@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from ternmq_client.instance import ClientInstance
-from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull_group import PullOwned, PullParts, RebalanceCallbacks
 from ternmq_consumer.pull_queues import PullQueues
-from ternmq_consumer.rebalance import RETRY_S, Rebalancer
+from ternmq_consumer.rebalance.allocation.named import strategy_of
+from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
 from ternmq_consumer.seeking import looks_for_resets
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import RefusedError, UsageError

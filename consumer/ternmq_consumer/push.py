@@ -11,7 +11,6 @@ from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
 from ternmq_client.replies import ReplyingClient
-from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import PushConsumerConfig
 from ternmq_consumer.dispatch import work_on
@@ -33,7 +32,8 @@ from ternmq_consumer.push_parts import (
     traced,
 )
 from ternmq_consumer.queue_locks import RENEW_INTERVAL_S, QueueLocks
-from ternmq_consumer.rebalance import RETRY_S, Rebalancer
+from ternmq_consumer.rebalance.allocation.named import strategy_of
+from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
 from ternmq_consumer.results import Results
 from ternmq_consumer.running_state import StateReporter, facts_of
 from ternmq_consumer.seeking import SeekingConsumer, looks_for_resets, resets_of

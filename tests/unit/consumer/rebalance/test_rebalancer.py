@@ -6,10 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.allocation.averaging import allocate_averagely
-from ternmq_consumer.allocation.rooms import AllocateByMachineRoom
-from ternmq_consumer.allocation.strategy import AllocationStrategy
-from ternmq_consumer.rebalance import MISSES_MAX, Change, KnownMembers, Rebalancer, change_of
+from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely
+from ternmq_consumer.rebalance.allocation.rooms import AllocateByMachineRoom
+from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
+from ternmq_consumer.rebalance.rebalancer import (
+    MISSES_MAX,
+    Change,
+    KnownMembers,
+    Rebalancer,
+    change_of,
+)
 from ternmq_model.address import Address
 from ternmq_model.errors import TernError, Unreachable, refusal
 from ternmq_model.queue import MessageQueue
@@ -274,7 +280,7 @@ def test_queues_of_no_machine_room_are_logged_once(
 def test_route_that_will_not_come_by_itself_is_warned_of_at_once(
     error: TernError, level: str, looks: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "ternmq_consumer.rebalance")
+    caplog.set_level("INFO", "ternmq_consumer.rebalance.rebalancer")
     world = World()
     world.route_error = error
     for _ in range(looks):
@@ -292,7 +298,7 @@ def test_route_that_will_not_come_by_itself_is_warned_of_at_once(
 def test_topic_that_was_shared_is_no_warning_when_it_goes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "ternmq_consumer.rebalance")
+    caplog.set_level("INFO", "ternmq_consumer.rebalance.rebalancer")
     world = World()
     world.look()
     caplog.clear()

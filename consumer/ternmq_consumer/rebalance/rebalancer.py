@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ternmq_client.partial_routes import without
-from ternmq_consumer.allocation.rooms import AllocateByMachineRoom
-from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.broker_connections import BrokerConnections
-from ternmq_consumer.closed_brokers import ClosedBrokers
+from ternmq_consumer.rebalance.allocation.rooms import AllocateByMachineRoom
+from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
+from ternmq_consumer.rebalance.unreadable_brokers import ClosedBrokers
 from ternmq_model.errors import Fault, RefusedError, TernError, TopicNotFound
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicRoute

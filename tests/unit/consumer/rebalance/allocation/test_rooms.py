@@ -2,8 +2,8 @@
 
 import pytest
 
-from ternmq_consumer.allocation.averaging import allocate_averagely, allocate_by_circle
-from ternmq_consumer.allocation.rooms import (
+from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely, allocate_by_circle
+from ternmq_consumer.rebalance.allocation.rooms import (
     AllocateByMachineRoom,
     AllocateNearby,
     room_of_broker,

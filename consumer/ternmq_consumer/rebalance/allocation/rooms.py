@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ternmq_consumer.allocation.strategy import AllocationStrategy
+from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
 from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 

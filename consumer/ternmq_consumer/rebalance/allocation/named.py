@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from ternmq_consumer.allocation.averaging import allocate_averagely, allocate_by_circle
-from ternmq_consumer.allocation.hashing import AllocateByConsistentHash
-from ternmq_consumer.allocation.rooms import AllocateNearby
-from ternmq_consumer.allocation.strategy import AllocationStrategy
+from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely, allocate_by_circle
+from ternmq_consumer.rebalance.allocation.hashing import AllocateByConsistentHash
+from ternmq_consumer.rebalance.allocation.rooms import AllocateNearby
+from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
 from ternmq_model.arguments import fault_of_function
 from ternmq_model.errors import ConfigError
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ternmq_consumer.allocation.averaging import allocate_averagely, allocate_by_circle
-from ternmq_consumer.allocation.hashing import AllocateByConsistentHash
-from ternmq_consumer.allocation.named import strategy_of
-from ternmq_consumer.allocation.rooms import AllocateNearby
-from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.config import PushConsumerConfig
+from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely, allocate_by_circle
+from ternmq_consumer.rebalance.allocation.hashing import AllocateByConsistentHash
+from ternmq_consumer.rebalance.allocation.named import strategy_of
+from ternmq_consumer.rebalance.allocation.rooms import AllocateNearby
+from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
 from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 
