@@ -11,16 +11,16 @@ from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig
 from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer as PullConsumer
 from ternmq_consumer.push import PushConsumer as PushConsumer
-from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely as allocate_averagely
-from ternmq_consumer.rebalance.allocation.averaging import allocate_by_circle as allocate_by_circle
-from ternmq_consumer.rebalance.allocation.configured import (
+from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely as allocate_averagely
+from ternmq_consumer.rebalance.allocation.averagely import allocate_by_circle as allocate_by_circle
+from ternmq_consumer.rebalance.allocation.configured_queues import (
     AllocateByConfiguration as AllocateByConfiguration,
 )
-from ternmq_consumer.rebalance.allocation.hashing import (
+from ternmq_consumer.rebalance.allocation.consistent_hash import (
     AllocateByConsistentHash as AllocateByConsistentHash,
 )
-from ternmq_consumer.rebalance.allocation.rooms import (
+from ternmq_consumer.rebalance.allocation.machine_room import (
     AllocateByMachineRoom as AllocateByMachineRoom,
 )
-from ternmq_consumer.rebalance.allocation.rooms import AllocateNearby as AllocateNearby
+from ternmq_consumer.rebalance.allocation.machine_room import AllocateNearby as AllocateNearby
 from ternmq_consumer.statistics import ConsumerStatistics as ConsumerStatistics

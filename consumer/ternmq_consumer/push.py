@@ -32,7 +32,7 @@ from ternmq_consumer.push_parts import (
     traced,
 )
 from ternmq_consumer.queue_locks import RENEW_INTERVAL_S, QueueLocks
-from ternmq_consumer.rebalance.allocation.named import strategy_of
+from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
 from ternmq_consumer.results import Results
 from ternmq_consumer.running_state import StateReporter, facts_of

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely, allocate_by_circle
-from ternmq_consumer.rebalance.allocation.hashing import AllocateByConsistentHash
-from ternmq_consumer.rebalance.allocation.rooms import AllocateByMachineRoom, AllocateNearby
+from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely, allocate_by_circle
+from ternmq_consumer.rebalance.allocation.consistent_hash import AllocateByConsistentHash
+from ternmq_consumer.rebalance.allocation.machine_room import AllocateByMachineRoom, AllocateNearby
 from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
 from ternmq_model.queue import MessageQueue
 

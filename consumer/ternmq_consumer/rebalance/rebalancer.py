@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from ternmq_client.partial_routes import without
 from ternmq_consumer.broker_connections import BrokerConnections
-from ternmq_consumer.rebalance.allocation.rooms import AllocateByMachineRoom
+from ternmq_consumer.rebalance.allocation.machine_room import AllocateByMachineRoom
 from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
 from ternmq_consumer.rebalance.unreadable_brokers import ClosedBrokers
 from ternmq_model.errors import Fault, RefusedError, TernError, TopicNotFound

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely
-from ternmq_consumer.rebalance.allocation.rooms import AllocateByMachineRoom
+from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely
+from ternmq_consumer.rebalance.allocation.machine_room import AllocateByMachineRoom
 from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
 from ternmq_consumer.rebalance.rebalancer import (
     MISSES_MAX,

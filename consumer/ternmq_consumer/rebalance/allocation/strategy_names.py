@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely, allocate_by_circle
-from ternmq_consumer.rebalance.allocation.hashing import AllocateByConsistentHash
-from ternmq_consumer.rebalance.allocation.rooms import AllocateNearby
+from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely, allocate_by_circle
+from ternmq_consumer.rebalance.allocation.consistent_hash import AllocateByConsistentHash
+from ternmq_consumer.rebalance.allocation.machine_room import AllocateNearby
 from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
 from ternmq_model.arguments import fault_of_function
 from ternmq_model.errors import ConfigError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely, allocate_by_circle
-from ternmq_consumer.rebalance.allocation.rooms import (
+from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely, allocate_by_circle
+from ternmq_consumer.rebalance.allocation.machine_room import (
     AllocateByMachineRoom,
     AllocateNearby,
     room_of_broker,

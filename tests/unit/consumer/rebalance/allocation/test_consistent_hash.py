@@ -4,7 +4,11 @@ import hashlib
 
 import pytest
 
-from ternmq_consumer.rebalance.allocation.hashing import AllocateByConsistentHash, hash_of, name_of
+from ternmq_consumer.rebalance.allocation.consistent_hash import (
+    AllocateByConsistentHash,
+    hash_of,
+    name_of,
+)
 from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_consumer.rebalance.allocation.configured import AllocateByConfiguration
+from ternmq_consumer.rebalance.allocation.configured_queues import AllocateByConfiguration
 from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 

@@ -3,11 +3,11 @@
 import pytest
 
 from ternmq_consumer.config import PushConsumerConfig
-from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely, allocate_by_circle
-from ternmq_consumer.rebalance.allocation.hashing import AllocateByConsistentHash
-from ternmq_consumer.rebalance.allocation.named import strategy_of
-from ternmq_consumer.rebalance.allocation.rooms import AllocateNearby
+from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely, allocate_by_circle
+from ternmq_consumer.rebalance.allocation.consistent_hash import AllocateByConsistentHash
+from ternmq_consumer.rebalance.allocation.machine_room import AllocateNearby
 from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
+from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_consumer.rebalance.allocation.averaging import allocate_averagely, allocate_by_circle
+from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely, allocate_by_circle
 from ternmq_model.queue import MessageQueue
 
 
