@@ -2,7 +2,8 @@
 
 import pytest
 
-from ternmq_consumer.rebalance.allocation import AllocationStrategy, strategy_of
+from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
+from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_model.queue import MessageQueue
 
 QUEUES = [MessageQueue("t", name, queue_id) for name in ("a", "b") for queue_id in range(4)]
