@@ -23,7 +23,7 @@ from ternmq_consumer.pull_membership import PullMembership
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.pull_seeking import SeekingPuller
 from ternmq_consumer.pull_stream.pull_links import PullLinks
-from ternmq_consumer.rebalance.unreadable_brokers import ClosedBrokers
+from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
 from ternmq_consumer.seeking import resets_of
 from ternmq_consumer.subscriptions import (
     Subscriptions,
@@ -97,7 +97,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         client_config: ClientConfig | None = None,
     ) -> None:
         self._group = check_group(group) if group else ""
-        self._closed = ClosedBrokers()
+        self._unreadable = UnreadableBrokers()
         self._config = checked_config("config", config, PullConsumerConfig)
         if self._config.auto_commit:
             self._check_group("commit by itself")
@@ -167,7 +167,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         queues = route.read_queues()
         if not queues:
             raise route.read_refusal()
-        self._closed.note(route)
+        self._unreadable.note(route)
         return queues
 
     def assign(self, queues: Iterable[MessageQueue], expression: Wanted = ALL_TAGS) -> None:

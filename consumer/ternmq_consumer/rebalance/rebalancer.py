@@ -1,4 +1,4 @@
-"""Which queues this member should own, asked again and again.
+"""The job that keeps the queues that a member owns equal to its share of them.
 
 Every member computes its share alone, from the queues that NameServers tell now and the group's
 members as a broker lists them. While two members see different lists, a queue may have two owners
@@ -20,7 +20,7 @@ from ternmq_client.partial_routes import without
 from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.rebalance.allocation.machine_room import AllocateByMachineRoom
 from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
-from ternmq_consumer.rebalance.unreadable_brokers import ClosedBrokers
+from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
 from ternmq_model.errors import Fault, RefusedError, TernError, TopicNotFound
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicRoute
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
 """How soon to look again when something could not be asked, or a queue could not be started."""
 
-PATIENCE: Final = 10
+WARNING_LOOKS: Final = 10
 """Looks in a row at which something may be in the way before that is a warning; not before it has
 lasted for as many seconds, since anything that changes brings another look."""
 
@@ -42,8 +42,8 @@ MISSES_MAX: Final = 3
 away. One that has just restarted hears from its clients one after the other."""
 
 
-class Listing(BrokerConnections, Protocol):
-    """Connections to those who know a group's members: a `ClientInstance`."""
+class GroupConnections(BrokerConnections, Protocol):
+    """Connections to the brokers that list the members of a group: a `ClientInstance`."""
 
     def members_to_list(self, route: TopicRoute) -> Sequence[tuple[str, int]]:
         """Return whom to ask for the members of a group: broker names and ids, best first."""
@@ -54,8 +54,8 @@ class Listing(BrokerConnections, Protocol):
         ...
 
 
-class Routes(Protocol):
-    """Routes by topic: the client's cache."""
+class TopicRoutes(Protocol):
+    """Routes by topic: a client's `RouteCache`."""
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of `topic`, asking when it is not known."""
@@ -66,7 +66,7 @@ class Routes(Protocol):
         ...
 
 
-class Owned(Protocol):
+class OwnedQueues(Protocol):
     """The queues that this member owns: `Assignment`."""
 
     @property
@@ -127,21 +127,21 @@ class KnownMembers:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What makes the owned queues a share. Both are sorted."""
+class AssignmentChange:
+    """Difference between the owned queues and a share. Both are sorted."""
 
     dropped: list[MessageQueue]
     added: list[MessageQueue]
 
 
-def change_of(owned: Sequence[MessageQueue], share: Sequence[MessageQueue]) -> Change:
+def change_of(owned: Sequence[MessageQueue], share: Sequence[MessageQueue]) -> AssignmentChange:
     """Return what to drop of `owned` and what to add to it, so that it becomes `share`."""
     had, wanted = set(owned), set(share)
-    return Change(dropped=sorted(had - wanted), added=sorted(wanted - had))
+    return AssignmentChange(dropped=sorted(had - wanted), added=sorted(wanted - had))
 
 
-class _Lasting(str):
-    """What is in the way of a share, and does not pass by itself."""
+class _LastingTrouble(str):
+    """Text of a trouble that does not pass by itself."""
 
 
 def _trouble_of(what: str, error: TernError | None, *, is_lasting: bool = True) -> str:
@@ -149,12 +149,12 @@ def _trouble_of(what: str, error: TernError | None, *, is_lasting: bool = True) 
     if error is None:
         return what
     text = f"{what}: {error}"
-    return _Lasting(text) if is_lasting and error.fault is Fault.CALLER else text
+    return _LastingTrouble(text) if is_lasting and error.fault is Fault.CALLER else text
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """What is in the way of the share of one topic, as far as it was logged."""
+    """Trouble that keeps a member from its share of one topic, as far as it was logged."""
 
     since_ms: int
     looks: int = 0
@@ -163,7 +163,7 @@ class _Trouble:
 
 
 class Rebalancer:
-    """The job that keeps the owned queues equal to this member's share.
+    """Keeps the owned queues equal to this member's share, step by step.
 
     Args:
         brokers: Gives the connections.
@@ -185,9 +185,9 @@ class Rebalancer:
 
     def __init__(
         self,
-        brokers: Listing,
-        routes: Routes,
-        owned: Owned,
+        brokers: GroupConnections,
+        routes: TopicRoutes,
+        owned: OwnedQueues,
         *,
         group: str,
         client_id: str,
@@ -223,7 +223,7 @@ class Rebalancer:
         self._troubles: dict[str, _Trouble] = {}
         """By topic: what is in the way at present."""
         self._known = {topic: KnownMembers() for topic in subscriptions}
-        self._closed = ClosedBrokers()
+        self._unreadable = UnreadableBrokers()
         self._uncovered: dict[str, list[str]] = {}
         """By topic: brokers whose queues no member takes."""
 
@@ -233,7 +233,7 @@ class Rebalancer:
         # What need not exist comes last: taking its queues over must not hold up the others.
         for topic in sorted(self._subscriptions, key=lambda t: (t in self._optional_topics, t)):
             trouble = await self._rebalance(topic)
-            is_lasting = isinstance(trouble, RefusedError | _Lasting)
+            is_lasting = isinstance(trouble, RefusedError | _LastingTrouble)
             if isinstance(trouble, RefusedError):
                 self._on_refused(trouble)
                 trouble = trouble.remark
@@ -280,7 +280,7 @@ class Rebalancer:
         queues = route.read_queues()
         if not queues:
             trouble = trouble or route.read_refusal()
-        self._closed.note(route)
+        self._unreadable.note(route)
         self._note_uncovered(topic, queues)
         share = queues
         if not self._takes_all:
@@ -367,7 +367,10 @@ class Rebalancer:
         now_ms = self._wall_ms()
         now = self._troubles[topic] = before or _Trouble(now_ms)
         now.looks += 1
-        is_late = now.looks >= PATIENCE and now_ms - now.since_ms >= (PATIENCE - 1) * RETRY_S * 1000
+        is_late = (
+            now.looks >= WARNING_LOOKS
+            and now_ms - now.since_ms >= (WARNING_LOOKS - 1) * RETRY_S * 1000
+        )
         is_warning = is_lasting or (is_late and not now.is_warned)
         if trouble != now.text or (is_warning and not now.is_warned):
             logger.log(

@@ -1,4 +1,4 @@
-"""Brokers that do not let a topic be read which others let be read."""
+"""Brokers whose queues of a topic may not be read, while other brokers' queues may."""
 
 import logging
 
@@ -7,8 +7,8 @@ from ternmq_model.route import TopicRoute
 logger = logging.getLogger(__name__)
 
 
-class ClosedBrokers:
-    """Brokers whose queues a reader leaves out, as last logged. Owned by that reader."""
+class UnreadableBrokers:
+    """Unreadable brokers by topic, as a reader has logged them last. Owned by that reader."""
 
     def __init__(self) -> None:
         self._logged: dict[str, list[str]] = {}

@@ -11,7 +11,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S, RetryTimeout, nobody_registered
 from ternmq_client.route_cache import LOSS_GRACE_MS
 from ternmq_consumer.offsets.offset_lookup import QueueRange
-from ternmq_consumer.rebalance.unreadable_brokers import ClosedBrokers
+from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
 from ternmq_consumer.scanning import StretchToMeasure, given_up_when_broken, measure
 from ternmq_model.errors import (
     RefusedError,
@@ -78,7 +78,7 @@ class ClusterReader(Lifecycle):
         env: Environment | None = None,
     ) -> None:
         self.client = ClientInstance(config, env=env)
-        self._closed = ClosedBrokers()
+        self._unreadable = UnreadableBrokers()
         self._retry_timeout_s = retry_timeout_s
         self._silent_at_ms: int | None = None
         """When no NameServer was seen that knows any broker, the last time."""
@@ -237,7 +237,7 @@ class ClusterReader(Lifecycle):
         routes = await self._routes(topics)
         _refuse_unreadable(choice, routes, expected)
         for route in routes:
-            self._closed.note(route)
+            self._unreadable.note(route)
         # A client goes on with the queues of a broker that has just left; a plan does not.
         names = {data.broker_name for data in brokers}
         queues = [

@@ -1,4 +1,4 @@
-"""Shares that somebody has written down. Pure."""
+"""Shares by configuration. Pure."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Shares that change little when members come and go. Pure."""
+"""Shares by consistent hashing, which change little when members come and go. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence

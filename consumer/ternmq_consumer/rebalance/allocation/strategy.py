@@ -1,4 +1,4 @@
-"""What every strategy is: a function that members compute alone. Pure.
+"""The type of a strategy: a function that members compute alone. Pure.
 
 Members never talk to each other: each computes the whole plan alone and takes its own part. So a
 strategy may depend on its arguments and its own settings only, which all members of a group have

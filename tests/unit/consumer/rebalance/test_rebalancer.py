@@ -11,7 +11,7 @@ from ternmq_consumer.rebalance.allocation.machine_room import AllocateByMachineR
 from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
 from ternmq_consumer.rebalance.rebalancer import (
     MISSES_MAX,
-    Change,
+    AssignmentChange,
     KnownMembers,
     Rebalancer,
     change_of,
@@ -29,8 +29,8 @@ QUEUES = [MessageQueue("t", name, queue_id) for name in ("a", "b") for queue_id 
 
 
 def test_change_names_revoked_and_assigned_queues() -> None:
-    assert change_of(QUEUES[:2], QUEUES[1:3]) == Change([QUEUES[0]], [QUEUES[2]])
-    assert change_of(QUEUES, QUEUES) == Change([], [])
+    assert change_of(QUEUES[:2], QUEUES[1:3]) == AssignmentChange([QUEUES[0]], [QUEUES[2]])
+    assert change_of(QUEUES, QUEUES) == AssignmentChange([], [])
 
 
 def test_member_listed_before_stays_until_the_new_broker_settles() -> None:
