@@ -11,7 +11,7 @@ from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import RefusedError, created_again, refusal
 from ternmq_model.names import check_topic, is_read_forbidden
-from ternmq_model.offsets import OFFSET_MAX, QueueOffset
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission
 from ternmq_model.subscription import Subscription
@@ -202,18 +202,3 @@ class PullRules:
 def no_topic(topic: str) -> RefusedError:
     """Return what a reader of a topic that does not exist is told, or one whose topic went away."""
     return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
-
-
-def check_range(name: str, value: int, least: int, most: int = OFFSET_MAX) -> int:
-    """Return `value` when it lies between the two.
-
-    Raises:
-        RefusedError: It does not; names it.
-    """
-    if not least <= value <= most:
-        raise _invalid(f"{name} is {value}; must be {least} to {most}")
-    return value
-
-
-def _invalid(remark: str) -> RefusedError:
-    return refusal(ResponseCode.INVALID_PARAMETER, remark)

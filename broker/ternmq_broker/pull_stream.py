@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
-from ternmq_broker.pull_rules import PullRules, check_range, no_topic
+from ternmq_broker.pull_rules import PullRules, no_topic
 from ternmq_broker.pulls.answers import PullAnswers
 from ternmq_broker.storage.reader import StoreReader, give_way
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError, refusal
@@ -18,6 +18,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.requests import check_range
 from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks

@@ -10,12 +10,7 @@ from typing import Final
 
 from ternmq_broker.groups.offset_rules import Committed, OffsetRules
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
-from ternmq_broker.pull_rules import (
-    Outcome,
-    PullRules,
-    check_range,
-    no_topic,
-)
+from ternmq_broker.pull_rules import Outcome, PullRules, no_topic
 from ternmq_broker.pull_stream import PullingStream
 from ternmq_broker.pulls.answers import PullAnswers
 from ternmq_broker.storage.reader import StoreReader, give_way
@@ -29,6 +24,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, PULL_STREAM, VIEW_MESSAGE
+from ternmq_remoting.requests import check_range
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.reader import ReadRequest, ReadResult, ReadStatus

@@ -11,7 +11,8 @@ from typing import Any, Final
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from ternmq_model.errors import InvalidParameter
+from ternmq_model.errors import InvalidParameter, refusal
+from ternmq_model.offsets import OFFSET_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.rpc import Req
 
@@ -102,3 +103,15 @@ def _number_check(field: FieldDescriptor) -> Check | None:
 
 def _refusal(remark: str) -> InvalidParameter:
     return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
+
+
+def check_range(name: str, value: int, least: int, most: int = OFFSET_MAX) -> int:
+    """Return the value of a request's field when it lies between the two.
+
+    Raises:
+        RefusedError: The value does not lie between them; names the field.
+    """
+    if not least <= value <= most:
+        remark = f"{name} is {value}; must be {least} to {most}"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return value

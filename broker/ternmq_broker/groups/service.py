@@ -15,7 +15,6 @@ from ternmq_broker.groups.filters import FilterRules
 from ternmq_broker.groups.offset_rules import Committed, OffsetRules
 from ternmq_broker.groups.retry import GroupTopics
 from ternmq_broker.groups.sessions import Outbox, Sessions
-from ternmq_broker.pull_rules import check_range
 from ternmq_broker.state.clients import GroupMembership, Session, check_client_id
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
@@ -37,6 +36,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import COMMIT_OFFSETS, LIST_MEMBERS, QUERY_OFFSET, SESSION
 from ternmq_remoting.convert import status_of
+from ternmq_remoting.requests import check_range
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore

@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.groups.filters import FilterRules
-from ternmq_broker.pull_rules import PullRules, check_range, outcome_of
+from ternmq_broker.pull_rules import PullRules, outcome_of
 from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
 from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable
@@ -215,9 +215,3 @@ def test_unservable_subscription_is_refused(given: messages.Subscription, code: 
     with pytest.raises(RefusedError) as caught:
         rules(T=6).subscription("G", "T", given)
     assert caught.value.code == code
-
-
-def test_number_out_of_range_is_named() -> None:
-    assert check_range("wait_ms", 5, 0, 10) == 5
-    with pytest.raises(RefusedError, match="wait_ms is -1; must be 0 to 10"):
-        check_range("wait_ms", -1, 0, 10)

@@ -2,7 +2,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_model.errors import InvalidParameter
+from ternmq_model.errors import InvalidParameter, RefusedError
 from ternmq_producer.staging.exchange import ROWS_MAX
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -10,6 +10,7 @@ from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.requests import (
     ELEMENTS_MAX,
     UnparsableRequest,
+    check_range,
     enum_check,
     request_parser,
 )
@@ -68,3 +69,9 @@ def test_bound_of_elements_admits_what_producers_end_at_once() -> None:
 
 def test_messages_without_enums_are_not_searched() -> None:
     assert enum_check(messages.SendStreamRequest.DESCRIPTOR) is None
+
+
+def test_number_out_of_range_is_named() -> None:
+    assert check_range("wait_ms", 5, 0, 10) == 5
+    with pytest.raises(RefusedError, match="wait_ms is -1; must be 0 to 10"):
+        check_range("wait_ms", -1, 0, 10)
