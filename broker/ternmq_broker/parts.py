@@ -11,7 +11,7 @@ from ternmq_broker.group_parts import GroupParts, Service
 from ternmq_broker.intake import intake_of
 from ternmq_broker.live_settings.rpc import SettingsService
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.pulls.moved_events import MovedEvents
+from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.reading_parts import ReadingParts
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.lives.member import Member

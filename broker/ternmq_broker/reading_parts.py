@@ -6,13 +6,13 @@ from typing import Final
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.group_parts import GroupParts, Service
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
-from ternmq_broker.pull_rules import PullRules
-from ternmq_broker.pull_waker import PullWaker
-from ternmq_broker.pulls.answers import PullAnswers
-from ternmq_broker.pulls.moved_events import MovedEvents
+from ternmq_broker.pull.answers import PullAnswers
+from ternmq_broker.pull.long_polling import PullHoldTable, TopicReaders
+from ternmq_broker.pull.offset_moved import MovedEvents
+from ternmq_broker.pull.rules import PullRules
+from ternmq_broker.pull.service import PullService, PullServices
+from ternmq_broker.pull.waker import PullWaker
 from ternmq_broker.replication.place import Place
-from ternmq_broker.rpc_pull import PullService, PullServices
 from ternmq_broker.scanning import ScanService, scan_service
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.reader import StoreReader

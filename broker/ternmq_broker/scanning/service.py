@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.pull_hold import TopicReaders
-from ternmq_broker.pull_rules import PullRules
+from ternmq_broker.pull.long_polling import TopicReaders
+from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scanning.holds import ScanHolds
 from ternmq_broker.scanning.measuring import measure_queues
 from ternmq_broker.scanning.pool import ScanPool

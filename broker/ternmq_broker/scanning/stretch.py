@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.pull_hold import TopicReaders
-from ternmq_broker.pull_rules import PullRules, no_topic
+from ternmq_broker.pull.long_polling import TopicReaders
+from ternmq_broker.pull.rules import PullRules, no_topic
 from ternmq_broker.scanning.holds import ScanHold, ScanHolds
 from ternmq_broker.scanning.pool import ScanPool, ScanProcess
 from ternmq_broker.scanning.wishes import CheckedScan, check_scan

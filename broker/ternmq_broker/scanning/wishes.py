@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.pull_rules import PullRules
+from ternmq_broker.pull.rules import PullRules
 from ternmq_model.errors import UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import ALL_TAGS, TAG

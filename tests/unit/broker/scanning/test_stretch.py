@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_broker.pull_hold import TopicReaders
-from ternmq_broker.pull_rules import PullRules
+from ternmq_broker.pull.long_polling import TopicReaders
+from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scanning.holds import ScanHolds
 from ternmq_broker.scanning.pool import ScanPool
 from ternmq_broker.scanning.stretch import ScanServices, serve_stretch

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ternmq_broker.groups.offset_rules import Committed, OffsetRules
-from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
-from ternmq_broker.pull_rules import Outcome, PullRules, no_topic
-from ternmq_broker.pull_stream import PullingStream
-from ternmq_broker.pulls.answers import PullAnswers
+from ternmq_broker.pull.answers import PullAnswers
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicReaders
+from ternmq_broker.pull.rules import Outcome, PullRules, no_topic
+from ternmq_broker.pull.stream import PullingStream
 from ternmq_broker.storage.reader import StoreReader, give_way
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal

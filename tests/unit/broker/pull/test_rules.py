@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.groups.filters import FilterRules
-from ternmq_broker.pull_rules import PullRules, outcome_of
+from ternmq_broker.pull.rules import PullRules, outcome_of
 from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
 from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable

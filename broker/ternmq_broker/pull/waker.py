@@ -9,7 +9,7 @@ Source: RocketMQ `PullRequestHoldService`, `NotifyMessageArrivingListener`.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ternmq_broker.pull_hold import HeldPull, PullHoldTable
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable
 from ternmq_runtime.service import Job
 from ternmq_store.dispatch.log_dispatcher import Arrival
 

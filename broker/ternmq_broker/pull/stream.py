@@ -9,9 +9,9 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
-from ternmq_broker.pull_rules import PullRules, no_topic
-from ternmq_broker.pulls.answers import PullAnswers
+from ternmq_broker.pull.answers import PullAnswers
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicReaders
+from ternmq_broker.pull.rules import PullRules, no_topic
 from ternmq_broker.storage.reader import StoreReader, give_way
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.offsets import QueueOffset

@@ -2,7 +2,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ternmq_broker.pull_hold import HeldPull, PullHoldTable
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record.headers import Ints
 

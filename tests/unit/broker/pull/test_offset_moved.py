@@ -2,7 +2,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from ternmq_broker.pulls.moved_events import MovedEvents, OffsetMoved
+from ternmq_broker.pull.offset_moved import MovedEvents, OffsetMoved
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.storage.internal_record import InnerRecord
 from ternmq_model.data_version import DataVersion

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_broker.pulls.answers import PullAnswers
-from ternmq_broker.pulls.moved_events import MovedEvents, OffsetMoved
+from ternmq_broker.pull.answers import PullAnswers
+from ternmq_broker.pull.offset_moved import MovedEvents, OffsetMoved
 from ternmq_broker.replication.place import Place
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.groups import GroupTable

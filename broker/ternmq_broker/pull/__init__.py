@@ -1,0 +1,1 @@
+"""Pulls: streams and single ones, long polling, and what an answer tells beside messages."""
