@@ -13,7 +13,7 @@ from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.pull.service import PullService, PullServices
 from ternmq_broker.pull.waker import PullWaker
 from ternmq_broker.replication.place import Place
-from ternmq_broker.scanning import ScanService, scan_service
+from ternmq_broker.scan.service import ScanService, scan_service
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_remoting.environment import Environment

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.scanning import service
+from ternmq_broker.scan import service
 from ternmq_model.errors import BrokerBusy, InvalidParameter, TopicNotFound
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission

@@ -1,6 +1,6 @@
 """What scans need stays, for a time."""
 
-from ternmq_broker.scanning.holds import ScanHolds
+from ternmq_broker.scan.holds import ScanHolds
 from ternmq_model.offsets import PhysicalOffset
 
 

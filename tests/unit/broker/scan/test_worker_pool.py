@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.scanning.pool import IDLE_MS, TURN_MS, ScanPool
+from ternmq_broker.scan.worker_pool import IDLE_MS, TURN_MS, ScanPool
 from ternmq_model.errors import BrokerBusy, ClosedError
 from ternmq_store.scan_process.frames import Kind, Wish
 from tests.support.scan_child import answer

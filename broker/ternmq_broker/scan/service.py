@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.pull.long_polling import TopicReaders
 from ternmq_broker.pull.rules import PullRules
-from ternmq_broker.scanning.holds import ScanHolds
-from ternmq_broker.scanning.measuring import measure_queues
-from ternmq_broker.scanning.pool import ScanPool
-from ternmq_broker.scanning.stretch import ScanServerStream, ScanServices, serve_stretch
+from ternmq_broker.scan.holds import ScanHolds
+from ternmq_broker.scan.measure import measure_queues
+from ternmq_broker.scan.stretch_scan import ScanServerStream, ScanServices, serve_stretch
+from ternmq_broker.scan.worker_pool import ScanPool
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import ConnectionLost
 from ternmq_protos.v1 import admin_pb2 as admin

@@ -7,9 +7,9 @@ from typing import Final
 
 from ternmq_broker.pull.long_polling import TopicReaders
 from ternmq_broker.pull.rules import PullRules, no_topic
-from ternmq_broker.scanning.holds import ScanHold, ScanHolds
-from ternmq_broker.scanning.pool import ScanPool, ScanProcess
-from ternmq_broker.scanning.wishes import CheckedScan, check_scan
+from ternmq_broker.scan.holds import ScanHold, ScanHolds
+from ternmq_broker.scan.request import CheckedScan, check_scan
+from ternmq_broker.scan.worker_pool import ScanPool, ScanProcess
 from ternmq_model.errors import BrokerBusy, ClosedError, RefusedError, TernError, refusal
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.response_code import ResponseCode
