@@ -4,7 +4,7 @@ import click
 
 from ternmq_client.admin.admin_calls import side_by_side
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.admin.descriptions import BrokerList, Member, ProducerMember
+from ternmq_client.admin.descriptions import BrokerList, GroupMember, ProducerMember
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option
@@ -79,7 +79,7 @@ def _columns(state: bool) -> tuple[str, ...]:
 async def _members(admin: AdminClient, group: str, state: bool) -> BrokerList[dict[str, object]]:
     described = await admin.describe_group(group)
 
-    async def row(one: Member) -> dict[str, object]:
+    async def row(one: GroupMember) -> dict[str, object]:
         return {
             "client_id": one.client_id,
             "address": one.address,

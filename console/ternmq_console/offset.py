@@ -5,7 +5,7 @@ from dataclasses import replace
 import click
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.admin.descriptions import BrokerList, GroupDescription, Progress
+from ternmq_client.admin.descriptions import BrokerList, GroupDescription, QueueProgress
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import leave_if_partial
 from ternmq_console.options import nameserver_option, output_option
@@ -68,7 +68,7 @@ def skip(group: str, topic: str, nameserver: str, output: str) -> None:
     print_rows(rows, _CHANGE_COLUMNS, output)
 
 
-def progress_row(one: Progress) -> dict[str, object]:
+def progress_row(one: QueueProgress) -> dict[str, object]:
     """Return everything there is to say of a group in one queue."""
     return {
         "topic": one.queue.topic,

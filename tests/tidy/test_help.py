@@ -69,6 +69,6 @@ def test_help_describes_every_field_of_a_public_class(kind: type, fields: list[s
 
 def test_help_is_checked_for_the_classes_that_users_make_and_get() -> None:
     assert {"Message", "ClientConfig", "SendResult", "ConsumeStatus", "Archived"} | {
-        "GroupDescription", "GroupSettings", "QueueStatus", "Progress", "OffsetChange",
+        "GroupDescription", "GroupSettings", "QueueStatus", "QueueProgress", "OffsetChange",
         "ResetOutcome", "BrokerData", "ProducerMember",
     } <= {kind.__name__ for kind in classes_with_fields()}  # fmt: skip

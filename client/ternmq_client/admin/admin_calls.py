@@ -62,7 +62,7 @@ class Answers(Generic[T]):
 
 
 @dataclass(slots=True)
-class _Shared:
+class _SharedConnection:
     """A connection to one member, for all that talk to it at the same time."""
 
     dialling: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -105,7 +105,7 @@ class AdminCalls(Lifecycle):
         )
         self._env = env
         self._nameservers: NameServers | None = None
-        self._shared: dict[tuple[str, str, BrokerMember], _Shared] = {}
+        self._shared: dict[tuple[str, str, BrokerMember], _SharedConnection] = {}
 
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._env is None:
@@ -352,7 +352,7 @@ class AdminCalls(Lifecycle):
     @asynccontextmanager
     async def _member(self, data: BrokerData, member: BrokerMember) -> AsyncGenerator[Connection]:
         key = (data.cluster, data.broker_name, member)
-        shared = self._shared.setdefault(key, _Shared())
+        shared = self._shared.setdefault(key, _SharedConnection())
         shared.users += 1
         try:
             yield await self._dialled(data, member, shared)
@@ -364,7 +364,9 @@ class AdminCalls(Lifecycle):
             if is_last and shared.connection is not None:
                 await shared.connection.close()
 
-    async def _dialled(self, data: BrokerData, member: BrokerMember, shared: _Shared) -> Connection:
+    async def _dialled(
+        self, data: BrokerData, member: BrokerMember, shared: _SharedConnection
+    ) -> Connection:
         async with shared.dialling:
             if shared.failure is not None:
                 raise shared.failure

@@ -76,7 +76,7 @@ class Redriven:
 
 
 @dataclass(frozen=True, slots=True)
-class _Queue:
+class _DeadLetterQueue:
     """One queue of dead letters on one broker, as far as it is handled."""
 
     data: BrokerData
@@ -108,15 +108,15 @@ class DeadLetterAdmin(AdminCalls):
         if not topics:
             return BrokerList()
 
-        async def described(data: BrokerData, connection: Connection) -> list[_Queue]:
-            found: list[_Queue] = []
+        async def described(data: BrokerData, connection: Connection) -> list[_DeadLetterQueue]:
+            found: list[_DeadLetterQueue] = []
             for topic in topics:
                 with contextlib.suppress(TopicNotFound):
                     found += await self._queues(data, connection, topic)
             return found
 
         asked = await self._ask_each(described)
-        by_topic: dict[str, list[_Queue]] = {topic: [] for topic in topics}
+        by_topic: dict[str, list[_DeadLetterQueue]] = {topic: [] for topic in topics}
         for queue in (queue for _, told in asked.told for queue in told):
             by_topic[queue.topic].append(queue)
         found = (
@@ -258,7 +258,7 @@ class DeadLetterAdmin(AdminCalls):
     async def _redrive(
         self,
         letter: DeadLetter,
-        queue: _Queue,
+        queue: _DeadLetterQueue,
         connections: Sequence[Connection],
         *,
         to_group: bool,
@@ -308,7 +308,7 @@ class DeadLetterAdmin(AdminCalls):
         raise failure
 
     @asynccontextmanager
-    async def _locked(self, queue: _Queue, *, is_needed: bool) -> AsyncGenerator[int]:
+    async def _locked(self, queue: _DeadLetterQueue, *, is_needed: bool) -> AsyncGenerator[int]:
         """Give the token of the queue's lock; 0 when none is needed."""
         if not is_needed:
             yield 0
@@ -336,7 +336,7 @@ class DeadLetterAdmin(AdminCalls):
                     timeout_s=self._timeout_s,
                 )
 
-    async def _renew(self, queue: _Queue, token: int) -> None:
+    async def _renew(self, queue: _DeadLetterQueue, token: int) -> None:
         lock = groups.QueueLock(topic=queue.topic, queue_id=queue.queue_id, token=token)
         reply = await queue.connection.call(
             LOCK_QUEUES,
@@ -348,7 +348,7 @@ class DeadLetterAdmin(AdminCalls):
         if not reply.locked:
             raise _is_handled_elsewhere(queue)
 
-    async def _handled(self, queue: _Queue, offset: int, token: int) -> None:
+    async def _handled(self, queue: _DeadLetterQueue, offset: int, token: int) -> None:
         """Keep up to where the queue is handled."""
         told = groups.QueueOffset(
             topic=queue.topic,
@@ -367,7 +367,7 @@ class DeadLetterAdmin(AdminCalls):
         if reply.refused:
             raise refusal(reply.refused[0].status.code, reply.refused[0].status.remark)
 
-    async def _behind(self, queue: _Queue, message_id: str) -> int | None:
+    async def _behind(self, queue: _DeadLetterQueue, message_id: str) -> int | None:
         """Return the offset behind a letter that waits, None when it is not in this queue."""
         async for letters, _ in _letters(queue, queue.handled, self._timeout_s):
             for letter in letters:
@@ -378,17 +378,19 @@ class DeadLetterAdmin(AdminCalls):
     @asynccontextmanager
     async def _found(
         self, group: str
-    ) -> AsyncGenerator[tuple[Sequence[_Queue], Sequence[Connection]]]:
+    ) -> AsyncGenerator[tuple[Sequence[_DeadLetterQueue], Sequence[Connection]]]:
         """Give the queues of a group's dead letters, if any, and a connection to each master."""
         topic = DEAD_LETTER_PREFIX + check_kept_group(group)
         async with self._masters(await self._wanted()) as masters:
-            found: list[_Queue] = []
+            found: list[_DeadLetterQueue] = []
             for data, connection in masters:
                 with contextlib.suppress(TopicNotFound):
                     found += await self._queues(data, connection, topic)
             yield found, [connection for _, connection in masters]
 
-    async def _queues(self, data: BrokerData, connection: Connection, topic: str) -> list[_Queue]:
+    async def _queues(
+        self, data: BrokerData, connection: Connection, topic: str
+    ) -> list[_DeadLetterQueue]:
         """Return the queues of a topic on one broker.
 
         Raises:
@@ -396,13 +398,13 @@ class DeadLetterAdmin(AdminCalls):
         """
         request = admin.DescribeTopicRequest(topic=topic)
         described = await connection.call(DESCRIBE_TOPIC, request, timeout_s=self._timeout_s)
-        found: list[_Queue] = []
+        found: list[_DeadLetterQueue] = []
         for one in described.queues:
             asked = groups.QueryOffsetRequest(
                 group=DEAD_LETTER_TOOLS, topic=topic, queue_id=one.queue_id
             )
             kept = await connection.call(QUERY_OFFSET, asked, timeout_s=self._timeout_s)
-            queue = _Queue(
+            queue = _DeadLetterQueue(
                 data,
                 connection,
                 topic,
@@ -428,7 +430,7 @@ class DeadLetterAdmin(AdminCalls):
 
 
 async def _letters(
-    queue: _Queue, begin: int, timeout_s: float
+    queue: _DeadLetterQueue, begin: int, timeout_s: float
 ) -> AsyncGenerator[tuple[list[DeadLetter], int]]:
     """Give the letters of a queue in order, some at a time, with the offset behind them."""
     offset = begin
@@ -454,7 +456,7 @@ async def _letters(
         )
 
 
-def _is_handled_elsewhere(queue: _Queue) -> RefusedError:
+def _is_handled_elsewhere(queue: _DeadLetterQueue) -> RefusedError:
     remark = (
         f"{queue.topic} queue {queue.queue_id} on {queue.data.broker_name} is being handled by"
         " another command, or by one that was cut off less than 30 s ago"

@@ -142,7 +142,7 @@ class TopicCreation:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """One live member of a group."""
 
     client_id: str
@@ -176,7 +176,7 @@ class ProducerMember:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class QueueProgress:
     """How far a group is in one queue."""
 
     queue: MessageQueue
@@ -238,10 +238,10 @@ class GroupDescription:
     group: str
     """Name of the group."""
 
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
     """Sorted by client id, each once."""
 
-    progress: tuple[Progress, ...]
+    progress: tuple[QueueProgress, ...]
     """Sorted by queue."""
 
     settings: tuple[tuple[str, GroupSettings], ...] = ()

@@ -7,9 +7,9 @@ from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import (
     BrokerList,
     GroupDescription,
-    Member,
+    GroupMember,
     ProducerMember,
-    Progress,
+    QueueProgress,
     UnreachableBroker,
     require_all,
 )
@@ -155,7 +155,7 @@ def _description(
 ) -> GroupDescription:
     """Return what brokers told of a group, put together. Pure."""
     members = {
-        one.client_id: Member(
+        one.client_id: GroupMember(
             one.client_id,
             one.address,
             tuple((sub.topic, sub.expression) for sub in one.group.subscriptions),
@@ -165,7 +165,7 @@ def _description(
         for one in reply.members
     }
     progress = (
-        Progress(
+        QueueProgress(
             MessageQueue(one.topic, name, one.queue_id),
             one.committed_offset,
             one.min_offset,

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from ternmq_client.admin.descriptions import (
     BrokerList,
     GroupDescription,
-    Member,
+    GroupMember,
     ProducerMember,
     UnreachableBroker,
 )
@@ -36,7 +36,7 @@ class Admin:
 
     async def describe_group(self, group: str) -> GroupDescription:
         subscribed = (("A", "*"),)
-        members = [Member(name, "h:1", subscribed, 1_000) for name in ("here", "silent")]
+        members = [GroupMember(name, "h:1", subscribed, 1_000) for name in ("here", "silent")]
         return GroupDescription(group, tuple(members), ())
 
     async def consumer_state(self, group: str, client_id: str) -> groups.RunningState:

@@ -7,7 +7,7 @@ from typing import Final
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import (
     GroupDescription,
-    Progress,
+    QueueProgress,
     QueueStatus,
     TopicDescription,
     UnreachableBroker,
@@ -182,7 +182,7 @@ def topic_row(
 
 def group_rows(found: GroupDescription, counted: Counted, slow_after_ms: int) -> list[GroupRow]:
     """Return a row for each topic of a group, its retries too. Slow: lag that is so old."""
-    by_topic: dict[str, list[Progress]] = {}
+    by_topic: dict[str, list[QueueProgress]] = {}
     for one in found.progress:
         by_topic.setdefault(one.queue.topic, []).append(one)
     rows: list[GroupRow] = []

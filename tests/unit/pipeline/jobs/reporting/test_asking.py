@@ -1,4 +1,4 @@
-from ternmq_client.admin.descriptions import GroupDescription, Progress
+from ternmq_client.admin.descriptions import GroupDescription, QueueProgress
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.jobs.reporting.asking import Rate, counters, group_rows, member_row
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -16,9 +16,9 @@ def counter(key: str, rate: float, day: int) -> admin.StatisticsItem:
     return admin.StatisticsItem(name="TOPIC_PUT_NUMS", key=key, total=9, spans=spans)
 
 
-def progress(topic: str, queue_id: int, waiting: int, lag_ms: int) -> Progress:
+def progress(topic: str, queue_id: int, waiting: int, lag_ms: int) -> QueueProgress:
     queue = MessageQueue(topic, "a", queue_id)
-    return Progress(queue, 10, 0, 10 + waiting, lag_ms=lag_ms)
+    return QueueProgress(queue, 10, 0, 10 + waiting, lag_ms=lag_ms)
 
 
 def test_counters_of_several_brokers_are_added() -> None:
