@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from ternmq_client.config import ClientConfig
-from ternmq_client.nameservers import NameServers
 from ternmq_client.outages import Outages
 from ternmq_client.retry_policy import RetryPolicy
-from ternmq_client.route_cache import RouteCache
+from ternmq_client.routes.nameservers import NameServers
+from ternmq_client.routes.route_cache import RouteCache
 from ternmq_client.session import Sessions
 from ternmq_client.single_flight import SingleFlight
 from ternmq_client.stand_ins import StandIns

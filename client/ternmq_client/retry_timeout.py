@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ternmq_client.retry_policy import RetryPolicy
-from ternmq_client.route_cache import LOSS_GRACE_MS
+from ternmq_client.routes.route_cache import LOSS_GRACE_MS
 from ternmq_model.address import Address
 from ternmq_model.errors import (
     RefusedError,

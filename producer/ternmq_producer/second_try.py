@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ternmq_client.route_cache import RouteCache
+from ternmq_client.routes.route_cache import RouteCache
 from ternmq_model.message import SendResult
 from ternmq_model.response_code import STORED_CODES, ResponseCode
 from ternmq_producer.batcher import Batch

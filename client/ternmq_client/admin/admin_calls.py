@@ -13,7 +13,7 @@ from ternmq_client.admin.broker_names import (
 )
 from ternmq_client.admin.descriptions import UnreachableBroker, require_all
 from ternmq_client.config import ClientConfig, resolve_client
-from ternmq_client.nameservers import NameServers
+from ternmq_client.routes.nameservers import NameServers
 from ternmq_model.address import resolve_addresses
 from ternmq_model.errors import (
     RefusedError,

@@ -11,7 +11,7 @@ from ternmq_client.admin.broker_names import (
     is_address,
     no_such_broker,
 )
-from ternmq_client.nameservers import brokers_told, of_no_nameserver
+from ternmq_client.routes.nameservers import brokers_told, of_no_nameserver
 from ternmq_model.address import Address
 from ternmq_model.errors import (
     IllegalName,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ternmq_client.partial_routes import without
+from ternmq_client.routes.partial_routes import without
 from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.rebalance.allocation.machine_room import AllocateByMachineRoom
 from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy

@@ -5,7 +5,7 @@ from contextlib import aclosing, contextmanager
 from typing import Protocol, TypeVar
 
 from ternmq_client.retry_timeout import RetryTimeout
-from ternmq_client.route_cache import RouteCache
+from ternmq_client.routes.route_cache import RouteCache
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,

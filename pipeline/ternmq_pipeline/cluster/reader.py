@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S, RetryTimeout, nobody_registered
-from ternmq_client.route_cache import LOSS_GRACE_MS
+from ternmq_client.routes.route_cache import LOSS_GRACE_MS
 from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
 from ternmq_consumer.scanning import StretchToMeasure, given_up_when_broken, measure

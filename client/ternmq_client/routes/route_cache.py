@@ -1,4 +1,4 @@
-"""What a client knows of routes: asked on demand, asked again from time to time."""
+"""Cache of routes: asked for on demand, and again from time to time."""
 
 import asyncio
 import logging
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from ternmq_client.nameservers import FoundRoute, NameServers
-from ternmq_client.partial_routes import completed, without
+from ternmq_client.routes.nameservers import FoundRoute, NameServers
+from ternmq_client.routes.partial_routes import completed, without
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError, TopicNotFound, Unreachable

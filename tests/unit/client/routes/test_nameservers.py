@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any, cast
 
-from ternmq_client.nameservers import NameServers
+from ternmq_client.routes.nameservers import NameServers
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, RequestTimedOut
 from ternmq_protos.v1 import nameserver_pb2 as nameserver

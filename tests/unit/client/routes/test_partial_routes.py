@@ -1,6 +1,6 @@
 """Routes from NameServers that do not know everything yet."""
 
-from ternmq_client.partial_routes import completed, without
+from ternmq_client.routes.partial_routes import completed, without
 from ternmq_model.address import Address
 from ternmq_model.route import READ_WRITE, BrokerData, BrokerMember, QueueData, TopicRoute
 
