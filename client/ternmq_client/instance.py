@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
+from ternmq_client.broker_session import BrokerSessions
 from ternmq_client.config import ClientConfig
 from ternmq_client.outages import Outages
 from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.routes.nameservers import NameServers
 from ternmq_client.routes.route_cache import RouteCache
-from ternmq_client.session import Sessions
 from ternmq_client.single_flight import SingleFlight
 from ternmq_client.stand_ins import StandIns
 from ternmq_model.address import resolve_addresses
@@ -83,32 +83,32 @@ class ClientInstance(Lifecycle):
     @property
     def env(self) -> Environment:
         """Clock, network, randomness, blocking calls."""
-        return self._parts.env
+        return self._components.env
 
     @property
     def client_id(self) -> str:
         """`host@instance`, by which brokers know this client."""
-        return self._parts.client_id
+        return self._components.client_id
 
     @property
     def tasks(self) -> OwnedTasks:
         """Where producers and consumers spawn theirs; they end with the client."""
-        return self._parts.tasks
+        return self._components.tasks
 
     @property
     def nameservers(self) -> NameServers:
         """For questions other than routes."""
-        return self._parts.nameservers
+        return self._components.nameservers
 
     @property
     def routes(self) -> RouteCache:
         """Routes by topic."""
-        return self._parts.routes
+        return self._components.routes
 
     @property
-    def sessions(self) -> Sessions:
+    def sessions(self) -> BrokerSessions:
         """Who brokers think is here."""
-        return self._parts.sessions
+        return self._components.sessions
 
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
         """Return the connection to a broker that a route has named, dialling it at need.
@@ -118,7 +118,7 @@ class ClientInstance(Lifecycle):
         Raises:
             Unreachable: No route names it, or nobody who proves to be it answers.
         """
-        opened = self._parts
+        opened = self._components
         key = (broker_name, broker_id)
         kept = opened.connections.get(key)
         return kept or await opened.dialling.run(key, lambda: opened.dial(broker_name, broker_id))
@@ -129,7 +129,7 @@ class ClientInstance(Lifecycle):
         True while there is a connection; False when it could not be made the last time it was
         tried, by whatever part of the client; None when it was not tried since the last one ended.
         """
-        opened = self._parts
+        opened = self._components
         if (broker_name, MASTER_ID) in opened.connections:
             return True
         return False if broker_name in opened.masters_missed else None
@@ -154,18 +154,18 @@ class ClientInstance(Lifecycle):
 
     def member_to_ask(self, broker_name: str) -> int:
         """Return the id of the member that `reader` would try first. Asks nobody."""
-        return self._parts.member_to_ask(broker_name)
+        return self._components.member_to_ask(broker_name)
 
     def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
         """Have `listener` called with a broker name, and the member that `reader` tries from now.
 
         It must not block. What one member was told the other may not know.
         """
-        self._parts.moved_listeners.append(listener)
+        self._components.moved_listeners.append(listener)
 
     def epoch(self, broker_name: str) -> int:
         """Return the newest epoch that any member of a broker name told; 0 = none did."""
-        return self._parts.stand_ins.epoch(broker_name)
+        return self._components.stand_ins.epoch(broker_name)
 
     def members_to_list(self, route: TopicRoute) -> list[tuple[str, int]]:
         """Return whom to ask for the members of a group: broker names and ids, best first.
@@ -173,14 +173,14 @@ class ClientInstance(Lifecycle):
         Who has just started does not know all members yet. Of the others, and then of those, the
         order is the route's for every client, so that all see the same list if they can.
         """
-        return self._parts.members_to_list(route)
+        return self._components.members_to_list(route)
 
     def session_since_ms(self, broker_name: str, broker_id: int) -> tuple[int | None, bool]:
         """Return since when a member has known this client, and whether it knows the others too.
 
         The time is monotonic; None = it does not know this client.
         """
-        sessions, now_ms = self._parts.sessions, self.env.clock.monotonic_ms()
+        sessions, now_ms = self._components.sessions, self.env.clock.monotonic_ms()
         return (
             sessions.open_since_ms(broker_name, broker_id),
             sessions.is_settled(broker_name, broker_id, now_ms=now_ms),
@@ -188,7 +188,7 @@ class ClientInstance(Lifecycle):
 
     def members(self, broker_name: str) -> list[int]:
         """Return the ids of the members that a route has named, sorted. Asks nobody."""
-        return self._parts.members(broker_name)
+        return self._components.members(broker_name)
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
         """Dial `broker_name` anew next time, since `connection` has failed.
@@ -196,17 +196,17 @@ class ClientInstance(Lifecycle):
         The connection is closed: what else runs over it ends, as it was about to. Safe to repeat,
         and with a connection that was replaced already.
         """
-        self._parts.forget((broker_name, broker_id), connection)
+        self._components.forget((broker_name, broker_id), connection)
 
     def ask_route_again(self, topic: str) -> None:
         """Ask for the route of `topic` soon, in the background: see `RouteCache.expire`."""
-        opened = self._parts
+        opened = self._components
         opened.routes.expire(topic)
         opened.jobs.wake("routes")
 
     def look_for(self, broker_name: str) -> None:
         """Ask soon where `broker_name` is: a broker's word, or silence, did not fit its route."""
-        self._parts.look_for(broker_name)
+        self._components.look_for(broker_name)
 
     async def join_group(
         self, group: groups.ConsumerGroup, on_members_changed: Callable[[], None]
@@ -224,7 +224,7 @@ class ClientInstance(Lifecycle):
             RefusedError: A broker refuses this client; most likely another live one has its id.
             Unreachable: No NameServer answers.
         """
-        opened = self._parts
+        opened = self._components
         for subscription in group.subscriptions:
             opened.routes.watch(subscription.topic)
         opened.sessions.put_consumer(group, on_members_changed)
@@ -235,14 +235,14 @@ class ClientInstance(Lifecycle):
 
     def leave_group(self, group: str) -> None:
         """Take back `join_group`: brokers hear of it at once, and the group's others take over."""
-        opened = self._parts
+        opened = self._components
         before = opened.sessions.consumer_topics
         opened.sessions.remove_consumer(group)
         for topic in before - opened.sessions.consumer_topics:
             opened.routes.unwatch(topic)
 
     @property
-    def _parts(self) -> "_Opened":
+    def _components(self) -> "_Opened":
         if self._opened is None:
             raise ClosedError("the client is not open: use it inside `async with`")
         self._check_owner()
@@ -280,8 +280,8 @@ class _Opened:
             refresh_s=config.route_refresh_s,
             has_topic=self._has_topic,
         )
-        self.sessions = Sessions(
-            _SessionMember(client, self),
+        self.sessions = BrokerSessions(
+            _ClientSessionOwner(client, self),
             tasks,
             heartbeat_s=config.heartbeat_s,
             answer_timeout_s=config.request_timeout_s,
@@ -472,7 +472,7 @@ class _Opened:
                 await self.dialling.run(key, lambda: self.dial(*key))
 
 
-class _SessionMember:
+class _ClientSessionOwner:
     """The client as its Sessions see it, also while it is being opened."""
 
     def __init__(self, client: ClientInstance, opened: _Opened) -> None:

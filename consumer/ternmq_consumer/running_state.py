@@ -38,7 +38,7 @@ class QueueReport(NamedTuple):
 
 
 class Hearing(Protocol):
-    """What is needed of a client's `Sessions`."""
+    """What is needed of a client's `BrokerSessions`."""
 
     def on_command(
         self, name: str, handler: Callable[[groups.SessionReply, str], None]

@@ -54,7 +54,7 @@ def test_members_that_differ_are_each_told_once_a_change(caplog: pytest.LogCaptu
         return [
             each.getMessage().partition("differences=")[2]
             for each in caplog.records
-            if each.name == "ternmq_client.session" and each.getMessage().startswith(start)
+            if each.name == "ternmq_client.broker_session" and each.getMessage().startswith(start)
         ]
 
     async def main() -> None:

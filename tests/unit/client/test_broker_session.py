@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from ternmq_client.broker_session import BrokerSession, HeartbeatData
 from ternmq_client.retry_policy import RetryPolicy
-from ternmq_client.session import Picture, Session
 from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -75,11 +75,11 @@ class Alone:
 def test_goodbye_waits_for_a_pending_heartbeat_and_is_the_last_message() -> None:
     async def main() -> None:
         member = Alone()
-        session = Session(
+        session = BrokerSession(
             "b",
             0,
             member,
-            Picture(),
+            HeartbeatData(),
             incarnation="1",
             heartbeat_s=30,
             answer_timeout_s=3,
@@ -110,11 +110,11 @@ def test_commands_are_handled_and_answered_before_the_next_heartbeat() -> None:
             if reply.HasField("report_state"):
                 session.say(groups.SessionRequest(running_state=groups.RunningState(request_id=7)))
 
-        session = Session(
+        session = BrokerSession(
             "b",
             0,
             member,
-            Picture(),
+            HeartbeatData(),
             incarnation="1",
             heartbeat_s=30,
             answer_timeout_s=3,
@@ -165,11 +165,11 @@ def test_refusals_are_logged_each_time_their_reason_changes(
             refused("x wants jp"),
             ConnectionLost("away again"),
         )
-        session = Session(
+        session = BrokerSession(
             "b",
             0,
             member,
-            Picture(),
+            HeartbeatData(),
             incarnation="1",
             heartbeat_s=30,
             answer_timeout_s=3,

@@ -1,4 +1,4 @@
-"""Telling brokers who is here, and hearing their commands: one Session for each broker.
+"""Sessions of a client with its brokers: heartbeats out, commands in, one Session for each broker.
 
 A consumer has a Session with the master of every broker that serves its topics, a producer with
 those it sends to. The stream's life is the member's life: brokers drop a client at once when it
@@ -45,8 +45,8 @@ OnCommand = Callable[[groups.SessionReply, str], None]
 SessionStream = ClientStream[groups.SessionReply, groups.SessionRequest]
 
 
-class Member(Protocol):
-    """Whose Sessions these are: a `ClientInstance`."""
+class SessionOwner(Protocol):
+    """Owner of the Sessions: a `ClientInstance`."""
 
     @property
     def env(self) -> Environment:
@@ -71,8 +71,8 @@ class Member(Protocol):
         ...
 
 
-class Picture:
-    """The groups of one client: what every heartbeat tells in full. Owned by `Sessions`."""
+class HeartbeatData:
+    """The groups of one client: what every heartbeat tells in full. Owned by `BrokerSessions`."""
 
     def __init__(self) -> None:
         self.producers: set[str] = set()
@@ -96,15 +96,15 @@ class Picture:
         return groups.SessionRequest(heartbeat=heartbeat)
 
 
-class Session:
-    """The stream with one broker, opened again whenever it breaks. Owned by `Sessions`."""
+class BrokerSession:
+    """The stream with one broker, opened again whenever it breaks. Owned by `BrokerSessions`."""
 
     def __init__(
         self,
         broker_name: str,
         broker_id: int,
-        member: Member,
-        picture: Picture,
+        owner: SessionOwner,
+        heartbeat_data: HeartbeatData,
         *,
         incarnation: str,
         heartbeat_s: float,
@@ -115,8 +115,8 @@ class Session:
     ) -> None:
         self._broker_name = broker_name
         self._broker_id = broker_id
-        self._member = member
-        self._picture = picture
+        self._owner = owner
+        self._heartbeat_data = heartbeat_data
         self._incarnation = incarnation
         self._heartbeat_s = heartbeat_s
         self._answer_timeout_s = answer_timeout_s
@@ -151,7 +151,7 @@ class Session:
             if self._is_closing:
                 return
             self._stream = self.open_since_ms = None
-            self._member.look_for(self._broker_name)
+            self._owner.look_for(self._broker_name)
             self._failures += 1
             is_refused = isinstance(error, RefusedError)
             if self.error is None or (is_refused and str(error) != str(self.error)):
@@ -162,10 +162,10 @@ class Session:
                 )
             self.error = error
             self.attempted.set()
-            await asyncio.sleep(self._retry.delay_s(self._failures, self._member.env.random))
+            await asyncio.sleep(self._retry.delay_s(self._failures, self._owner.env.random))
 
     def tell(self) -> None:
-        """Send a heartbeat now: the picture has changed."""
+        """Send a heartbeat now: its data have changed."""
         self._changed.set()
 
     def say(self, request: groups.SessionRequest) -> None:
@@ -185,7 +185,7 @@ class Session:
                 await stream.finish()
 
     async def _talk(self) -> None:
-        connection = await self._member.broker(self._broker_name, self._broker_id)
+        connection = await self._owner.broker(self._broker_name, self._broker_id)
         stream: SessionStream = connection.open(SESSION)
         try:
             await self._greet(stream)
@@ -197,7 +197,7 @@ class Session:
                     else:
                         self._on_command(reply, self._broker_name)
         except TransportError:
-            self._member.forget(self._broker_name, connection, self._broker_id)
+            self._owner.forget(self._broker_name, connection, self._broker_id)
             raise
         finally:
             self._stream = None
@@ -208,7 +208,9 @@ class Session:
             async with asyncio.timeout(self._answer_timeout_s):
                 self._changed.clear()
                 self._sayings.clear()
-                await stream.write(self._picture.hello(self._member.client_id, self._incarnation))
+                await stream.write(
+                    self._heartbeat_data.hello(self._owner.client_id, self._incarnation)
+                )
                 reply = await stream.read()
         except TimeoutError:
             raise RequestTimedOut(f"broker {self._broker_name}: no answer to hello") from None
@@ -220,11 +222,11 @@ class Session:
         self._stream = stream
         self._failures = 0
         self.error = None
-        self.open_since_ms = self._member.env.clock.monotonic_ms()
+        self.open_since_ms = self._owner.env.clock.monotonic_ms()
         self.attempted.set()
         logger.info("session open broker=%s id=%s", self._broker_name, self._broker_id)
         # Members may have come and gone while nobody listened.
-        for group in tuple(self._picture.consumers):
+        for group in tuple(self._heartbeat_data.consumers):
             self._on_members_changed(group)
         self._on_command(reply, self._broker_name)
 
@@ -240,13 +242,13 @@ class Session:
                         return  # the goodbye is the last word
                     while self._sayings:
                         await stream.write(self._sayings.popleft())
-                    await stream.write(self._picture.heartbeat())
+                    await stream.write(self._heartbeat_data.heartbeat())
             except TernError:  # the reader is told why
                 stream.cancel()
                 return
 
 
-class Sessions:
+class BrokerSessions:
     """The Sessions of one client, one for each member of a broker name it should be known to.
 
     Consumers are known to slaves too: when their master is away, a slave knows the members of each
@@ -257,20 +259,20 @@ class Sessions:
 
     def __init__(
         self,
-        member: Member,
+        owner: SessionOwner,
         tasks: OwnedTasks,
         *,
         heartbeat_s: float,
         answer_timeout_s: float,
         retry: RetryPolicy,
     ) -> None:
-        self._member = member
+        self._owner = owner
         self._tasks = tasks
         self._heartbeat_s = heartbeat_s
         self._answer_timeout_s = answer_timeout_s
         self._retry = retry
-        self._incarnation = f"{member.env.random.getrandbits(64):016x}"
-        self._picture = Picture()
+        self._incarnation = f"{owner.env.random.getrandbits(64):016x}"
+        self._heartbeat_data = HeartbeatData()
         self._members_changed: dict[str, Callable[[], None]] = {}
         self._commands: dict[str, list[OnCommand]] = {
             "place_registered": [self._note_place],
@@ -278,19 +280,19 @@ class Sessions:
         }
         self._differences: dict[str, list[str]] = {}
         self._attended: set[str] = set()
-        self._open: dict[tuple[str, int], tuple[Session, asyncio.Task[None]]] = {}
+        self._open: dict[tuple[str, int], tuple[BrokerSession, asyncio.Task[None]]] = {}
         self._is_closing = False
 
     def put_producer(self, group: str) -> None:
         """Tell brokers, now and from now on, that this client produces in `group`."""
-        if group not in self._picture.producers:
-            self._picture.producers.add(group)
+        if group not in self._heartbeat_data.producers:
+            self._heartbeat_data.producers.add(group)
             self._tell()
 
     def remove_producer(self, group: str) -> None:
         """Take back `put_producer`."""
-        if group in self._picture.producers:
-            self._picture.producers.remove(group)
+        if group in self._heartbeat_data.producers:
+            self._heartbeat_data.producers.remove(group)
             self._tell()
 
     def put_consumer(
@@ -303,13 +305,13 @@ class Sessions:
             on_members_changed: Called when a broker says that members came or went, and when a
                 Session was opened, since such words may have been missed. Must not block.
         """
-        self._picture.consumers[group.group] = group
+        self._heartbeat_data.consumers[group.group] = group
         self._members_changed[group.group] = on_members_changed
         self._tell()
 
     def remove_consumer(self, group: str) -> None:
         """Take back `put_consumer`: brokers give its queues to other members at once."""
-        if self._picture.consumers.pop(group, None) is not None:
+        if self._heartbeat_data.consumers.pop(group, None) is not None:
             del self._members_changed[group]
             self._tell()
 
@@ -318,7 +320,7 @@ class Sessions:
         """Every topic that a group of this client consumes."""
         return frozenset(
             subscription.topic
-            for group in self._picture.consumers.values()
+            for group in self._heartbeat_data.consumers.values()
             for subscription in group.subscriptions
         )
 
@@ -410,10 +412,10 @@ class Sessions:
     def _begin(self, key: tuple[str, int]) -> None:
         if key in self._open or self._is_closing:
             return
-        session = Session(
+        session = BrokerSession(
             *key,
-            self._member,
-            self._picture,
+            self._owner,
+            self._heartbeat_data,
             incarnation=self._incarnation,
             heartbeat_s=self._heartbeat_s,
             answer_timeout_s=self._answer_timeout_s,
@@ -435,7 +437,7 @@ class Sessions:
             "member is registered broker=%s id=%s epoch=%s",
             *(broker_name, told.broker_id, told.epoch),
         )
-        self._member.look_for(broker_name)
+        self._owner.look_for(broker_name)
 
     def _note_differences(self, reply: groups.SessionReply, _broker_name: str) -> None:
         """Log in what the members of a group differ: once, though every broker tells it."""
@@ -463,7 +465,7 @@ class Sessions:
             handler(reply, broker_name)
 
 
-async def _end(session: Session, task: asyncio.Task[None]) -> None:
+async def _end(session: BrokerSession, task: asyncio.Task[None]) -> None:
     """Close `session` in order, and its task in any case."""
     await session.close()
     await asyncio.wait((task,), timeout=GOODBYE_TIMEOUT_S)
