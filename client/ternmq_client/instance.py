@@ -8,12 +8,12 @@ from typing import Final
 
 from ternmq_client.broker_session import BrokerSessions
 from ternmq_client.config import ClientConfig
-from ternmq_client.outages import Outages
+from ternmq_client.outage_log import OutageLog
+from ternmq_client.read_replicas import ReadReplicas
 from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.routes.nameservers import NameServers
 from ternmq_client.routes.route_cache import RouteCache
 from ternmq_client.single_flight import SingleFlight
-from ternmq_client.stand_ins import StandIns
 from ternmq_model.address import resolve_addresses
 from ternmq_model.errors import ClosedError, TernError, TopicNotFound, Unreachable
 from ternmq_model.route import MASTER_ID, TopicRoute
@@ -165,7 +165,7 @@ class ClientInstance(Lifecycle):
 
     def epoch(self, broker_name: str) -> int:
         """Return the newest epoch that any member of a broker name told; 0 = none did."""
-        return self._components.stand_ins.epoch(broker_name)
+        return self._components.read_replicas.epoch(broker_name)
 
     def members_to_list(self, route: TopicRoute) -> list[tuple[str, int]]:
         """Return whom to ask for the members of a group: broker names and ids, best first.
@@ -261,8 +261,8 @@ class _Opened:
         self.connections: dict[tuple[str, int], Connection] = {}
         self.masters_missed: set[str] = set()
         """Broker names whose master could not be reached when it was tried last."""
-        self.stand_ins = StandIns()
-        self.outages = Outages(env.clock, config.addresses())
+        self.read_replicas = ReadReplicas()
+        self.outage_log = OutageLog(env.clock, config.addresses())
         self.moved_listeners: list[Callable[[str, int], None]] = []
         self.dialling = SingleFlight[tuple[str, int], Connection](tasks)
         self.nameservers = NameServers(
@@ -311,14 +311,14 @@ class _Opened:
             )
         except Unreachable as error:
             if broker_id == MASTER_ID:
-                self.outages.note(broker_name, error)
+                self.outage_log.note(broker_name, error)
             self._missed(broker_name, broker_id)
             raise Unreachable(f"broker {broker_name}: {error}") from error
         self.connections[broker_name, broker_id] = connection
         if broker_id == MASTER_ID:
             self.masters_missed.discard(broker_name)
         epoch = 0 if connection.identity is None else connection.identity.epoch
-        self.stand_ins.reached(broker_name, broker_id, epoch)
+        self.read_replicas.reached(broker_name, broker_id, epoch)
         self.routes.trust(broker_name, broker_id)
         logger.info(
             "broker connected broker=%s id=%s epoch=%s address=%s",
@@ -335,8 +335,8 @@ class _Opened:
         members = self.members(broker_name)
         # One that no NameServer tells of any more, or not yet again, may be there all the same.
         members += [broker_id for name, broker_id in self.connections if name == broker_name]
-        before = self.stand_ins.asked(broker_name)
-        chosen = self.stand_ins.choose(broker_name, members)
+        before = self.read_replicas.asked(broker_name)
+        chosen = self.read_replicas.choose(broker_name, members)
         if before not in (None, chosen):
             logger.info(
                 "consumers turn to another member broker=%s id=%s before=%s",
@@ -357,12 +357,12 @@ class _Opened:
 
     def _choose_again(self, broker_name: str) -> None:
         """Let consumers turn to another member, if there are any and it is time for that."""
-        if self.stand_ins.asked(broker_name) is not None:
+        if self.read_replicas.asked(broker_name) is not None:
             self.member_to_ask(broker_name)
 
     def _missed(self, broker_name: str, broker_id: int) -> None:
         """Note that a member is not where it was, and ask now where it is."""
-        self.stand_ins.missed(broker_name, broker_id)
+        self.read_replicas.missed(broker_name, broker_id)
         if broker_id == MASTER_ID:
             self.masters_missed.add(broker_name)
         self.routes.doubt(broker_name, broker_id)
@@ -411,7 +411,7 @@ class _Opened:
         self.sessions.keep_to(key for members in self._consumed_at.values() for key in members)
 
     async def close_connections(self) -> None:
-        self.outages.close()
+        self.outage_log.close()
         await self.nameservers.close()
         connections, self.connections = self.connections, {}
         if connections:
@@ -449,7 +449,7 @@ class _Opened:
         if self.connections.get(key) is connection:
             del self.connections[key]
             self.tasks.spawn(connection.close(), f"close {connection.address}")
-            self.outages.note(key[0], f"{connection.address}: the connection ended")
+            self.outage_log.note(key[0], f"{connection.address}: the connection ended")
             self.look_for(key[0])
 
     def look_for(self, broker_name: str) -> None:
@@ -458,7 +458,7 @@ class _Opened:
 
     async def _look_for_masters(self) -> bool:
         """Try to reach the masters for which slaves stand in."""
-        away = self.stand_ins.masters_away
+        away = self.read_replicas.masters_away
         for broker_name in away:
             self.routes.expire_broker(broker_name)
         await asyncio.gather(*(self._look_for_master(broker_name) for broker_name in away))

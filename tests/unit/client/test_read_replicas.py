@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_client.stand_ins import StandIns, member_to_ask
+from ternmq_client.read_replicas import ReadReplicas, member_to_ask
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_master_is_asked_or_else_the_first_present_slave(
 
 
 def test_slave_stands_in_until_the_master_is_reachable() -> None:
-    known = StandIns()
+    known = ReadReplicas()
     assert known.asked("b") is None
     assert known.choose("b", [0, 1]) == 0
     known.missed("b", 0)
@@ -38,7 +38,7 @@ def test_slave_stands_in_until_the_master_is_reachable() -> None:
 
 
 def test_absent_members_are_all_tried_again() -> None:
-    known = StandIns()
+    known = ReadReplicas()
     known.missed("b", 0)
     known.missed("b", 1)
     assert known.choose("b", [0, 1]) == 0
@@ -47,7 +47,7 @@ def test_absent_members_are_all_tried_again() -> None:
 
 
 def test_newest_epoch_counts() -> None:
-    known = StandIns()
+    known = ReadReplicas()
     assert known.epoch("b") == 0
     known.reached("b", 0, 1000)
     known.reached("b", 1, 2)

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from ternmq_client.outages import Outages
+from ternmq_client.outage_log import OutageLog
 from ternmq_model.address import Address
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
@@ -15,9 +15,9 @@ def test_lost_broker_is_warned_of_once_for_all_clients_of_a_cluster(
 ) -> None:
     async def main() -> None:
         here, elsewhere = (Address("here", 1),), (Address("elsewhere", 1),)
-        one, two = Outages(VirtualClock(), here), Outages(VirtualClock(), here)
-        other = Outages(VirtualClock(), elsewhere)
-        caplog.set_level(logging.INFO, "ternmq_client.outages")
+        one, two = OutageLog(VirtualClock(), here), OutageLog(VirtualClock(), here)
+        other = OutageLog(VirtualClock(), elsewhere)
+        caplog.set_level(logging.INFO, "ternmq_client.outage_log")
         for outages in (one, two, one, other):
             outages.note("broker-a", "it restarts")
         one.note("broker-b", "it restarts")

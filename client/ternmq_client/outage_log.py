@@ -12,12 +12,12 @@ QUIET_MS: Final = 30_000
 """What is said within so long of what was said last is about the same outage: a broker that
 restarts is lost several times, and one that stays away is tried again and again."""
 
-_OF_PROCESS: Final[set["Outages"]] = set()
+_OF_PROCESS: Final[set["OutageLog"]] = set()
 """Those of every open client of the process, in whichever thread its loop runs."""
 
 
-class Outages:
-    """The brokers that one client lost. Owned by its `ClientInstance`.
+class OutageLog:
+    """Log of the brokers that one client lost. Owned by its `ClientInstance`.
 
     A program that configured no logging shows warnings on stderr. A producer and consumers that
     lose the same broker write one there, and everything else about it at level INFO.
@@ -49,7 +49,7 @@ class Outages:
             *(broker_name, reason),
         )
 
-    def _is_noted(self, asker: "Outages", broker_name: str, now_ms: int) -> bool:
+    def _is_noted(self, asker: "OutageLog", broker_name: str, now_ms: int) -> bool:
         noted_ms = self._noted_at_ms.get(broker_name)
         is_recent = noted_ms is not None and 0 <= now_ms - noted_ms < QUIET_MS
         return is_recent and self._nameservers == asker._nameservers

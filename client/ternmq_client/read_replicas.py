@@ -1,4 +1,4 @@
-"""Which member of a broker name consumers talk to: its master, or a slave while that is away. Pure.
+"""Read replicas: a slave serves the consumers of a broker name while its master is away. Pure.
 
 A member counts as away from the first attempt to reach it that fails. A master does until it is
 reached again; slaves are tried anew whenever all of them are away.
@@ -24,8 +24,11 @@ def member_to_ask(members: Iterable[int], away: Iterable[int]) -> int:
     return min(reachable, default=MASTER_ID)
 
 
-class StandIns:
-    """What one client knows of members that are away. Owned by its `ClientInstance`."""
+class ReadReplicas:
+    """Members of broker names that are away, and those that consumers read from instead.
+
+    Owned by one `ClientInstance`.
+    """
 
     def __init__(self) -> None:
         self._away: dict[str, set[int]] = {}
