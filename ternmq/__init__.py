@@ -17,7 +17,7 @@ from ternmq_client.interceptors import ConsumeInterceptor as ConsumeInterceptor
 from ternmq_client.interceptors import ConsumeOutcome as ConsumeOutcome
 from ternmq_client.interceptors import SendEvent as SendEvent
 from ternmq_client.interceptors import SendInterceptor as SendInterceptor
-from ternmq_client.replies import is_request as is_request
+from ternmq_client.reply_message import is_request as is_request
 from ternmq_consumer.answers import ConsumeStatus as ConsumeStatus
 from ternmq_consumer.answers import ReconsumeLater as ReconsumeLater
 from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer

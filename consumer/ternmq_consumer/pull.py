@@ -8,7 +8,7 @@ from typing import Final
 
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
-from ternmq_client.replies import ReplyingClient
+from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy

@@ -10,7 +10,7 @@ from typing import Final
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
-from ternmq_client.replies import ReplyingClient
+from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import PushConsumerConfig
 from ternmq_consumer.dispatch import work_on

@@ -7,7 +7,7 @@ from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptors
-from ternmq_client.send_path import SendPath
+from ternmq_client.internal_producer import InternalProducer
 from ternmq_client.tracing.tracer import Tracer
 from ternmq_consumer.concurrent import ConcurrentResults
 from ternmq_consumer.config import MessageModel, OffsetsKept, PushConsumerConfig
@@ -188,7 +188,7 @@ def results_of(
             look_for_retries(client, group, broker_name)
 
         copies = RetryCopies(
-            SendPath(client),
+            InternalProducer(client),
             group=group,
             timeout_s=client.config.request_timeout_s,
             retries_max=config.retries_max,

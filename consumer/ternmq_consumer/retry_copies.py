@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from ternmq_client.send_path import SendPath
+from ternmq_client.internal_producer import InternalProducer
 from ternmq_consumer.answers import DEAD_LETTER, DELAY_LEVEL_MAX
 from ternmq_model import properties as names
 from ternmq_model.errors import TernError
@@ -63,7 +63,9 @@ class RetryCopies:
         retries_max: After how many retries they are dead letters; −1 = as the group's settings say.
     """
 
-    def __init__(self, path: SendPath, *, group: str, timeout_s: float, retries_max: int) -> None:
+    def __init__(
+        self, path: InternalProducer, *, group: str, timeout_s: float, retries_max: int
+    ) -> None:
         self._path = path
         self._group = group
         self._timeout_s = timeout_s

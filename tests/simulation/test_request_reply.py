@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ternmq_client.replies import is_request
+from ternmq_client.reply_message import is_request
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import (

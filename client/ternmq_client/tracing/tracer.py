@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
-from ternmq_client.send_path import SendPath
+from ternmq_client.internal_producer import InternalProducer
 from ternmq_client.tracing.dispatcher import TraceDispatcher, TraceStatistics
 from ternmq_client.tracing.interceptors import ConsumeTraces, SendTraces
 from ternmq_model.properties import KEYS
@@ -32,7 +32,7 @@ class Tracer(Lifecycle):
         self._group = group
         self._sender = f"{_GROUP_PREFIX}{group}-{role}-0"
         self._topic = client.config.trace_topic
-        self._path = SendPath(client)
+        self._producer = InternalProducer(client)
         self._dispatcher = TraceDispatcher(self._send)
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -52,7 +52,7 @@ class Tracer(Lifecycle):
         return ConsumeTraces(self._topic, self._dispatcher.offer, self._client.env.random)
 
     async def _send(self, body: bytes, keys: str) -> None:
-        await self._path.send(
+        await self._producer.send(
             self._topic,
             body,
             {KEYS: keys},

@@ -18,7 +18,7 @@ from ternmq import (
     StoredMessage,
 )
 from ternmq_client.instance import ClientInstance
-from ternmq_client.send_path import SendPath
+from ternmq_client.internal_producer import InternalProducer
 from ternmq_consumer.retry_copies import RetryCopies
 from tests.support.sdk_place import Place, eventually
 
@@ -117,7 +117,9 @@ def test_retry_without_original_record_is_redelivered_as_a_copy(place: Place) ->
         ):
             await eventually(lambda: len(seen) == 1)
             await client.routes.route(place.topic)
-            copies = RetryCopies(SendPath(client), group=place.group, timeout_s=30, retries_max=-1)
+            copies = RetryCopies(
+                InternalProducer(client), group=place.group, timeout_s=30, retries_max=-1
+            )
             assert await copies.send(seen[0], 1)
             await eventually(lambda: len(seen) == 2)
         first, again = seen

@@ -1,4 +1,4 @@
-"""Answering a request message.
+"""Replies to request messages.
 
 Source: RocketMQ `MessageUtil.createReplyMessage`.
 """
@@ -6,7 +6,7 @@ Source: RocketMQ `MessageUtil.createReplyMessage`.
 from collections.abc import Mapping
 
 from ternmq_client.instance import ClientInstance
-from ternmq_client.send_path import SendPath
+from ternmq_client.internal_producer import InternalProducer
 from ternmq_model.arguments import is_kind
 from ternmq_model.errors import IllegalMessage, UsageError
 from ternmq_model.message import SendResult
@@ -60,7 +60,7 @@ class ReplyingClient:
             raise IllegalMessage(f"the body of a reply is {type(body).__name__}, must be bytes")
         client = self._client
         topic, told = reply_of(request, properties or {})
-        return await SendPath(client).send(
+        return await InternalProducer(client).send(
             topic,
             body,
             told,

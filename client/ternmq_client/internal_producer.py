@@ -1,4 +1,4 @@
-"""Sending what clients themselves have to send: traces, retry copies, replies.
+"""Producer of the messages that clients send themselves: traces, retry copies, replies.
 
 One message at a time. Applications use a producer, which is much faster.
 """
@@ -23,8 +23,8 @@ _BROKERS_MAX: Final = 3
 """How many brokers are tried, when any will do."""
 
 
-class SendPath:
-    """Sends single messages for one client. Has no state of its own.
+class InternalProducer:
+    """Producer of single messages of a client's own. Has no state.
 
     Args:
         client: Open while this is used.

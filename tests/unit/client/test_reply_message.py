@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_client.replies import is_request, reply_of
+from ternmq_client.reply_message import is_request, reply_of
 from ternmq_model.errors import IllegalMessage, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage, decode_single

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ternmq_client.instance import ClientInstance
-from ternmq_client.send_path import SendPath
+from ternmq_client.internal_producer import InternalProducer
 from ternmq_model.errors import (
     BrokerBusy,
     MessageRefused,
@@ -47,7 +47,7 @@ def test_message_goes_to_the_named_broker_with_all_its_properties() -> None:
             second.append(2, b"before")
             async with client_of(cluster) as client:
                 await client.routes.route(TOPIC)
-                result = await SendPath(client).send(
+                result = await InternalProducer(client).send(
                     TOPIC, b"b", {"DELAY": "3"}, broker_name="broker-1", queue_id=2, timeout_s=1
                 )
             assert result.queue == MessageQueue(TOPIC, "broker-1", 2)
@@ -69,7 +69,7 @@ def test_stored_but_unconfirmed_message_is_a_result() -> None:
         async with ToyCluster() as cluster:
             cluster.first.sending.answer_request = answers(int(Code.FLUSH_DISK_TIMEOUT))
             async with client_of(cluster) as client:
-                result = await SendPath(client).send(TOPIC, b"", {}, timeout_s=1)
+                result = await InternalProducer(client).send(TOPIC, b"", {}, timeout_s=1)
             assert result.status is SendStatus.FLUSH_DISK_TIMEOUT
 
     run_in_virtual_time(main())
@@ -83,10 +83,10 @@ def test_another_broker_is_tried_while_nothing_can_have_been_stored() -> None:
                 each.sending.answer_request = answers(refusal(Code.SYSTEM_BUSY, "busy"))
             async with client_of(cluster) as client:
                 with pytest.raises(BrokerBusy):
-                    await SendPath(client).send(TOPIC, b"", {}, timeout_s=1)
+                    await InternalProducer(client).send(TOPIC, b"", {}, timeout_s=1)
                 assert [len(each.sending.requests) for each in both] == [1, 1]
                 both[0].sending.answer_request = answers(refusal(Code.SYSTEM_BUSY, "busy"))
-                result = await SendPath(client).send(TOPIC, b"", {}, timeout_s=1)
+                result = await InternalProducer(client).send(TOPIC, b"", {}, timeout_s=1)
                 assert result.queue.broker_name == "broker-1"
 
     run_in_virtual_time(main())
@@ -107,7 +107,7 @@ def test_illegal_or_doubtful_message_is_not_sent_again(answer: TernError) -> Non
                 each.sending.answer_request = answers(answer)
             async with client_of(cluster) as client:
                 with pytest.raises((MessageRefused, BrokerBusy)) as caught:
-                    await SendPath(client).send(TOPIC, b"", {}, timeout_s=1)
+                    await InternalProducer(client).send(TOPIC, b"", {}, timeout_s=1)
             assert caught.value.may_have_happened is answer.may_have_happened
             assert sum(len(each.sending.requests) for each in both) == 1
 
@@ -120,9 +120,9 @@ def test_unknown_topic_and_silent_broker_are_reported() -> None:
             cluster.first.sending.answer_request = answers(delay_s=2)
             async with client_of(cluster) as client:
                 with pytest.raises(TopicNotFound):
-                    await SendPath(client).send("none", b"", {}, timeout_s=1)
+                    await InternalProducer(client).send("none", b"", {}, timeout_s=1)
                 with pytest.raises(RequestTimedOut) as caught:
-                    await SendPath(client).send(TOPIC, b"", {}, timeout_s=1)
+                    await InternalProducer(client).send(TOPIC, b"", {}, timeout_s=1)
                 assert caught.value.may_have_happened
 
     run_in_virtual_time(main())
