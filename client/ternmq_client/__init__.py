@@ -1,7 +1,7 @@
 """What producers and consumers share: routes, connections to brokers, sessions."""
 
-from ternmq_client.blocking import BlockingFace as BlockingFace
-from ternmq_client.blocking import LoopThread as LoopThread
+from ternmq_client.blocking_client import BlockingClient as BlockingClient
+from ternmq_client.blocking_client import LoopThread as LoopThread
 from ternmq_client.config import NAMESERVER_DEFAULT as NAMESERVER_DEFAULT
 from ternmq_client.config import NAMESERVER_VARIABLE as NAMESERVER_VARIABLE
 from ternmq_client.config import ClientConfig as ClientConfig

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from ternmq_client.blocking import BlockingFace
+from ternmq_client.blocking_client import BlockingClient
 from ternmq_client.config import ClientConfig, resolve_client
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull import POLL_MESSAGES_MAX, PullConsumer
@@ -22,7 +22,7 @@ BlockingCallback = Callable[[list[MessageQueue]], None]
 """Takes queues, sorted, that were given to this member, or are taken from it."""
 
 
-class BlockingPullConsumer(BlockingFace[PullConsumer]):
+class BlockingPullConsumer(BlockingClient[PullConsumer]):
     """`PullConsumer` without `await`: `with BlockingPullConsumer() as consumer`.
 
     An event loop in a thread of its own does the work. Arguments, results and errors are those of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from ternmq_client.blocking import BlockingFace
+from ternmq_client.blocking_client import BlockingClient
 from ternmq_client.config import ClientConfig
 from ternmq_client.interceptors import SendInterceptor
 from ternmq_model.errors import ClosedError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from asyncio import Future as AsyncFuture
 
 
-class BlockingProducer(BlockingFace[Producer]):
+class BlockingProducer(BlockingClient[Producer]):
     """A `Producer` whose verbs block: `with BlockingProducer("group") as producer:`.
 
     Its event loop has a thread of its own; any number of threads may use it. Arguments,
@@ -151,7 +151,7 @@ class BlockingProducer(BlockingFace[Producer]):
         self._run(self._client.flush())
 
 
-class BlockingTransactionProducer(BlockingFace[TransactionProducer]):
+class BlockingTransactionProducer(BlockingClient[TransactionProducer]):
     """A `TransactionProducer` whose `send` blocks: `with BlockingTransactionProducer(...)`.
 
     Any number of threads may use it. `execute` and `check` are called in threads of a pool when

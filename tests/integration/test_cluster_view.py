@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_model.errors import TransportError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

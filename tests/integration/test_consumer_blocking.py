@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ternmq_client.blocking import BlockingFace
+from ternmq_client.blocking_client import BlockingClient
 from ternmq_consumer.blocking import BlockingPullConsumer
 from ternmq_model.errors import TopicNotFound
 from ternmq_model.queue import MessageQueue
@@ -18,7 +18,7 @@ def grpc_toys() -> Generator[str, None, None]:
     cluster = ToyCluster(queues=2, is_real=True)
     for number in range(200):
         cluster.first.append(number % 2, b"body %d" % number)
-    with BlockingFace(cluster):
+    with BlockingClient(cluster):
         yield cluster.nameserver
 
 

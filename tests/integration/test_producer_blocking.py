@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ternmq_client.blocking import BlockingFace
+from ternmq_client.blocking_client import BlockingClient
 from ternmq_client.config import ClientConfig
 from ternmq_model.errors import ClosedError, IllegalMessage, Unreachable
 from ternmq_model.message import Message, SendManyFailed, SendStatus
@@ -17,7 +17,7 @@ from tests.support.toy_log import TOPIC
 
 @pytest.fixture
 def cluster() -> Iterator[ToyCluster]:
-    with BlockingFace(cluster := ToyCluster(queues=2, is_real=True)):
+    with BlockingClient(cluster := ToyCluster(queues=2, is_real=True)):
         yield cluster
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_consumer.scanning import (
     BlockingScanner,
     ScannedBatch,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_model.message import Message
 from ternmq_model.route import TopicConfig
 from ternmq_producer.blocking import BlockingProducer

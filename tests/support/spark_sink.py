@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_consumer import BlockingPullConsumer
 from ternmq_model.stored_message import StoredMessage
 from ternmq_pipeline.jobs.session import set_active_session

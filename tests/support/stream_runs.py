@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig

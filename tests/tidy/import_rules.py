@@ -42,10 +42,10 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
 
 ONE_HOME: Final[Mapping[str, tuple[str, ...]]] = {
     "mmap": ("store/ternmq_store/disk/filesystem.py",),
-    "threading": ("runtime/", "client/ternmq_client/blocking.py"),
+    "threading": ("runtime/", "client/ternmq_client/blocking_client.py"),
     "concurrent": (
         "runtime/",
-        "client/ternmq_client/blocking.py",
+        "client/ternmq_client/blocking_client.py",
         "producer/ternmq_producer/blocking.py",
     ),
     "multiprocessing": ("runtime/",),

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
-from ternmq_client.blocking import BlockingFace, shared_loop_thread
+from ternmq_client.blocking_client import BlockingClient, shared_loop_thread
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.scanning.measure import measure
@@ -141,7 +141,7 @@ class StretchIterator(Generic[T]):
             self._task = None
 
 
-class BlockingScanner(BlockingFace[ClientInstance]):
+class BlockingScanner(BlockingClient[ClientInstance]):
     """Reads and measures stretches of queues: `with BlockingScanner("localhost:9876") as scanner`.
 
     An event loop in a thread of its own does the work. Any thread may use it; one iterator is used

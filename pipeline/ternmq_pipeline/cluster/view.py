@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Self
 
-from ternmq_client.blocking import BlockingFace
+from ternmq_client.blocking_client import BlockingClient
 from ternmq_client.config import ClientConfig
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -14,7 +14,7 @@ from ternmq_pipeline.options import ReadOptions, TopicChoice
 from ternmq_pipeline.planning import Measured, Snapshot
 
 
-class ClusterView(BlockingFace[ClusterReader]):
+class ClusterView(BlockingClient[ClusterReader]):
     """`ClusterReader` without `await`: `with open_cluster_view(options) as view`.
 
     An event loop in a thread of its own does the work. Any thread may call it.

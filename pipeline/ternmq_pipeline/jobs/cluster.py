@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import TopicDescription, require_all
-from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_client.config import nameserver_texts
 from ternmq_client.retry_timeout import RETRY_TIMEOUT, RetryTimeout, nobody_registered
 from ternmq_model.errors import TernError, TransportError, UsageError, refusal

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ternmq_client import retry_timeout
-from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_model.errors import JobFailed, UsageError
 from ternmq_pipeline.jobs.failures import failures_of, jvm_gone
 from ternmq_pipeline.jobs.progress import reason_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ternmq_client.blocking import BlockingFace
+from ternmq_client.blocking_client import BlockingClient
 from ternmq_client.config import ClientConfig
 from ternmq_model.message import Message
 from ternmq_model.transaction import Resolution, TransactionState
@@ -12,7 +12,7 @@ from ternmq_producer.staging.staging_producer import IMMUNITY_S, StagingProducer
 from ternmq_remoting.environment import Environment
 
 
-class BlockingStagingProducer(BlockingFace[StagingProducer]):
+class BlockingStagingProducer(BlockingClient[StagingProducer]):
     """A `StagingProducer` whose verbs block: `with BlockingStagingProducer("sink") as producer:`.
 
     Any number of threads may use it. Arguments, results and errors are those of `StagingProducer`.

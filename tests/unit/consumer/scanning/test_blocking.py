@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.scanning import BlockingScanner, StretchIterator
 from ternmq_consumer.scanning.blocking import AHEAD_MAX

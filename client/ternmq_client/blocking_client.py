@@ -1,4 +1,4 @@
-"""The clients for synchronous callers: one event loop in one thread, and thin faces over it.
+"""Clients for synchronous callers: one event loop in one thread, and blocking clients over it.
 
 All blocking clients of a process share one loop, which runs from the first use to the end of the
 process. gRPC has one queue of events for all loops of a process, and does not bear loops that come
@@ -115,7 +115,7 @@ def shared_loop_thread() -> LoopThread:
     return _shared.thread()
 
 
-class _Shared:
+class _SharedLoopThread:
     """Owns the loop thread of all blocking clients. Any thread may ask for it."""
 
     def __init__(self) -> None:
@@ -135,11 +135,11 @@ class _Shared:
             return self._started
 
 
-_shared = _Shared()
+_shared = _SharedLoopThread()
 os.register_at_fork(after_in_child=_shared.forget)
 
 
-class BlockingFace(Generic[ClientT]):
+class BlockingClient(Generic[ClientT]):
     """Base of the blocking clients: opens an async client on the loop thread of all of them.
 
     One task enters and leaves the async client, as that demands; calls of any thread run beside it.

@@ -8,7 +8,7 @@ from types import TracebackType
 
 import pytest
 
-from ternmq_client.blocking import BlockingFace, LoopThread
+from ternmq_client.blocking_client import BlockingClient, LoopThread
 from ternmq_model.errors import ClosedError
 
 
@@ -45,7 +45,7 @@ class Client(AbstractAsyncContextManager["Client", None]):
         return 2 * number
 
 
-class Face(BlockingFace[Client]):
+class Face(BlockingClient[Client]):
     """Its blocking face."""
 
     def double(self, number: int) -> int:
