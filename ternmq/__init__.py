@@ -186,7 +186,7 @@ _RETURNED_FROM = (
     "ternmq_client.admin.descriptions",
     "ternmq_client.admin.redrive",
     "ternmq_client.retry_policy",
-    "ternmq_client.tracing.records",
+    "ternmq_client.tracing.trace_records",
     "ternmq_consumer.statistics",
     "ternmq_model.address",
     "ternmq_model.group_settings",

@@ -7,7 +7,7 @@ import click
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList
 from ternmq_client.config import ClientConfig, nameserver_texts
-from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, Sent, TraceRecord
+from ternmq_client.tracing.trace_records import ConsumeBegan, ConsumeEnded, MessageSent, TraceRecord
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import errors_as_exits, leave_if_partial
 from ternmq_console.message import message_row
@@ -152,14 +152,14 @@ def timeline(traces: list[tuple[str, TraceRecord]]) -> list[dict[str, object]]:
     return rows
 
 
-_EVENTS = {"Sent": "sent", "ConsumeBegan": "consuming", "ConsumeEnded": "consumed"}
+_EVENTS = {"MessageSent": "sent", "ConsumeBegan": "consuming", "ConsumeEnded": "consumed"}
 _SHOWN = frozenset({"at_ms", "group", "took_ms", "message_id", "is_success", "request_id", "code"})
 _OUTCOMES = {0: "ok", 1: "timed out", 2: "raised", 3: "nothing returned", 4: "again"}
 
 
 def _outcome(record: TraceRecord) -> str:
     match record:
-        case Sent():
+        case MessageSent():
             return "ok" if record.is_success else "not confirmed"
         case ConsumeBegan():
             return "not ended"

@@ -30,7 +30,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
-    from ternmq_client.tracing.interceptors import SendTraces
+    from ternmq_client.tracing.trace_interceptors import SendTraces
     from ternmq_model.clock import Clock
 
 logger = logging.getLogger(__name__)

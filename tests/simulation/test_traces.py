@@ -3,7 +3,7 @@
 import asyncio
 
 from ternmq_client.config import ClientConfig
-from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, Sent, decode
+from ternmq_client.tracing.trace_records import ConsumeBegan, ConsumeEnded, MessageSent, decode
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.message import Message
@@ -50,7 +50,7 @@ def test_message_can_be_traced_from_its_sender_to_its_consumer() -> None:
             records = [one for trace in found for one in decode(trace.body.decode())]
             assert {one.message_id for one in records} == {message_id}
             assert sorted(type(one).__name__ for one in records) == [
-                kind.__name__ for kind in (ConsumeBegan, ConsumeEnded, Sent)
+                kind.__name__ for kind in (ConsumeBegan, ConsumeEnded, MessageSent)
             ]
 
     run_in_virtual_time(main())

@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from typing import Any, Final
 
-from ternmq_client.tracing.records import ConsumeBegan, encode
+from ternmq_client.tracing.trace_records import ConsumeBegan, encode
 from ternmq_model.address import Address
 from ternmq_model.errors import refusal
 from ternmq_model.names import DEAD_LETTER_PREFIX, TRACE_TOPIC

@@ -5,7 +5,7 @@ from typing import Final
 from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import BrokerList
 from ternmq_client.admin.message_records import split_messages
-from ternmq_client.tracing.records import TraceRecord, decode
+from ternmq_client.tracing.trace_records import TraceRecord, decode
 from ternmq_model.arguments import check_time_ms
 from ternmq_model.errors import MessageNotFound, TopicNotFound, refusal
 from ternmq_model.message_id import parse_offset_message_id

@@ -8,8 +8,8 @@ from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.internal_producer import InternalProducer
-from ternmq_client.tracing.dispatcher import TraceDispatcher, TraceStatistics
-from ternmq_client.tracing.interceptors import ConsumeTraces, SendTraces
+from ternmq_client.tracing.trace_dispatcher import TraceDispatcher, TraceStatistics
+from ternmq_client.tracing.trace_interceptors import ConsumeTraces, SendTraces
 from ternmq_model.properties import KEYS
 from ternmq_runtime.lifecycle import Lifecycle
 

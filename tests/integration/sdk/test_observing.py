@@ -13,7 +13,7 @@ from ternmq import (
     StoredMessage,
     TopicConfig,
 )
-from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, Sent
+from ternmq_client.tracing.trace_records import ConsumeBegan, ConsumeEnded, MessageSent
 from tests.support.sdk_place import Place, eventually
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
@@ -123,7 +123,11 @@ def test_message_is_traced_from_its_sender_to_its_consumer(place: Place) -> None
 
             async def is_told() -> bool:
                 found = await admin.trace(sent.message_id, trace_topic=traces)
-                return {type(record) for _, record in found} == {Sent, ConsumeBegan, ConsumeEnded}
+                return {type(record) for _, record in found} == {
+                    MessageSent,
+                    ConsumeBegan,
+                    ConsumeEnded,
+                }
 
             await eventually(is_told)
 

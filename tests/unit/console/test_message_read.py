@@ -1,7 +1,13 @@
-from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, MessageKind, Sent, TraceRecord
+from ternmq_client.tracing.trace_records import (
+    ConsumeBegan,
+    ConsumeEnded,
+    MessageKind,
+    MessageSent,
+    TraceRecord,
+)
 from ternmq_console.message_read import timeline
 
-SENT = Sent(
+SENT = MessageSent(
     at_ms=1_000,
     region="R",
     group="P",

@@ -1,4 +1,4 @@
-"""What turns sends and calls of listeners into traces.
+"""Interceptors that turn sends and calls of listeners into traces.
 
 Source: RocketMQ `SendMessageTraceHookImpl`, `ConsumeMessageTraceHookImpl`.
 """
@@ -8,12 +8,12 @@ from random import Random
 from typing import Final
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome, SendEvent
-from ternmq_client.tracing.dispatcher import Traces
-from ternmq_client.tracing.records import (
+from ternmq_client.tracing.trace_dispatcher import Traces
+from ternmq_client.tracing.trace_records import (
     ConsumeBegan,
     ConsumeEnded,
     MessageKind,
-    Sent,
+    MessageSent,
     TraceRecord,
     TransactionEnded,
 )
@@ -58,7 +58,7 @@ class SendTraces:
             return
         self._offer(
             [
-                Sent(
+                MessageSent(
                     at_ms=event.began_at_ms,
                     region=_REGION,
                     group=self._group,

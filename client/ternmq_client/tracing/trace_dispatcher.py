@@ -1,4 +1,4 @@
-"""Traces on their way to the broker: never in the way of messages.
+"""Dispatcher of traces: they leave in the background, never in the way of messages.
 
 Source: RocketMQ `AsyncTraceDispatcher`.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from ternmq_client.tracing.records import TraceRecord, encode
+from ternmq_client.tracing.trace_records import TraceRecord, encode
 from ternmq_model.errors import TernError
 from ternmq_model.properties import KEY_SEPARATOR
 from ternmq_runtime.lifecycle import Lifecycle

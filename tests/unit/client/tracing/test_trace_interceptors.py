@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome, SendEvent
-from ternmq_client.tracing.dispatcher import Traces
-from ternmq_client.tracing.interceptors import ConsumeTraces, SendTraces, kind_of
-from ternmq_client.tracing.records import (
+from ternmq_client.tracing.trace_dispatcher import Traces
+from ternmq_client.tracing.trace_interceptors import ConsumeTraces, SendTraces, kind_of
+from ternmq_client.tracing.trace_records import (
     ConsumeBegan,
     ConsumeEnded,
     MessageKind,
-    Sent,
+    MessageSent,
     TransactionEnded,
 )
 from ternmq_model.errors import Unreachable
@@ -46,7 +46,7 @@ def test_stored_message_is_traced() -> None:
     assert traces.before_send(MESSAGE) is MESSAGE
     traces.after_send(SENT)
     [[sent]] = offered.traces
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, MessageSent)
     assert (sent.at_ms, sent.took_ms, sent.body_length) == (100, 7, 5)
     assert (sent.message_id, sent.tags, sent.keys) == ("M", "t", "k1 k2")
     assert (sent.store_host, sent.is_success) == ("127.0.0.1:10911", True)
@@ -62,7 +62,7 @@ def test_unsent_messages_and_traces_are_not_traced() -> None:
     timeout = RESULT._replace(status=SendStatus.FLUSH_DISK_TIMEOUT)
     traces.after_send(replace(SENT, result=timeout))
     [[sent]] = offered.traces
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, MessageSent)
     assert not sent.is_success
 
 

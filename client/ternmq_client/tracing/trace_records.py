@@ -1,4 +1,4 @@
-"""The text of traces. Pure.
+"""Encoding of traces: the text of trace messages. Pure.
 
 The body of a trace message holds any number of records, each ended by the byte 2, with fields
 separated by the byte 1:
@@ -42,7 +42,7 @@ class MessageKind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class MessageSent:
     """A message was sent, or could not be."""
 
     at_ms: int
@@ -181,10 +181,10 @@ class TransactionEnded:
     """Whether a broker had asked for it."""
 
 
-TraceRecord = Sent | ConsumeBegan | ConsumeEnded | TransactionEnded
+TraceRecord = MessageSent | ConsumeBegan | ConsumeEnded | TransactionEnded
 
 _NAMES: Final[dict[type[TraceRecord], str]] = {
-    Sent: "Pub",
+    MessageSent: "Pub",
     ConsumeBegan: "SubBefore",
     ConsumeEnded: "SubAfter",
     TransactionEnded: "EndTransaction",

@@ -2,18 +2,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_client.tracing.records import (
+from ternmq_client.tracing.trace_records import (
     ConsumeBegan,
     ConsumeEnded,
     MessageKind,
-    Sent,
+    MessageSent,
     TraceRecord,
     TransactionEnded,
     decode,
     encode,
 )
 
-SENT = Sent(
+SENT = MessageSent(
     at_ms=1_700_000_000_000,
     region="DefaultRegion",
     group="P",
@@ -105,7 +105,7 @@ def test_trace_of_an_older_client_may_end_early() -> None:
 @given(text=st.text(), number=st.integers(0, 1 << 62), kind=st.sampled_from(MessageKind))
 def test_every_trace_survives_the_round_trip(text: str, number: int, kind: MessageKind) -> None:
     clean = text.replace(A, " ").replace(B, " ")
-    record = Sent(
+    record = MessageSent(
         at_ms=number,
         region=text,
         group=text,
@@ -121,7 +121,7 @@ def test_every_trace_survives_the_round_trip(text: str, number: int, kind: Messa
         is_success=False,
     )
     (again,) = decode(encode(record))
-    assert isinstance(again, Sent)
+    assert isinstance(again, MessageSent)
     assert (again.topic, again.at_ms, again.kind) == (clean, number, kind)
 
 

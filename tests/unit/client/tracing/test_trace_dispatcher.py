@@ -1,7 +1,7 @@
 import asyncio
 from dataclasses import replace
 
-from ternmq_client.tracing.dispatcher import (
+from ternmq_client.tracing.trace_dispatcher import (
     BATCH_MAX,
     BODY_BYTES_MAX,
     KEYS_BYTES_MAX,
@@ -9,7 +9,7 @@ from ternmq_client.tracing.dispatcher import (
     TraceDispatcher,
     trace_messages,
 )
-from ternmq_client.tracing.records import ConsumeBegan, decode
+from ternmq_client.tracing.trace_records import ConsumeBegan, decode
 from ternmq_model.errors import Unreachable
 from tests.support.virtual_time import run_in_virtual_time
 
