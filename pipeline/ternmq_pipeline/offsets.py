@@ -30,7 +30,7 @@ Offsets: TypeAlias = Mapping[MessageQueue, QueueOffset]
 """The next message of each queue."""
 
 
-class Stretch(NamedTuple):
+class OffsetRange(NamedTuple):
     """Messages of one queue from `begin` up to, without, `end`."""
 
     queue: MessageQueue

@@ -12,7 +12,7 @@ from ternmq_model.errors import TransportError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.cluster.view import ClusterView, open_cluster_view
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import Assign, ReadOptions, Subscribe, SubscribePattern, read_options
 from tests.support.processes import ServiceProcess, running_dev
 from tests.support.spark_data import delete_topic, fill, make_topic
@@ -125,12 +125,14 @@ def test_offsets_by_time_are_the_end_when_all_messages_are_older(
     assert view.offsets_at({first: 0, last: 1 << 50}) == {first: 0, last: 3}
 
 
-def test_stretches_are_measured_up_to_a_byte_limit(dev: ServiceProcess, view: ClusterView) -> None:
+def test_rangees_are_measured_up_to_a_byte_limit(dev: ServiceProcess, view: ClusterView) -> None:
     fill(dev.nameserver, "ViewBytes", 10, queues=1)
     queue = MessageQueue("ViewBytes", dev.broker_name, 0)
     view.snapshot(Subscribe(("ViewBytes",)))
-    whole = Stretch(queue, QueueOffset(0), QueueOffset(10))
-    ones = [Stretch(queue, QueueOffset(number), QueueOffset(number + 1)) for number in range(10)]
+    whole = OffsetRange(queue, QueueOffset(0), QueueOffset(10))
+    ones = [
+        OffsetRange(queue, QueueOffset(number), QueueOffset(number + 1)) for number in range(10)
+    ]
     sizes = [one.bytes for one in view.measure([(one, 0) for one in ones])]
     assert min(sizes) > len("message-000000")
     asked = [(whole, 0), (whole, 1), (whole, sizes[0] + 1)]

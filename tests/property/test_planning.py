@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Stretch, offsets_from_json, offsets_text
+from ternmq_pipeline.offsets import OffsetRange, offsets_from_json, offsets_text
 from ternmq_pipeline.options import TriggerLimits
-from ternmq_pipeline.planning import Measured, Moment, admit, split, stretches, targets_of
+from ternmq_pipeline.planning import Measured, Moment, admit, offset_ranges, split, targets_of
 from ternmq_pipeline.planning.sharing import share
 from tests.support.planning import offsets, snapshot
 
@@ -23,23 +23,23 @@ def size_of(queue: MessageQueue, offset: int) -> int:
     return SIZES[(offset * 7 + queue.queue_id) % len(SIZES)]
 
 
-def measure(asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
+def measure(asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[Measured]:
     """Measure as a broker does: up to the message that reaches the bytes."""
     found: list[Measured] = []
-    for stretch, bytes_max in asked:
-        end, total = int(stretch.begin), 0
-        while end < stretch.end and (bytes_max == 0 or total < bytes_max):
-            total += size_of(stretch.queue, end)
+    for offset_range, bytes_max in asked:
+        end, total = int(offset_range.begin), 0
+        while end < offset_range.end and (bytes_max == 0 or total < bytes_max):
+            total += size_of(offset_range.queue, end)
             end += 1
         found.append(Measured(end, total))
     return found
 
 
-def bytes_of(read: Sequence[Stretch]) -> int:
+def bytes_of(read: Sequence[OffsetRange]) -> int:
     return sum(
-        size_of(stretch.queue, offset)
-        for stretch in read
-        for offset in range(stretch.begin, stretch.end)
+        size_of(offset_range.queue, offset)
+        for offset_range in read
+        for offset in range(offset_range.begin, offset_range.end)
     )
 
 
@@ -69,11 +69,13 @@ def test_every_message_is_read_once_in_order_within_the_limits(
             ends[queue] = ends.get(queue, 0) + more
         now = snapshot({queue: (0, end) for queue, end in ends.items()})
         end = admit(place, now, limits, moment=Moment(turn=turn), measure=measure).end
-        planned = stretches(place, end, now)
+        planned = offset_ranges(place, end, now)
         assert planned.warnings == []
-        _within(planned.stretches, limits)
-        for stretch in planned.stretches:
-            read.setdefault(stretch.queue, []).extend(range(stretch.begin, stretch.end))
+        _within(planned.offset_ranges, limits)
+        for offset_range in planned.offset_ranges:
+            read.setdefault(offset_range.queue, []).extend(
+                range(offset_range.begin, offset_range.end)
+            )
         assert place.keys() <= end.keys()
         is_idle = end == place
         place, turn = offsets_from_json(offsets_text(end)), turn + (not is_idle)
@@ -86,11 +88,11 @@ def test_every_message_is_read_once_in_order_within_the_limits(
     assert all(seen == list(range(len(seen))) for seen in read.values())
 
 
-def _within(read: Sequence[Stretch], limits: TriggerLimits) -> None:
+def _within(read: Sequence[OffsetRange], limits: TriggerLimits) -> None:
     if limits.offsets_max is not None:
-        assert sum(stretch.messages for stretch in read) <= limits.offsets_max
+        assert sum(offset_range.messages for offset_range in read) <= limits.offsets_max
     if limits.bytes_max is not None:
-        is_alone = sum(stretch.messages for stretch in read) == 1
+        is_alone = sum(offset_range.messages for offset_range in read) == 1
         assert is_alone or bytes_of(read) <= limits.bytes_max
 
 
@@ -131,9 +133,11 @@ def test_available_now_run_ends_at_its_targets_whatever_queues_do(
     for step, ranges in enumerate([*then, *[last] * 400]):
         now = snapshot(ranges)
         found = admit(place, now, limits, moment=moment, measure=measure, fail_on_data_loss=False)
-        for stretch in stretches(place, found.end, now, fail_on_data_loss=False).stretches:
-            assert ranges[stretch.queue][0] <= stretch.begin < stretch.end
-            assert stretch.end <= ranges[stretch.queue][1]
+        for offset_range in offset_ranges(
+            place, found.end, now, fail_on_data_loss=False
+        ).offset_ranges:
+            assert ranges[offset_range.queue][0] <= offset_range.begin < offset_range.end
+            assert offset_range.end <= ranges[offset_range.queue][1]
         assert found.end.keys() <= first.keys()
         if found.end == place and step >= len(then):
             return
@@ -165,7 +169,7 @@ def test_partitions_are_disjoint_complete_and_not_empty(
     lengths: list[tuple[int, int]], partitions_min: int | None, records_max: int | None
 ) -> None:
     whole = [
-        Stretch(
+        OffsetRange(
             MessageQueue("TopicA", "broker-a", number),
             QueueOffset(begin),
             QueueOffset(begin + messages),
@@ -174,13 +178,13 @@ def test_partitions_are_disjoint_complete_and_not_empty(
     ]
     pieces = split(whole, partitions_min=partitions_min, records_max=records_max)
     assert all(piece.messages > 0 for piece in pieces)
-    for stretch in whole:
-        mine = [piece for piece in pieces if piece.queue == stretch.queue]
-        assert mine[0].begin == stretch.begin
-        assert mine[-1].end == stretch.end
+    for offset_range in whole:
+        mine = [piece for piece in pieces if piece.queue == offset_range.queue]
+        assert mine[0].begin == offset_range.begin
+        assert mine[-1].end == offset_range.end
         assert all(one.end == two.begin for one, two in pairwise(mine))
     if records_max is not None:
         assert all(piece.messages <= records_max for piece in pieces)
     if partitions_min is not None and whole:
-        messages = sum(stretch.messages for stretch in whole)
+        messages = sum(offset_range.messages for offset_range in whole)
         assert len(pieces) >= min(partitions_min, messages)

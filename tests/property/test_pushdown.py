@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import parse_subscription
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import View
 from ternmq_pipeline.source.pushdown import push
 
@@ -47,9 +47,9 @@ class Row(NamedTuple):
     storeTimestamp: datetime
 
     @property
-    def stretch(self) -> Stretch:
+    def offset_range(self) -> OffsetRange:
         queue = MessageQueue(self.topic, self.brokerName, self.queueId)
-        return Stretch(queue, QueueOffset(self.queueOffset), QueueOffset(self.queueOffset + 1))
+        return OffsetRange(queue, QueueOffset(self.queueOffset), QueueOffset(self.queueOffset + 1))
 
     @property
     def stored_at_ms(self) -> int:
@@ -131,7 +131,7 @@ def test_pushed_and_remaining_filters_together_equal_the_query(
         expression = wanted.tags_of(row.topic)
         subscription = expression and parse_subscription(row.topic, *expression)
         return (
-            bool(pushed.of([row.stretch]))
+            bool(pushed.of([row.offset_range]))
             and row.stored_at_ms >= wanted.stored_from_ms
             and (not wanted.stored_before_ms or row.stored_at_ms < wanted.stored_before_ms)
             and (not wanted.keys or bool(set(wanted.keys) & set(row.keys)))

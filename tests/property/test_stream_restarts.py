@@ -54,11 +54,13 @@ class Engine:
                 return True
             self.journal.append(end)
         start = json.loads(self.journal[-2]) if len(self.journal) > 1 else dict(NEW)
-        stretches = self.source.stretches(start, json.loads(self.journal[-1]))
+        offset_ranges = self.source.offset_ranges(start, json.loads(self.journal[-1]))
         if stop == "journaled":
             return True
-        for stretch in stretches:
-            self.rows.update((stretch.queue, at) for at in range(stretch.begin, stretch.end))
+        for offset_range in offset_ranges:
+            self.rows.update(
+                (offset_range.queue, at) for at in range(offset_range.begin, offset_range.end)
+            )
         self.done = len(self.journal)
         return True
 

@@ -8,7 +8,7 @@ from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Offsets, Stretch
+from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
 from ternmq_pipeline.planning import Measured, Snapshot
 from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
@@ -68,12 +68,15 @@ class Table:
             for queue, at_ms in times_ms.items()
         }
 
-    def measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
+    def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[Measured]:
         """Tell that each message has 100 bytes."""
         found: list[Measured] = []
-        for stretch, bytes_max in asked:
-            count = min(stretch.messages, -(-bytes_max // BYTES) if bytes_max else stretch.messages)
-            found.append(Measured(stretch.begin + count, count * BYTES))
+        for offset_range, bytes_max in asked:
+            count = min(
+                offset_range.messages,
+                -(-bytes_max // BYTES) if bytes_max else offset_range.messages,
+            )
+            found.append(Measured(offset_range.begin + count, count * BYTES))
         return found
 
     def commit(self, group: str, offsets: Offsets) -> None:
@@ -113,12 +116,12 @@ def asked(**options: str) -> ReadOptions:
 
 def read_to_the_end(
     table: Table, start: Mapping[str, Any], **options: str
-) -> tuple[list[Stretch], dict[str, Any]]:
+) -> tuple[list[OffsetRange], dict[str, Any]]:
     """Return what a stream reads from `start` on until there is no more, and where that is."""
-    progress, read, end = opened(table, None, **options), list[Stretch](), dict(start)
+    progress, read, end = opened(table, None, **options), list[OffsetRange](), dict(start)
     while (following := json.loads(json.dumps(progress.next_end(end, BatchLimit())))) != end:
-        again = opened(table, None, **options).stretches(end, following)
-        assert progress.stretches(end, following) == again
+        again = opened(table, None, **options).offset_ranges(end, following)
+        assert progress.offset_ranges(end, following) == again
         read, end = read + again, following
         assert len(read) < 20
     return read, end

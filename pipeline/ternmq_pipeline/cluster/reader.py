@@ -25,7 +25,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID, TopicRoute
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice
 from ternmq_pipeline.planning import Measured, Snapshot, chosen_topics
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -179,8 +179,8 @@ class ClusterReader(Lifecycle):
         """
         return await self._again(lambda: self._offsets_at(times_ms))
 
-    async def measure(self, asked: Sequence[tuple[Stretch, int]]) -> list[Measured]:
-        """Return the bytes of stretches, each up to the message that reaches its number of bytes.
+    async def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[Measured]:
+        """Return the bytes of ranges, each up to the message that reaches its number of bytes.
 
         Args:
             asked: With the number of bytes, 0 = no limit.
@@ -338,10 +338,10 @@ class ClusterReader(Lifecycle):
         offsets = await asyncio.gather(*(at(queue, ms) for queue, ms in times_ms.items()))
         return dict(zip(times_ms, offsets, strict=True))
 
-    async def _measure(self, asked: Sequence[tuple[Stretch, int]]) -> list[Measured]:
+    async def _measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[Measured]:
         wanted = [
-            StretchToMeasure(stretch.queue, stretch.begin, stretch.end, bytes_max)
-            for stretch, bytes_max in asked
+            StretchToMeasure(offset_range.queue, offset_range.begin, offset_range.end, bytes_max)
+            for offset_range, bytes_max in asked
         ]
         return [Measured(one.end, one.bytes) for one in await measure(self.client, wanted)]
 

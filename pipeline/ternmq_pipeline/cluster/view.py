@@ -9,7 +9,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.cluster.group_commits import GroupCommits
 from ternmq_pipeline.cluster.reader import ClusterReader
-from ternmq_pipeline.offsets import Offsets, Stretch
+from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options import ReadOptions, TopicChoice
 from ternmq_pipeline.planning import Measured, Snapshot
 
@@ -47,8 +47,8 @@ class ClusterView(BlockingClient[ClusterReader]):
         """Return of each queue the first message stored at its time or later, else its end."""
         return self._run(self._client.offsets_at(times_ms))
 
-    def measure(self, asked: Sequence[tuple[Stretch, int]]) -> list[Measured]:
-        """Return the bytes of stretches, each up to the message that reaches its number of them."""
+    def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[Measured]:
+        """Return the bytes of ranges, each up to the message that reaches its number of them."""
         return self._run(self._client.measure(asked))
 
     def commit(self, group: str, offsets: Offsets) -> None:

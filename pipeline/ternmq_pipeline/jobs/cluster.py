@@ -14,7 +14,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.jobs.signals import ended_by_signals
-from ternmq_pipeline.offsets import EARLIEST, Stretch, offsets_from_json, offsets_text
+from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_from_json, offsets_text
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.options.given import (
     RETRY_TIMEOUT_S_MAX,
@@ -113,7 +113,7 @@ def mean_bytes(source: Mapping[str, str]) -> int:
     try:
         with ended_by_signals(), open_cluster_view(options) as view:
             newest = [
-                Stretch(queue, QueueOffset(max(begin, end - SAMPLE)), end)
+                OffsetRange(queue, QueueOffset(max(begin, end - SAMPLE)), end)
                 for queue, (begin, end) in view.snapshot(options.topics).ranges.items()
                 if end > begin
             ]

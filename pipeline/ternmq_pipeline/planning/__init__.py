@@ -1,4 +1,4 @@
-"""What a read reads: topics, offsets, stretches, partitions, and how far a batch goes."""
+"""What a read reads: topics, offsets, ranges, partitions, and how far a batch goes."""
 
 from ternmq_pipeline.planning.admission import Admitted as Admitted
 from ternmq_pipeline.planning.admission import Measure as Measure
@@ -22,6 +22,6 @@ from ternmq_pipeline.planning.partition_numbers import (
 from ternmq_pipeline.planning.partition_numbers import partition_number as partition_number
 from ternmq_pipeline.planning.snapshot import Snapshot as Snapshot
 from ternmq_pipeline.planning.stretches import Planned as Planned
+from ternmq_pipeline.planning.stretches import offset_ranges as offset_ranges
 from ternmq_pipeline.planning.stretches import split as split
-from ternmq_pipeline.planning.stretches import stretches as stretches
 from ternmq_pipeline.planning.topics import chosen_topics as chosen_topics

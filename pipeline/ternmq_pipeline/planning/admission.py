@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Offsets, Stretch
+from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.planning.losses import Losses, place_of
 from ternmq_pipeline.planning.sharing import share
 from ternmq_pipeline.planning.snapshot import Snapshot
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Measured(NamedTuple):
-    """How far a number of bytes goes in a stretch."""
+    """How far a number of bytes goes in a range."""
 
     end: int
     """Behind the last message that was counted."""
@@ -24,8 +24,8 @@ class Measured(NamedTuple):
     bytes: int
 
 
-Measure: TypeAlias = Callable[[Sequence[tuple[Stretch, int]]], Sequence[Measured]]
-"""Measures stretches, each up to the message that reaches its number of bytes."""
+Measure: TypeAlias = Callable[[Sequence[tuple[OffsetRange, int]]], Sequence[Measured]]
+"""Measures ranges, each up to the message that reaches its number of bytes."""
 
 
 class Admitted(NamedTuple):
@@ -110,23 +110,25 @@ def admit(
         return Admitted(dict(start), [])
     if limits.offsets_max is not None:
         lags = share(lags, limits.offsets_max)
-    wanted_stretches = [
-        Stretch(queue, places[queue], QueueOffset(places[queue] + lag))
+    wanted_ranges = [
+        OffsetRange(queue, places[queue], QueueOffset(places[queue] + lag))
         for queue, lag in lags.items()
         if lag > 0
     ]
-    if limits.bytes_max is not None and wanted_stretches:
-        taken = within_bytes(wanted_stretches, limits.bytes_max, measure)
+    if limits.bytes_max is not None and wanted_ranges:
+        taken = within_bytes(wanted_ranges, limits.bytes_max, measure)
     else:
-        taken = wanted_stretches
+        taken = wanted_ranges
     return Admitted(places | {one.queue: one.end for one in taken} | fresh, warnings)
 
 
-def within_bytes(wanted: Sequence[Stretch], bytes_max: int, measure: Measure) -> list[Stretch]:
-    """Return the beginnings of stretches whose messages together have `bytes_max` at most.
+def within_bytes(
+    wanted: Sequence[OffsetRange], bytes_max: int, measure: Measure
+) -> list[OffsetRange]:
+    """Return the beginnings of ranges whose messages together have `bytes_max` at most.
 
-    The first message of the first stretch is taken in any case; alone, if it reaches `bytes_max`.
-    The other bytes are shared in proportion to what each stretch has. A stretch whose first message
+    The first message of the first range is taken in any case; alone, if it reaches `bytes_max`.
+    The other bytes are shared in proportion to what each range has. A range whose first message
     is larger than its share gets that message if the others leave enough.
 
     Args:
@@ -137,7 +139,7 @@ def within_bytes(wanted: Sequence[Stretch], bytes_max: int, measure: Measure) ->
     Returns:
         Not empty ones, at least one.
     """
-    measured = measure([(wanted[0], 1), *((stretch, bytes_max) for stretch in wanted)])
+    measured = measure([(wanted[0], 1), *((offset_range, bytes_max) for offset_range in wanted)])
     head, measured = measured[0], measured[1:]
     if head.bytes >= bytes_max:
         return [_until(wanted[0], head.end)]
@@ -148,29 +150,29 @@ def within_bytes(wanted: Sequence[Stretch], bytes_max: int, measure: Measure) ->
         shares = [share_first, *(left * size // max(1, sum(others)) for size in others)]
         # 0 would be no limit.
         measured = measure([(one, max(1, part)) for one, part in zip(wanted, shares, strict=True)])
-    taken: list[Stretch] = []
-    too_large: list[tuple[Stretch, int]] = []
+    taken: list[OffsetRange] = []
+    too_large: list[tuple[OffsetRange, int]] = []
     left = bytes_max
-    for stretch, part, (end, size) in zip(wanted, shares, measured, strict=True):
-        if size <= part and end > stretch.begin:
-            taken.append(_until(stretch, end))
+    for offset_range, part, (end, size) in zip(wanted, shares, measured, strict=True):
+        if size <= part and end > offset_range.begin:
+            taken.append(_until(offset_range, end))
             left -= size
-        elif end - stretch.begin > 1:
+        elif end - offset_range.begin > 1:
             # Without its last message, which reached the share, it is within it.
-            taken.append(_until(stretch, end - 1))
+            taken.append(_until(offset_range, end - 1))
             left -= part
-        elif end > stretch.begin:
-            too_large.append((_until(stretch, end), size))
-    for stretch, size in too_large:
+        elif end > offset_range.begin:
+            too_large.append((_until(offset_range, end), size))
+    for offset_range, size in too_large:
         if size <= left:
-            taken.append(stretch)
+            taken.append(offset_range)
             left -= size
     # A broker that counts no message at all, such as a slave that is behind, stops no stream.
     return taken or [_until(wanted[0], wanted[0].begin + 1)]
 
 
-def _until(stretch: Stretch, end: int) -> Stretch:
-    return stretch._replace(end=QueueOffset(end))
+def _until(offset_range: OffsetRange, end: int) -> OffsetRange:
+    return offset_range._replace(end=QueueOffset(end))
 
 
 def _ends(snapshot: Snapshot, targets: Offsets | None) -> Mapping[MessageQueue, QueueOffset]:

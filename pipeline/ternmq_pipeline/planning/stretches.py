@@ -1,4 +1,4 @@
-"""From offsets to the stretches that tasks read. Pure."""
+"""From offsets to the ranges that tasks read. Pure."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Offsets, Stretch
+from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.planning.losses import Losses, beyond_end, gone, no_longer_kept
 from ternmq_pipeline.planning.sharing import share
 from ternmq_pipeline.planning.snapshot import Snapshot
@@ -19,13 +19,13 @@ PARTITIONS_MAX: Final = 100_000
 class Planned(NamedTuple):
     """What a batch reads, and what to warn of."""
 
-    stretches: list[Stretch]
+    offset_ranges: list[OffsetRange]
     """Sorted by queue, none empty, one of each queue at most."""
 
     warnings: list[str]
 
 
-def stretches(
+def offset_ranges(
     start: Offsets, end: Offsets, snapshot: Snapshot, *, fail_on_data_loss: bool = True
 ) -> Planned:
     """Return the messages from `start` up to, without, `end`.
@@ -40,11 +40,11 @@ def stretches(
         DataLost: Messages between both are gone, and that is an error.
     """
     losses = Losses(fail=fail_on_data_loss)
-    found: list[Stretch] = []
+    found: list[OffsetRange] = []
     for queue in sorted(end):
-        stretch = _stretch(queue, start.get(queue), end[queue], snapshot, losses)
-        if stretch is not None and stretch.messages > 0:
-            found.append(stretch._replace(created_log_offset=_created(queue, snapshot)))
+        offset_range = _offset_range(queue, start.get(queue), end[queue], snapshot, losses)
+        if offset_range is not None and offset_range.messages > 0:
+            found.append(offset_range._replace(created_log_offset=_created(queue, snapshot)))
     return Planned(found, losses.warnings())
 
 
@@ -55,13 +55,13 @@ def _created(queue: MessageQueue, snapshot: Snapshot) -> int | None:
     return snapshot.created.get((queue.topic, queue.broker_name))
 
 
-def _stretch(
+def _offset_range(
     queue: MessageQueue,
     begin: QueueOffset | None,
     end: QueueOffset,
     snapshot: Snapshot,
     losses: Losses,
-) -> Stretch | None:
+) -> OffsetRange | None:
     there = snapshot.ranges.get(queue)
     if begin == end:
         return None
@@ -78,25 +78,25 @@ def _stretch(
         losses.add(queue, beyond_end(begin, end))
         begin = QueueOffset(0) if there.begin == 0 else end
     if queue.broker_name in snapshot.stand_ins:
-        return Stretch(queue, begin, end)
+        return OffsetRange(queue, begin, end)
     if begin < there.begin:
         losses.add(queue, no_longer_kept(begin, min(end, there.begin), there.begin))
         begin = there.begin
     if end > there.end:
         losses.add(queue, beyond_end(end, there.end))
         end = there.end
-    return Stretch(queue, begin, end)
+    return OffsetRange(queue, begin, end)
 
 
 def split(
-    whole: Sequence[Stretch], *, partitions_min: int | None, records_max: int | None
-) -> list[Stretch]:
-    """Return stretches as partitions: each is one task's.
+    whole: Sequence[OffsetRange], *, partitions_min: int | None, records_max: int | None
+) -> list[OffsetRange]:
+    """Return ranges as partitions: each is one task's.
 
     Args:
         whole: Not empty ones.
-        partitions_min: So many at least, longer stretches cut into more; fewer when there are
-            not so many messages. None = one for each stretch.
+        partitions_min: So many at least, longer ranges cut into more; fewer when there are
+            not so many messages. None = one for each range.
         records_max: Most messages of one partition. None = no limit.
 
     Returns:
@@ -105,7 +105,7 @@ def split(
     Raises:
         ConfigError: There would be more than 100,000.
     """
-    sizes = dict(enumerate(stretch.messages for stretch in whole))
+    sizes = dict(enumerate(offset_range.messages for offset_range in whole))
     pieces = share(sizes, max(partitions_min or 0, len(whole)))
     if records_max is not None:
         pieces = {
@@ -114,12 +114,17 @@ def split(
     if sum(pieces.values()) > PARTITIONS_MAX:
         rule = f"makes {sum(pieces.values())} partitions of this batch, at most {PARTITIONS_MAX}"
         raise ConfigError("maxRecordsPerPartition", records_max, rule)
-    return [piece for place, stretch in enumerate(whole) for piece in _cut(stretch, pieces[place])]
-
-
-def _cut(stretch: Stretch, count: int) -> list[Stretch]:
-    """Cut a stretch into `count` pieces whose lengths differ by one at most."""
-    cuts = [
-        QueueOffset(stretch.begin + stretch.messages * place // count) for place in range(count + 1)
+    return [
+        piece
+        for place, offset_range in enumerate(whole)
+        for piece in _cut(offset_range, pieces[place])
     ]
-    return [stretch._replace(begin=begin, end=end) for begin, end in pairwise(cuts)]
+
+
+def _cut(offset_range: OffsetRange, count: int) -> list[OffsetRange]:
+    """Cut a range into `count` pieces whose lengths differ by one at most."""
+    cuts = [
+        QueueOffset(offset_range.begin + offset_range.messages * place // count)
+        for place in range(count + 1)
+    ]
+    return [offset_range._replace(begin=begin, end=end) for begin, end in pairwise(cuts)]

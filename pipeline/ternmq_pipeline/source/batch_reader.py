@@ -48,7 +48,7 @@ def spark_pushes() -> bool:
 
 @short_errors
 class BatchReader(DataSourceReader):
-    """Plans in the driver which stretches are read, and reads them in tasks. Spark pickles it.
+    """Plans in the driver which ranges are read, and reads them in tasks. Spark pickles it.
 
     Args:
         options: Of the source.
@@ -70,7 +70,7 @@ class BatchReader(DataSourceReader):
             TernError: The cluster does not answer.
         """
         found = planned_stretches(self._options, self._pushed)
-        return [StretchPartition(stretch) for stretch in found]
+        return [StretchPartition(offset_range) for offset_range in found]
 
     def read(
         self, partition: InputPartition

@@ -1,17 +1,17 @@
-"""Which stretches a batch reads: asked of the cluster, decided by `ternmq_pipeline.planning`."""
+"""Which ranges a batch reads: asked of the cluster, decided by `ternmq_pipeline.planning`."""
 
 import logging
 
 from ternmq_pipeline.cluster.view import ClusterView, open_cluster_view
-from ternmq_pipeline.offsets import Offsets, Stretch
+from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options.reading import ReadOptions, View
 from ternmq_pipeline.planning import (
     check_partition_numbers,
     ending_offsets,
+    offset_ranges,
     refuse_backwards,
     split,
     starting_offsets,
-    stretches,
     times_of,
 )
 from ternmq_pipeline.planning.snapshot import Snapshot
@@ -20,8 +20,8 @@ from ternmq_pipeline.source.pushdown import Pushed
 logger = logging.getLogger(__name__)
 
 
-def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[Stretch]:
-    """Return what a batch reads, one stretch for each task, sorted by queue.
+def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[OffsetRange]:
+    """Return what a batch reads, one range for each task, sorted by queue.
 
     Raises:
         UsageError: An option names a topic, queue or offset that does not exist.
@@ -34,9 +34,9 @@ def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[Stretch]:
         if options.view is View.KAFKA:
             check_partition_numbers(queue.broker_name for queue in snapshot.ranges)
         start, end = _edges(options, view, snapshot)
-    planned = stretches(start, end, snapshot, fail_on_data_loss=options.fail_on_data_loss)
+    planned = offset_ranges(start, end, snapshot, fail_on_data_loss=options.fail_on_data_loss)
     _warn(planned.warnings)
-    wanted = pushed.of(planned.stretches)
+    wanted = pushed.of(planned.offset_ranges)
     return split(
         wanted,
         partitions_min=options.partitions_min,

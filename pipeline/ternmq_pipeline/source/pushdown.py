@@ -31,7 +31,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, check_tag
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import ALL_TAGS, Expression
-from ternmq_pipeline.offsets import OFFSET_MAX, Stretch
+from ternmq_pipeline.offsets import OFFSET_MAX, OffsetRange
 from ternmq_pipeline.options.reading import View
 from ternmq_pipeline.planning.partition_numbers import partition_number
 from ternmq_pipeline.source.asked_schema import NEVER_NULL
@@ -85,7 +85,7 @@ class QueueTest:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a query wants of the stretches that its options name."""
+    """What a query wants of the ranges that its options name."""
 
     tests: tuple[QueueTest, ...] = ()
     """Queues that are wanted pass all of them."""
@@ -98,13 +98,13 @@ class Pushed:
 
     rows: Narrowing = EVERYTHING
 
-    def of(self, stretches: Iterable[Stretch]) -> list[Stretch]:
-        """Return what is wanted of `stretches`."""
-        found: list[Stretch] = []
-        for stretch in stretches:
-            first, last = max(stretch.begin, self.first), min(stretch.end, self.end)
-            if first < last and all(test.passes(stretch.queue) for test in self.tests):
-                found.append(stretch._replace(begin=QueueOffset(first), end=QueueOffset(last)))
+    def of(self, offset_ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Return what is wanted of `offset_ranges`."""
+        found: list[OffsetRange] = []
+        for offset_range in offset_ranges:
+            first, last = max(offset_range.begin, self.first), min(offset_range.end, self.end)
+            if first < last and all(test.passes(offset_range.queue) for test in self.tests):
+                found.append(offset_range._replace(begin=QueueOffset(first), end=QueueOffset(last)))
         return found
 
 

@@ -6,7 +6,7 @@ from ternmq_model.errors import UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import (
-    Stretch,
+    OffsetRange,
     offsets_from_json,
     offsets_text,
     offsets_to_json,
@@ -75,8 +75,8 @@ def test_text_without_a_queue_is_refused(text: str) -> None:
         queue_from_text("TopicA", text)
 
 
-def test_stretch_knows_its_length_and_name() -> None:
-    stretch = Stretch(A0, QueueOffset(3), QueueOffset(9))
-    assert stretch.messages == 6
-    assert str(stretch) == "TopicA@broker-a:0 [3, 9)"
+def test_range_knows_its_length_and_name() -> None:
+    offset_range = OffsetRange(A0, QueueOffset(3), QueueOffset(9))
+    assert offset_range.messages == 6
+    assert str(offset_range) == "TopicA@broker-a:0 [3, 9)"
     assert topics_of([B2, A0, A10]) == ["TopicA", "TopicB"]

@@ -8,7 +8,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.cluster.reader import ClusterReader
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 
 
 async def kept_bytes(reader: ClusterReader, queues: Sequence[QueueStatus]) -> int | None:
@@ -22,20 +22,20 @@ async def kept_bytes(reader: ClusterReader, queues: Sequence[QueueStatus]) -> in
         TransportError: A broker does not answer.
     """
     left = [
-        Stretch(one.queue, QueueOffset(one.min_offset), QueueOffset(one.max_offset))
+        OffsetRange(one.queue, QueueOffset(one.min_offset), QueueOffset(one.max_offset))
         for one in queues
         if one.max_offset > one.min_offset
     ]
     total = 0
     try:
-        await reader.find_brokers({stretch.queue.topic for stretch in left})
+        await reader.find_brokers({offset_range.queue.topic for offset_range in left})
         while left:
-            measured = await reader.measure([(stretch, 0) for stretch in left])
+            measured = await reader.measure([(offset_range, 0) for offset_range in left])
             total += sum(one.bytes for one in measured)
             left = [
-                Stretch(stretch.queue, QueueOffset(one.end), stretch.end)
-                for stretch, one in zip(left, measured, strict=True)
-                if stretch.begin < one.end < stretch.end
+                OffsetRange(offset_range.queue, QueueOffset(one.end), offset_range.end)
+                for offset_range, one in zip(left, measured, strict=True)
+                if offset_range.begin < one.end < offset_range.end
             ]
     except RefusedError as error:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:

@@ -12,7 +12,7 @@ from ternmq_model.errors import ConfigError, UsageError
 from ternmq_model.names import is_system_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import (
     Assign,
     AtTime,
@@ -27,8 +27,8 @@ from ternmq_pipeline.planning import (
     Snapshot,
     chosen_topics,
     ending_offsets,
+    offset_ranges,
     starting_offsets,
-    stretches,
 )
 from ternmq_pipeline.planning.sharing import share
 from ternmq_pipeline.source.pushdown import Pushed
@@ -75,14 +75,14 @@ def planned_parts(directory: StoreDirectory, options: ReadOptions, pushed: Pushe
         {},
         fail_on_data_loss=options.fail_on_data_loss,
     )
-    planned = stretches(
+    planned = offset_ranges(
         start.offsets, end.offsets, snapshot, fail_on_data_loss=options.fail_on_data_loss
     )
     for warning in (*start.warnings, *end.warnings, *planned.warnings):
         logger.warning("messages are gone: %s", warning)
     wanted = {
-        (stretch.queue.topic, stretch.queue.queue_id): stretch
-        for stretch in pushed.of(planned.stretches)
+        (offset_range.queue.topic, offset_range.queue.queue_id): offset_range
+        for offset_range in pushed.of(planned.offset_ranges)
     }
     topics = sorted({topic for topic, _ in wanted})
     parts = plan_directory(directory, topics=topics) if topics else ()
@@ -149,7 +149,9 @@ def _refuse_missing(directory: StoreDirectory, choice: TopicChoice) -> None:
             raise ConfigError(option, f"{topic} {broker_name}:{queue_id}", rule)
 
 
-def clipped(parts: Sequence[LogPart], wanted: Mapping[tuple[str, int], Stretch]) -> list[LogPart]:
+def clipped(
+    parts: Sequence[LogPart], wanted: Mapping[tuple[str, int], OffsetRange]
+) -> list[LogPart]:
     """Return parts with what is wanted of their stretches, without those that have nothing."""
     found: list[LogPart] = []
     for part in parts:

@@ -9,7 +9,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Offsets, Stretch, offsets_from_json, offsets_to_json
+from ternmq_pipeline.offsets import OffsetRange, Offsets, offsets_from_json, offsets_to_json
 from ternmq_pipeline.options import CommitMode, ReadOptions, TopicChoice, TriggerLimits, View
 from ternmq_pipeline.planning import (
     Measured,
@@ -18,10 +18,10 @@ from ternmq_pipeline.planning import (
     Snapshot,
     admit,
     check_partition_numbers,
+    offset_ranges,
     replaced,
     split,
     starting_offsets,
-    stretches,
     targets_of,
     times_of,
 )
@@ -58,8 +58,8 @@ class StreamView(Protocol):
         """Return each queue's first message stored at its time or later, else its end."""
         ...
 
-    def measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
-        """Return the bytes of stretches, each up to the message that reaches its number of them."""
+    def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[Measured]:
+        """Return the bytes of ranges, each up to the message that reaches its number of them."""
         ...
 
     def commit(self, group: str, offsets: Offsets) -> None:
@@ -181,7 +181,7 @@ class StreamProgress:
         snapshot = self._look({}, None if self._options.fail_on_data_loss else ())
         self._targets = targets_of(snapshot)
 
-    def stretches(self, start: Told, end: Told) -> list[Stretch]:
+    def offset_ranges(self, start: Told, end: Told) -> list[OffsetRange]:
         """Return what the tasks of the batch from `start` to `end` read; no two overlap.
 
         Raises:
@@ -195,7 +195,7 @@ class StreamProgress:
             return []
         snapshot = self._snapshot_of(end, read)
         gone = self._replaced(read, end, snapshot)
-        planned = stretches(
+        planned = offset_ranges(
             begin,
             {queue: read[queue] for queue in read.keys() - gone.queues},
             snapshot,
@@ -203,7 +203,7 @@ class StreamProgress:
         )
         self._warn([*gone.warnings, *planned.warnings])
         return split(
-            planned.stretches,
+            planned.offset_ranges,
             partitions_min=options.partitions_min,
             records_max=options.partition_records_max,
         )

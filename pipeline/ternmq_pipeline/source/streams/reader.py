@@ -71,7 +71,10 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return what each task of the batch from `start` to `end` reads."""
-        return [StretchPartition(stretch) for stretch in self._opened().stretches(start, end)]
+        return [
+            StretchPartition(offset_range)
+            for offset_range in self._opened().offset_ranges(start, end)
+        ]
 
     def read(
         self, partition: InputPartition

@@ -1,1 +1,1 @@
-"""What tasks do: fetch the stretches of a partition and shape them into the columns asked for."""
+"""What tasks do: fetch the ranges of a partition and shape them into the columns asked for."""

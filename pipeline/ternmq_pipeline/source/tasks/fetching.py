@@ -1,4 +1,4 @@
-"""One stretch of a queue as Arrow batches with our columns: by Scan, else by records as they lie.
+"""One range of a queue as Arrow batches with our columns: by Scan, else by records as they lie.
 
 The connections belong to the process; see `ternmq_consumer.scanning.shared_scanner`.
 """
@@ -26,7 +26,7 @@ from ternmq_model.errors import (
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription, parse_subscription
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options.reading import ReadOptions, Scan
 from ternmq_pipeline.options.topics import Subscribe
 from ternmq_pipeline.planning.losses import (
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """What is wanted of a stretch, and how it is got. Made by `wanted_of`."""
+    """What is wanted of a range, and how it is got. Made by `wanted_of`."""
 
     nameserver: str
     columns: tuple[str, ...]
@@ -71,7 +71,7 @@ class Wanted:
 
 
 class Fetched(NamedTuple):
-    """Some rows of a stretch, and how far it was looked at with them."""
+    """Some rows of a range, and how far it was looked at with them."""
 
     batch: pa.RecordBatch | None
     next_offset: int
@@ -84,7 +84,7 @@ def wanted_of(
     columns: tuple[str, ...],
     rows_max: int,
 ) -> Wanted:
-    """Return what a task wants of a stretch of `topic`."""
+    """Return what a task wants of a range of `topic`."""
     expression = options.filter or narrowing.tags_of(topic)
     return Wanted(
         nameserver=options.nameserver,
@@ -100,17 +100,17 @@ def wanted_of(
     )
 
 
-def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a stretch, each once and in order, whatever its broker goes through.
+def fetch_stretch(offset_range: OffsetRange, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Give the rows of a range, each once and in order, whatever its broker goes through.
 
     Raises:
         DataLost: Messages of it are no longer there, and `wanted` does not put up with that.
         TernError: Another failure, which lasted longer than `wanted.timeout_s`.
     """
     fetch = _scanned if wanted.by_scan else _pulled
-    begin, is_back = stretch.begin, False
-    while begin < stretch.end:
-        left = stretch._replace(begin=begin)
+    begin, is_back = offset_range.begin, False
+    while begin < offset_range.end:
+        left = offset_range._replace(begin=begin)
         try:
             for fetched in fetch(left, wanted):
                 begin, is_back = QueueOffset(fetched.next_offset), False
@@ -128,12 +128,14 @@ def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         except RefusedError as error:
             if fetch is _pulled or error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
-            logger.info("no scan queue=%s reason=%s: records are read", stretch.queue, error)
+            logger.info("no scan queue=%s reason=%s: records are read", offset_range.queue, error)
             fetch = _pulled
 
 
-def lost_with_topic(stretch: Stretch, wanted: Wanted, unknown: TopicNotFound) -> StretchLost | None:
-    """Return what is lost of a stretch whose topic was `unknown`; None when it is back.
+def lost_with_topic(
+    offset_range: OffsetRange, wanted: Wanted, unknown: TopicNotFound
+) -> StretchLost | None:
+    """Return what is lost of a range whose topic was `unknown`; None when it is back.
 
     Its broker, which may bring the topic back, is waited for.
 
@@ -142,7 +144,7 @@ def lost_with_topic(stretch: Stretch, wanted: Wanted, unknown: TopicNotFound) ->
     """
     from ternmq_pipeline.cluster.view import open_cluster_view
 
-    queue = stretch.queue
+    queue = offset_range.queue
     options = ReadOptions(
         nameservers=nameserver_texts(wanted.nameserver),
         topics=None,
@@ -161,20 +163,20 @@ def lost_with_topic(stretch: Stretch, wanted: Wanted, unknown: TopicNotFound) ->
         topic=queue.topic,
         broker_name=queue.broker_name,
         queue_id=queue.queue_id,
-        wanted_offset=stretch.begin,
+        wanted_offset=offset_range.begin,
         first_offset=0,
         end_offset=0,
         topic_remark=unknown.remark,
     )
 
 
-def _behind_the_loss(stretch: Stretch, lost: StretchLost, wanted: Wanted) -> QueueOffset:
-    """Return where to read on after messages of `stretch` were found to be gone.
+def _behind_the_loss(offset_range: OffsetRange, lost: StretchLost, wanted: Wanted) -> QueueOffset:
+    """Return where to read on after messages of `offset_range` were found to be gone.
 
     Raises:
         DataLost: That is an error.
     """
-    end = stretch.end
+    end = offset_range.end
     if lost.end_offset is None:
         first = min(QueueOffset(lost.first_offset), end)
         reason = no_longer_kept(lost.wanted_offset, first, lost.first_offset)
@@ -182,14 +184,14 @@ def _behind_the_loss(stretch: Stretch, lost: StretchLost, wanted: Wanted) -> Que
         first, reason = end, topic_gone(lost.wanted_offset, lost.topic_remark)
     else:
         first, reason = end, beyond_end(lost.wanted_offset, lost.end_offset)
-    loss = Loss(stretch.queue, reason)
+    loss = Loss(offset_range.queue, reason)
     if wanted.fail_on_data_loss:
         raise DataLost([loss]) from lost
     logger.warning("messages are gone: %s", loss)
     return first
 
 
-def _scanned(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
+def _scanned(offset_range: OffsetRange, wanted: Wanted) -> Iterator[Fetched]:
     options = ScanOptions(
         subscription=wanted.subscription,
         stored_from_ms=wanted.stored_from_ms,
@@ -198,16 +200,16 @@ def _scanned(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
         columns=wanted.columns,
         batch_rows_max=wanted.rows_max,
         skips_damaged=not wanted.fail_on_data_loss,
-        created_log_offset=stretch.created_log_offset,
+        created_log_offset=offset_range.created_log_offset,
         retry_timeout_s=wanted.timeout_s,
     )
     damaged = 0
     told, schema = b"", pa.schema([])
     scanner = shared_scanner(wanted.nameserver)
-    with scanner.scan(stretch.queue, stretch.begin, stretch.end, options) as pieces:
+    with scanner.scan(offset_range.queue, offset_range.begin, offset_range.end, options) as pieces:
         for piece in pieces:
             if piece.damaged > damaged:
-                _warn_of_damage(stretch, piece.next_offset, piece.damaged - damaged)
+                _warn_of_damage(offset_range, piece.next_offset, piece.damaged - damaged)
                 damaged = piece.damaged
             if not piece.data:
                 yield Fetched(None, piece.next_offset)
@@ -218,36 +220,36 @@ def _scanned(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
             yield Fetched(batch, piece.next_offset)
 
 
-def _warn_of_damage(stretch: Stretch, before: int, count: int) -> None:
+def _warn_of_damage(offset_range: OffsetRange, before: int, count: int) -> None:
     logger.warning(
         "damaged messages are passed over queue=%s before=%d count=%d",
-        *(stretch.queue, before, count),
+        *(offset_range.queue, before, count),
     )
 
 
-def _pulled(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
-    """Give a stretch as `_scanned` does, but make the batches here.
+def _pulled(offset_range: OffsetRange, wanted: Wanted) -> Iterator[Fetched]:
+    """Give a range as `_scanned` does, but make the batches here.
 
     The broker compares codes of tags alone, so tags, and all else that it does not look at, are
     tested here.
     """
     tests = _tests(wanted)
     columns = tuple(dict.fromkeys((*wanted.columns, *tests)))
-    next_offset, damaged = int(stretch.begin), 0
+    next_offset, damaged = int(offset_range.begin), 0
     scanner = shared_scanner(wanted.nameserver)
     with scanner.pull(
-        *(stretch.queue, stretch.begin, stretch.end, wanted.subscription),
-        created_log_offset=stretch.created_log_offset,
+        *(offset_range.queue, offset_range.begin, offset_range.end, wanted.subscription),
+        created_log_offset=offset_range.created_log_offset,
         retry_timeout_s=wanted.timeout_s,
     ) as pieces:
         for piece in joined(pieces, wanted.rows_max):
             if count := piece.damaged - damaged:
                 if wanted.fail_on_data_loss:
                     reason = damaged_among(next_offset, piece.next_offset, count)
-                    raise DataLost([Loss(stretch.queue, reason)])
-                _warn_of_damage(stretch, piece.next_offset, count)
+                    raise DataLost([Loss(offset_range.queue, reason)])
+                _warn_of_damage(offset_range, piece.next_offset, count)
                 damaged = piece.damaged
-            for batch in _batches_of(piece, stretch, wanted, columns):
+            for batch in _batches_of(piece, offset_range, wanted, columns):
                 rows = batch
                 for name, test in tests.items():
                     rows = rows.filter(test(rows.column(name)))
@@ -260,7 +262,7 @@ def joined(pieces: Iterable[PulledStretch], rows_max: int) -> Iterator[PulledStr
     """Give small pieces as fewer large ones: a batch costs much, a row of it little.
 
     Args:
-        pieces: Of one stretch, in their order.
+        pieces: Of one range, in their order.
         rows_max: A piece that has so many records is not joined to others.
 
     Raises:
@@ -293,7 +295,7 @@ def _as_one(pieces: Sequence[PulledStretch]) -> PulledStretch:
 
 
 def _batches_of(
-    piece: PulledStretch, stretch: Stretch, wanted: Wanted, columns: tuple[str, ...]
+    piece: PulledStretch, offset_range: OffsetRange, wanted: Wanted, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     sizes = np.frombuffer(piece.record_sizes, "<i4").astype(np.int64)
     starts = np.cumsum(sizes) - sizes
@@ -302,15 +304,15 @@ def _batches_of(
         rows = slice(done, done + wanted.rows_max)
         built = build_rows(
             *(piece.records, starts[rows], sizes[rows]),
-            broker_name=stretch.queue.broker_name,
+            broker_name=offset_range.queue.broker_name,
             columns=columns,
         )
         for damage in built.damaged:
             if wanted.fail_on_data_loss:
-                damage.error.add_note(f"It is of {stretch.queue}. {TO_GO_ON}")
+                damage.error.add_note(f"It is of {offset_range.queue}. {TO_GO_ON}")
                 raise damage.error
             logger.warning(
-                "a damaged message is passed over queue=%s %s", stretch.queue, damage.error
+                "a damaged message is passed over queue=%s %s", offset_range.queue, damage.error
             )
         yield built.batch
         done += built.looked_at

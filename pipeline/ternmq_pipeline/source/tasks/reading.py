@@ -1,11 +1,11 @@
-"""What a task of Spark does: read one stretch of a queue and hand its rows on as Arrow batches."""
+"""What a task of Spark does: read one range of a queue and hand its rows on as Arrow batches."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options.reading import ReadOptions
 from ternmq_pipeline.source.asked_schema import columns_asked
 from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
@@ -23,13 +23,13 @@ ROWS_DEFAULT: Final = 10_000
 
 @dataclass(frozen=True)
 class StretchPartition(InputPartition):
-    """A stretch as Spark hands it to a task."""
+    """A range as Spark hands it to a task."""
 
-    stretch: Stretch
+    offset_range: OffsetRange
 
 
 class StretchReading:
-    """How the tasks of a query read their stretches. Pickled to them; opens nothing before `read`.
+    """How the tasks of a query read their ranges. Pickled to them; opens nothing before `read`.
 
     Args:
         options: Of the source.
@@ -65,19 +65,19 @@ class StretchReading:
             return iter(())
         from ternmq_pipeline.source.tasks.shapes import tuples_of
 
-        batches = self._batches(partition.stretch)
+        batches = self._batches(partition.offset_range)
         return batches if self._options.arrow else tuples_of(batches)
 
-    def _batches(self, stretch: Stretch) -> "Iterator[pa.RecordBatch]":
+    def _batches(self, offset_range: OffsetRange) -> "Iterator[pa.RecordBatch]":
         from ternmq_pipeline.source.tasks.fetching import fetch_stretch, wanted_of
         from ternmq_pipeline.source.tasks.shapes import Shape
 
         shape = Shape(self._options.view, self._names, self._schema)
         rows_max = rows_of_a_batch(self._options.batch_rows_max)
         wanted = wanted_of(
-            self._options, self._narrowing, stretch.queue.topic, shape.sources, rows_max
+            self._options, self._narrowing, offset_range.queue.topic, shape.sources, rows_max
         )
-        for batch in fetch_stretch(stretch, wanted):
+        for batch in fetch_stretch(offset_range, wanted):
             yield shape.of(batch)
 
 

@@ -18,7 +18,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.jobs import cluster
 from ternmq_pipeline.jobs.cluster import check_topics, going_on, mean_bytes, retry_option
-from ternmq_pipeline.offsets import EARLIEST, Stretch, offsets_text
+from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_text
 from ternmq_pipeline.planning import Measured, Snapshot
 
 
@@ -107,7 +107,7 @@ class View:
         }
         return Snapshot(ranges)
 
-    def measure(self, asked: list[tuple[Stretch, int]]) -> list[Measured]:
+    def measure(self, asked: list[tuple[OffsetRange, int]]) -> list[Measured]:
         (few, _), (many, _) = asked
         assert (few.messages, many.begin, many.end) == (3, 4_000, 5_000)
         return [Measured(few.end, 30), Measured(QueueOffset(4_097), 9_970)]

@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import TriggerLimits
 from ternmq_pipeline.planning import DataLost, Measured, Moment, admit, targets_of
 from ternmq_pipeline.planning.admission import within_bytes
@@ -22,13 +22,13 @@ class Measurer:
         self.size = size
         self.asked = 0
 
-    def __call__(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
+    def __call__(self, asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[Measured]:
         self.asked += 1
         found: list[Measured] = []
-        for stretch, bytes_max in asked:
-            count = stretch.messages if bytes_max == 0 else -(-bytes_max // self.size)
-            count = min(count, stretch.messages)
-            found.append(Measured(stretch.begin + count, count * self.size))
+        for offset_range, bytes_max in asked:
+            count = offset_range.messages if bytes_max == 0 else -(-bytes_max // self.size)
+            count = min(count, offset_range.messages)
+            found.append(Measured(offset_range.begin + count, count * self.size))
         return found
 
 
@@ -99,7 +99,7 @@ def test_small_batch_waits_until_the_delay_is_over() -> None:
     assert admit(start, enough, limits, moment=Moment(), measure=unasked).end == {A0: 10}
 
 
-def test_bytes_are_shared_and_every_stretch_stays_within_its_share() -> None:
+def test_bytes_are_shared_and_every_range_stays_within_its_share() -> None:
     found = admit(
         offsets({A0: 0, A1: 0}),
         snapshot({A0: (0, 1_000), A1: (0, 1_000)}),
@@ -110,7 +110,7 @@ def test_bytes_are_shared_and_every_stretch_stays_within_its_share() -> None:
     assert found.end == {A0: 5, A1: 5}
 
 
-def test_small_stretches_are_measured_with_one_request() -> None:
+def test_small_rangees_are_measured_with_one_request() -> None:
     measure = messages_of(100)
     limits = TriggerLimits(bytes_max=1_000)
     ends = snapshot({A0: (0, 4), A1: (0, 6)})
@@ -174,9 +174,9 @@ def test_queue_whose_bytes_are_unknown_waits_beside_others(turn: int) -> None:
 
 
 def test_measure_of_zero_does_not_stop_the_stream() -> None:
-    stretch = Stretch(A0, QueueOffset(5), QueueOffset(9))
-    found = within_bytes([stretch], 10, lambda asked: [Measured(5, 0)] * len(asked))
-    assert found == [Stretch(A0, QueueOffset(5), QueueOffset(6))]
+    offset_range = OffsetRange(A0, QueueOffset(5), QueueOffset(9))
+    found = within_bytes([offset_range], 10, lambda asked: [Measured(5, 0)] * len(asked))
+    assert found == [OffsetRange(A0, QueueOffset(5), QueueOffset(6))]
 
 
 def test_targets_end_a_stream_whatever_happens_meanwhile() -> None:

@@ -48,8 +48,10 @@ def read(
     asked = read_options({"subscribe": "TopicA"} | options, streaming=False)
     try:
         found = planned_stretches(asked, pushed or Pushed())
-        assert {stretch.created_log_offset for stretch in found} <= {700}
-        return [(stretch.queue, stretch.begin, stretch.end) for stretch in found]
+        assert {offset_range.created_log_offset for offset_range in found} <= {700}
+        return [
+            (offset_range.queue, offset_range.begin, offset_range.end) for offset_range in found
+        ]
     finally:
         assert view.is_closed
 

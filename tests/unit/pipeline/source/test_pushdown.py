@@ -19,13 +19,13 @@ from pyspark.sql.datasource import (
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Expression
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import View
 from ternmq_pipeline.planning import partition_number
 from ternmq_pipeline.source.pushdown import Pushed, push
 
 A0, A1, B0 = (
-    Stretch(MessageQueue("T", name, queue_id), QueueOffset(10), QueueOffset(20))
+    OffsetRange(MessageQueue("T", name, queue_id), QueueOffset(10), QueueOffset(20))
     for name, queue_id in (("broker-a", 0), ("broker-a", 1), ("broker-b", 0))
 )
 MOMENT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
@@ -56,7 +56,7 @@ def left(*filters: Filter, view: View = View.TERNMQ) -> list[Filter]:
     ],
 )
 def test_queue_conditions_choose_queues_and_are_done(
-    condition: Filter, wanted: list[Stretch]
+    condition: Filter, wanted: list[OffsetRange]
 ) -> None:
     assert pushed(condition).of([A0, A1, B0]) == wanted
     assert left(condition) == []
@@ -72,18 +72,18 @@ def test_queue_conditions_choose_queues_and_are_done(
         (LessThanOrEqual(("queueOffset",), 12), 10, 13),
     ],
 )
-def test_offset_conditions_cut_stretches_and_are_done(
+def test_offset_conditions_cut_rangees_and_are_done(
     condition: Filter, begin: int, end: int
 ) -> None:
-    (stretch,) = pushed(condition).of([A0])
-    assert (stretch.begin, stretch.end) == (begin, end)
+    (offset_range,) = pushed(condition).of([A0])
+    assert (offset_range.begin, offset_range.end) == (begin, end)
     assert left(condition) == []
 
 
 def test_several_offsets_are_cut_to_their_span_and_tested_again() -> None:
     condition = In(("queueOffset",), (12, 15, None))
-    (stretch,) = pushed(condition).of([A0])
-    assert (stretch.begin, stretch.end) == (12, 16)
+    (offset_range,) = pushed(condition).of([A0])
+    assert (offset_range.begin, offset_range.end) == (12, 16)
     assert left(condition) == [condition]
 
 
@@ -180,8 +180,8 @@ def test_other_conditions_are_left_to_spark(condition: Filter) -> None:
 def test_kafka_view_pushes_its_own_column_names() -> None:
     number = partition_number("broker-b", 0)
     assert pushed(EqualTo(("partition",), number), view=View.KAFKA).of([A0, A1, B0]) == [B0]
-    (stretch,) = pushed(LessThan(("offset",), 12), view=View.KAFKA).of([A0])
-    assert stretch.end == 12
+    (offset_range,) = pushed(LessThan(("offset",), 12), view=View.KAFKA).of([A0])
+    assert offset_range.end == 12
     assert pushed(GreaterThan(("timestamp",), MOMENT), view=View.KAFKA).rows.stored_from_ms
     tags = EqualTo(("tags",), "a")
     assert left(tags, view=View.KAFKA) == [tags]

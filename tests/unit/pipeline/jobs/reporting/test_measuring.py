@@ -11,7 +11,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.jobs.reporting.measuring import first_offsets, kept_bytes
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 
 FIRST, SECOND = MessageQueue("A", "a", 0), MessageQueue("B", "a", 1)
 
@@ -28,14 +28,14 @@ class Reader:
     async def find_brokers(self, topics: Collection[str]) -> None:
         self.topics |= set(topics)
 
-    async def measure(self, wanted: Sequence[tuple[Stretch, int]]) -> list[MeasuredStretch]:
+    async def measure(self, wanted: Sequence[tuple[OffsetRange, int]]) -> list[MeasuredStretch]:
         if self.refuses is not None:
             raise refusal(self.refuses, "no")
-        self.asked.append([(stretch.begin, stretch.end) for stretch, _ in wanted])
+        self.asked.append([(offset_range.begin, offset_range.end) for offset_range, _ in wanted])
         ends = [min(one.end, one.begin + self.measured_max) for one, _ in wanted]
         return [
-            MeasuredStretch(end, 10 * (end - stretch.begin))
-            for end, (stretch, _) in zip(ends, wanted, strict=True)
+            MeasuredStretch(end, 10 * (end - offset_range.begin))
+            for end, (offset_range, _) in zip(ends, wanted, strict=True)
         ]
 
     async def offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:

@@ -8,7 +8,7 @@ import pytest
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.source.offline.plan import (
     check_offline,
@@ -51,9 +51,9 @@ def test_empty_plan_splits_into_no_parts() -> None:
     assert split_parts([], 5) == []
 
 
-def test_parts_keep_the_wanted_share_of_their_stretches() -> None:
+def test_parts_keep_the_wanted_share_of_their_rangees() -> None:
     queue = MessageQueue("A", "store", 0)
-    wanted = {("A", 0): Stretch(queue, QueueOffset(8), QueueOffset(11))}
+    wanted = {("A", 0): OffsetRange(queue, QueueOffset(8), QueueOffset(11))}
     assert clipped(PARTS, wanted) == [
         LogPart(0, (QueueStretch("A", 0, 8, 10),)),
         LogPart(65536, (QueueStretch("A", 0, 10, 11),)),

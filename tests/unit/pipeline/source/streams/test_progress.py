@@ -11,7 +11,7 @@ import pytest
 from ternmq_model.errors import Unreachable, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Stretch, offsets_from_json, offsets_to_json
+from ternmq_pipeline.offsets import OffsetRange, offsets_from_json, offsets_to_json
 from ternmq_pipeline.planning import DataLost
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit
@@ -35,10 +35,10 @@ def test_first_batch_exists_even_when_empty_and_records_its_start() -> None:
     progress = opened(view, startingOffsets="latest")
     end = progress.next_end(NEW, OWN)
     assert end_of(end) == {A0: 7, A1: 3}
-    assert progress.stretches(NEW, end) == []
+    assert progress.offset_ranges(NEW, end) == []
     view.ranges[A0] = (0, 9)
     again = opened(view, startingOffsets="latest")
-    assert again.stretches(NEW, end) == []
+    assert again.offset_ranges(NEW, end) == []
     assert again.next_end(end, OWN) == offsets_to_json({A0: QueueOffset(9), A1: QueueOffset(3)})
 
 
@@ -46,11 +46,11 @@ def test_repeated_first_batch_reads_the_same_whatever_has_come_since() -> None:
     view = Table({A0: (0, 7)})
     first = opened(view, startingOffsets='{"TopicA":{"broker-a:0":2}}')
     end = first.next_end(NEW, OWN)
-    wanted = [Stretch(A0, QueueOffset(2), QueueOffset(7))]
-    assert first.stretches(NEW, end) == wanted
+    wanted = [OffsetRange(A0, QueueOffset(2), QueueOffset(7))]
+    assert first.offset_ranges(NEW, end) == wanted
     view.ranges |= {A0: (0, 20), A1: (0, 4)}
     repeated = opened(view, startingOffsets='{"TopicA":{"broker-a:0":2}}')
-    assert repeated.stretches(NEW, end) == wanted
+    assert repeated.offset_ranges(NEW, end) == wanted
 
 
 def test_unchanged_end_equals_its_start_word_for_word() -> None:
@@ -118,12 +118,12 @@ def test_new_queue_in_mid_run_is_read_from_its_beginning() -> None:
     progress = opened(view, startingOffsets="latest")
     end = progress.next_end(NEW, OWN)
     view.ranges[A1] = (3, 8)
-    read: list[Stretch] = []
+    read: list[OffsetRange] = []
     for _ in range(3):
         following = progress.next_end(end, OWN)
-        read += progress.stretches(end, following)
+        read += progress.offset_ranges(end, following)
         end = following
-    assert read == [Stretch(A1, QueueOffset(3), QueueOffset(8))]
+    assert read == [OffsetRange(A1, QueueOffset(3), QueueOffset(8))]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_lost_messages_are_an_error_naming_queue_and_offsets_by_default(
     going_on = opened(Table(ranges), failOnDataLoss="false")
     with caplog.at_level(logging.WARNING):
         end = going_on.next_end(start, OWN)
-        going_on.stretches(start, end)
+        going_on.offset_ranges(start, end)
         assert end_of(end)[A1] == 9
         assert going_on.next_end(end, OWN) == end
     assert all(text in caplog.text for text in said)
@@ -158,11 +158,11 @@ def test_lost_beginning_of_a_new_queue_is_an_error_too() -> None:
     start = progress.next_end(NEW, ALL)
     view.ranges[A1] = (3, 8)
     end = progress.next_end(start, ALL)
-    wanted = [Stretch(A1, QueueOffset(3), QueueOffset(8))]
-    assert progress.stretches(start, end) == opened(view).stretches(start, end) == wanted
+    wanted = [OffsetRange(A1, QueueOffset(3), QueueOffset(8))]
+    assert progress.offset_ranges(start, end) == opened(view).offset_ranges(start, end) == wanted
     view.ranges[A1] = (5, 8)
     with pytest.raises(DataLost, match="queue 1: offsets 3 to 4"):
-        opened(view).stretches(start, end)
+        opened(view).offset_ranges(start, end)
 
 
 def test_queue_lost_and_regained_by_its_topic_is_read_on() -> None:
@@ -172,16 +172,16 @@ def test_queue_lost_and_regained_by_its_topic_is_read_on() -> None:
     with pytest.raises(DataLost, match="queue 1: it does not exist any more; offset 5"):
         opened(view).next_end(end, OWN)
     read, end = read_to_the_end(view, end, failOnDataLoss="false")
-    assert read == [Stretch(A0, QueueOffset(7), QueueOffset(9))]
+    assert read == [OffsetRange(A0, QueueOffset(7), QueueOffset(9))]
     assert (end_of(end), end["parked"]) == ({A0: 9}, {"TopicA": {"broker-a:1": 5}})
     view.ranges[A0] = (0, 12)
     read, end = read_to_the_end(view, end)
-    assert read == [Stretch(A0, QueueOffset(9), QueueOffset(12))]
+    assert read == [OffsetRange(A0, QueueOffset(9), QueueOffset(12))]
     view.ranges[A1] = (0, 5)
     assert read_to_the_end(view, end) == ([], end)
     view.ranges[A1] = (0, 9)
     read, end = read_to_the_end(view, end, maxOffsetsPerTrigger="3")
-    assert [(stretch.begin, stretch.end) for stretch in read] == [(5, 8), (8, 9)]
+    assert [(offset_range.begin, offset_range.end) for offset_range in read] == [(5, 8), (8, 9)]
     assert (end_of(end), "parked" in end) == ({A0: 12, A1: 9}, False)
 
 
@@ -198,8 +198,8 @@ def test_queue_is_forgotten_with_its_topic_or_its_brokers_store() -> None:
     view.stores = {"broker-a": "second"}
     read, anew = read_to_the_end(view, end, failOnDataLoss="false")
     assert sorted(read) == [
-        Stretch(A0, QueueOffset(0), QueueOffset(7)),
-        Stretch(A1, QueueOffset(0), QueueOffset(2)),
+        OffsetRange(A0, QueueOffset(0), QueueOffset(7)),
+        OffsetRange(A1, QueueOffset(0), QueueOffset(2)),
     ]
     assert end_of(anew) == {A0: 7, A1: 2, B0: 1}
 
@@ -222,7 +222,7 @@ def test_broker_with_another_store_is_a_loss_and_read_from_its_beginning(
     assert "offset 7 was to come next" in caplog.text
     assert read[0].begin == 0
     assert read[-1].end == messages
-    assert sum(stretch.messages for stretch in read) == messages
+    assert sum(offset_range.messages for offset_range in read) == messages
     assert end["stores"] == {"broker-a": "second", "broker-b": "other"}
     assert opened(view, None, **options).next_end(end, OWN) == end
 
@@ -233,9 +233,9 @@ def test_batch_is_not_repeated_from_another_store() -> None:
     end = opened(view).next_end(NEW, OWN)
     view.stores["broker-a"] = "second"
     with pytest.raises(DataLost, match=r"another store .* offset 7"):
-        opened(view).stretches(NEW, end)
-    found = opened(view, failOnDataLoss="false").stretches(NEW, end)
-    assert found == [Stretch(B0, QueueOffset(0), QueueOffset(2))]
+        opened(view).offset_ranges(NEW, end)
+    found = opened(view, failOnDataLoss="false").offset_ranges(NEW, end)
+    assert found == [OffsetRange(B0, QueueOffset(0), QueueOffset(2))]
 
 
 def test_store_ids_are_kept_while_a_broker_is_away_or_silent() -> None:
@@ -246,7 +246,7 @@ def test_store_ids_are_kept_while_a_broker_is_away_or_silent() -> None:
     del view.stores["broker-a"]
     view.ranges[A0] = (0, 9)
     read, end = read_to_the_end(view, end, failOnDataLoss="false")
-    assert read == [Stretch(A0, QueueOffset(7), QueueOffset(9))]
+    assert read == [OffsetRange(A0, QueueOffset(7), QueueOffset(9))]
     assert end["stores"] == {"broker-a": "first", "broker-b": "other"}
 
 
@@ -256,7 +256,7 @@ def test_messages_lost_since_the_batch_was_planned_are_an_error_too() -> None:
     end = progress.next_end(NEW, OWN)
     view.ranges[A0] = (4, 9)
     with pytest.raises(DataLost, match="offsets 0 to 3"):
-        opened(view).stretches(NEW, end)
+        opened(view).offset_ranges(NEW, end)
 
 
 def test_stream_waits_for_the_brokers_of_its_queues_unless_it_may_lose_them() -> None:
@@ -270,7 +270,7 @@ def test_stream_waits_for_the_brokers_of_its_queues_unless_it_may_lose_them() ->
     opened(view, failOnDataLoss="false").next_end(start, OWN)
     assert view.awaited.pop() == frozenset()
     # A batch that is repeated must read what it was to read.
-    opened(view, failOnDataLoss="false").stretches(start, end)
+    opened(view, failOnDataLoss="false").offset_ranges(start, end)
     assert view.awaited.pop() == frozenset({"broker-a", "broker-b"})
 
 
@@ -282,7 +282,7 @@ def test_broker_that_did_not_come_back_is_named() -> None:
     with pytest.raises(DataLost, match="broker-b, queue 0: its broker is no longer registered"):
         opened(view).next_end(start, OWN)
     gone = opened(view, failOnDataLoss="false")
-    assert [stretch.queue for stretch in gone.stretches(start, end)] == [A0]
+    assert [offset_range.queue for offset_range in gone.offset_ranges(start, end)] == [A0]
 
 
 def test_available_now_run_reads_brokers_absent_at_its_start() -> None:
@@ -321,14 +321,16 @@ def test_missing_topic_is_an_error_naming_it() -> None:
         opened(view).next_end(NEW, OWN)
 
 
-def test_tasks_read_disjoint_stretches_in_the_wanted_number() -> None:
+def test_tasks_read_disjoint_rangees_in_the_wanted_number() -> None:
     view = Table({A0: (0, 100), A1: (0, 20)})
     progress = opened(view, minPartitions="6", maxRecordsPerPartition="18")
-    found = progress.stretches(NEW, progress.next_end(NEW, OWN))
+    found = progress.offset_ranges(NEW, progress.next_end(NEW, OWN))
     assert len(found) >= 6
-    assert max(stretch.messages for stretch in found) <= 18
+    assert max(offset_range.messages for offset_range in found) <= 18
     offsets = [
-        (stretch.queue, offset) for stretch in found for offset in range(stretch.begin, stretch.end)
+        (offset_range.queue, offset)
+        for offset_range in found
+        for offset in range(offset_range.begin, offset_range.end)
     ]
     assert sorted(offsets) == [(A0, n) for n in range(100)] + [(A1, n) for n in range(20)]
 

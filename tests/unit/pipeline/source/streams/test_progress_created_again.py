@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Stretch, offsets_to_json
+from ternmq_pipeline.offsets import OffsetRange, offsets_to_json
 from ternmq_pipeline.planning import DataLost
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit
@@ -41,8 +41,8 @@ def test_topic_created_again_is_a_loss_and_read_from_its_beginning(
     with caplog.at_level(logging.WARNING):
         read, end = read_to_the_end(view, end, failOnDataLoss="false", **options)
     assert "offset 7 of the one before was to come next" in caplog.text
-    assert sum(stretch.messages for stretch in read) == messages + 6
-    assert {stretch.queue: stretch.end for stretch in read} == {A0: messages, A1: 6}
+    assert sum(offset_range.messages for offset_range in read) == messages + 6
+    assert {offset_range.queue: offset_range.end for offset_range in read} == {A0: messages, A1: 6}
     assert read_to_the_end(view, end, **options) == ([], end)
 
 
@@ -52,9 +52,9 @@ def test_batch_is_not_repeated_from_a_topic_created_again() -> None:
     end = opened(view).next_end(NEW, OWN)
     view.created[TOPIC_A] = 100
     with pytest.raises(DataLost, match="created again; offset 7"):
-        opened(view).stretches(NEW, end)
-    found = opened(view, failOnDataLoss="false").stretches(NEW, end)
-    assert found == [Stretch(B0, QueueOffset(0), QueueOffset(2))]
+        opened(view).offset_ranges(NEW, end)
+    found = opened(view, failOnDataLoss="false").offset_ranges(NEW, end)
+    assert found == [OffsetRange(B0, QueueOffset(0), QueueOffset(2))]
 
 
 def test_available_now_run_reads_a_topic_created_again_up_to_its_target() -> None:
@@ -66,7 +66,9 @@ def test_available_now_run_reads_a_topic_created_again_up_to_its_target() -> Non
     progress.aim_at_present()
     view.ranges[A0] = (0, 30)
     following = progress.next_end(end, ALL)
-    assert progress.stretches(end, following) == [Stretch(A0, QueueOffset(0), QueueOffset(9), 100)]
+    assert progress.offset_ranges(end, following) == [
+        OffsetRange(A0, QueueOffset(0), QueueOffset(9), 100)
+    ]
 
 
 @pytest.mark.parametrize("told", [None, 0, 40, 99])
@@ -79,12 +81,12 @@ def test_creations_forgotten_or_unknown_to_a_slave_are_no_loss(told: int | None)
     view.created = {} if told is None else {TOPIC_A: told}
     read, behind = read_to_the_end(view, end)
     # What a slave says is not told to tasks, which may find its master there again.
-    assert read == [Stretch(A0, QueueOffset(7), QueueOffset(9))]
+    assert read == [OffsetRange(A0, QueueOffset(7), QueueOffset(9))]
     assert behind["stores"] == {"broker-a:TopicA": "100"}
     view.stand_ins.clear()
     view.ranges[A0] = (0, 11)
     read, after = read_to_the_end(view, behind)
-    assert read == [Stretch(A0, QueueOffset(9), QueueOffset(11), told)]
+    assert read == [OffsetRange(A0, QueueOffset(9), QueueOffset(11), told)]
     assert after["stores"] == {"broker-a:TopicA": str(100 if told is None else told)}
 
 
@@ -97,14 +99,14 @@ def test_slave_that_stands_in_tells_no_creation_that_a_master_has_not_told() -> 
     view.stand_ins.clear()
     view.ranges[A0], view.created = (0, 9), {TOPIC_A: 948}
     read, end = read_to_the_end(view, end)
-    assert read == [Stretch(A0, QueueOffset(7), QueueOffset(9), 948)]
+    assert read == [OffsetRange(A0, QueueOffset(7), QueueOffset(9), 948)]
     assert end["stores"] == {"broker-a:TopicA": "948"}
     view.stand_ins = {"broker-a"}
     view.ranges[A0], view.created = (0, 3), {TOPIC_A: 2_000}
     with pytest.raises(DataLost, match="created again; offset 9"):
         opened(view).next_end(end, OWN)
     read, end = read_to_the_end(view, end, failOnDataLoss="false")
-    assert read == [Stretch(A0, QueueOffset(0), QueueOffset(3))]
+    assert read == [OffsetRange(A0, QueueOffset(0), QueueOffset(3))]
     assert read_to_the_end(view, end) == ([], end)
 
 
@@ -114,7 +116,7 @@ def test_topic_of_which_nothing_was_read_may_be_created_again() -> None:
     _, end = read_to_the_end(view, NEW)
     view.ranges[A0], view.created[TOPIC_A] = (0, 2), 100
     read, end = read_to_the_end(view, end)
-    assert read == [Stretch(A0, QueueOffset(0), QueueOffset(2), 100)]
+    assert read == [OffsetRange(A0, QueueOffset(0), QueueOffset(2), 100)]
     assert end["stores"] == {"broker-a:TopicA": "100"}
     view.created[TOPIC_A] = 200
     with pytest.raises(DataLost, match="created again") as caught:

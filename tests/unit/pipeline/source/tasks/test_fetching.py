@@ -10,7 +10,7 @@ from ternmq_consumer.scanning import PulledStretch, ScannedBatch, ScanOptions
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.planning.losses import DataLost
 from ternmq_pipeline.source.pushdown import Narrowing
@@ -20,7 +20,7 @@ from tests.support.records import record
 from tests.support.scripted_scans import numbered
 
 ItemT = TypeVar("ItemT")
-STRETCH = Stretch(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30), 700)
+STRETCH = OffsetRange(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30), 700)
 SCHEMA = pa.schema([pa.field("queueOffset", pa.int64())])
 
 
@@ -47,7 +47,7 @@ class Opened(Generic[ItemT]):
 
 
 class Scanner:
-    """A blocking scanner with one stretch of three batches."""
+    """A blocking scanner with one range of three batches."""
 
     def __init__(self) -> None:
         schema = SCHEMA.serialize().to_pybytes()
@@ -60,7 +60,7 @@ class Scanner:
     def scan(
         self, queue: MessageQueue, begin: int, end: int, options: ScanOptions
     ) -> Opened[ScannedBatch]:
-        assert Stretch(queue, QueueOffset(begin), QueueOffset(end), 700) == STRETCH
+        assert OffsetRange(queue, QueueOffset(begin), QueueOffset(end), 700) == STRETCH
         self.options = options
         return self.opened
 
@@ -122,7 +122,7 @@ def test_damaged_messages_skipped_by_a_broker_are_still_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Puller:
-        def pull(self, *_stretch: object, **_options: object) -> Opened[PulledStretch]:
+        def pull(self, *_offset_range: object, **_options: object) -> Opened[PulledStretch]:
             return Opened([piece(next_offset=10), piece(next_offset=30, damaged=2)])
 
     share(monkeypatch, Puller())
@@ -161,7 +161,7 @@ def test_pulled_records_are_filtered_here_where_the_broker_does_not(
     lengths = np.array([len(one) for one in records], "<i4").tobytes()
 
     class Puller:
-        def pull(self, *_stretch: object, **_options: object) -> Opened[PulledStretch]:
+        def pull(self, *_offset_range: object, **_options: object) -> Opened[PulledStretch]:
             return Opened([PulledStretch(b"".join(records), lengths, 30, 0)])
 
     share(monkeypatch, Puller())

@@ -19,7 +19,7 @@ from ternmq_model.errors import (
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import ReadOptions, Subscribe, read_options
 from ternmq_pipeline.planning import DataLost, Snapshot
 from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
@@ -33,7 +33,7 @@ from ternmq_pipeline.source.tasks.reading import (
 from tests.support.planning import snapshot
 
 QUEUE = MessageQueue("T", "broker-a", 3)
-STRETCH = Stretch(QUEUE, QueueOffset(10), QueueOffset(20))
+STRETCH = OffsetRange(QUEUE, QueueOffset(10), QueueOffset(20))
 
 
 def batch(*offsets: int) -> pa.RecordBatch:
@@ -55,14 +55,14 @@ def lost(
 
 
 class Brokers:
-    """Answers questions for stretches as it was told to, and remembers them."""
+    """Answers questions for ranges as it was told to, and remembers them."""
 
     def __init__(self, *answers: Sequence[Fetched | Exception]) -> None:
         self._answers = list(answers)
         self.asked: list[tuple[int, int]] = []
 
-    def __call__(self, stretch: Stretch, _: Wanted) -> Iterator[Fetched]:
-        self.asked.append((stretch.begin, stretch.end))
+    def __call__(self, offset_range: OffsetRange, _: Wanted) -> Iterator[Fetched]:
+        self.asked.append((offset_range.begin, offset_range.end))
         for answer in self._answers.pop(0):
             if isinstance(answer, Exception):
                 raise answer
@@ -73,7 +73,7 @@ def offsets(batches: Iterator[Any]) -> list[int]:
     return [offset for one in batches for offset in one.column(0).to_pylist()]
 
 
-def test_stretch_without_its_beginning_is_an_error_naming_it(
+def test_range_without_its_beginning_is_an_error_naming_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fetching, "_scanned", Brokers([lost(wanted_offset=10, first=14)]))
@@ -81,7 +81,7 @@ def test_stretch_without_its_beginning_is_an_error_naming_it(
         offsets(fetch_stretch(STRETCH, wanted()))
 
 
-def test_stretch_without_its_beginning_is_read_on_when_tolerated(
+def test_range_without_its_beginning_is_read_on_when_tolerated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     brokers = Brokers(
