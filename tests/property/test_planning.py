@@ -11,7 +11,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, offsets_from_json, offsets_text
 from ternmq_pipeline.options import TriggerLimits
 from ternmq_pipeline.planning import Measured, Moment, admit, offset_ranges, split, targets_of
-from ternmq_pipeline.planning.sharing import share
+from ternmq_pipeline.planning.apportionment import share
 from tests.support.planning import offsets, snapshot
 
 QUEUES = [MessageQueue("TopicA", f"broker-{name}", number) for name in "ab" for number in (0, 1)]

@@ -23,7 +23,7 @@ from ternmq_pipeline.jobs.places import Folder, alone, claim, place_of
 from ternmq_pipeline.jobs.running import Observe, run
 from ternmq_pipeline.jobs.session import LOCAL, spark_session
 from ternmq_pipeline.jobs.starting import start_options
-from ternmq_pipeline.planning.stretches import PARTITIONS_MAX
+from ternmq_pipeline.planning.offset_ranges import PARTITIONS_MAX
 from ternmq_runtime.clock import SystemClock
 
 if TYPE_CHECKING:

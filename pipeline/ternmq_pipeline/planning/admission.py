@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets
-from ternmq_pipeline.planning.losses import Losses, place_of
-from ternmq_pipeline.planning.sharing import share
+from ternmq_pipeline.planning.apportionment import share
+from ternmq_pipeline.planning.data_loss import Losses, place_of
 from ternmq_pipeline.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from ternmq_pipeline.planning import (
     offset_ranges,
     starting_offsets,
 )
-from ternmq_pipeline.planning.sharing import share
+from ternmq_pipeline.planning.apportionment import share
 from ternmq_pipeline.source.pushdown import Pushed
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.scanning.directory import StoreDirectory

@@ -29,7 +29,7 @@ from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options.reading import ReadOptions, Scan
 from ternmq_pipeline.options.topics import Subscribe
-from ternmq_pipeline.planning.losses import (
+from ternmq_pipeline.planning.data_loss import (
     DataLost,
     Loss,
     beyond_end,

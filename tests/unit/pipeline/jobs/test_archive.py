@@ -9,7 +9,7 @@ import pytest
 import ternmq.spark
 from ternmq_model.errors import TransportError, UsageError
 from ternmq_pipeline.jobs.archive import BATCH_ROWS, archive, archived_files, piece_rows
-from ternmq_pipeline.planning.stretches import PARTITIONS_MAX
+from ternmq_pipeline.planning.offset_ranges import PARTITIONS_MAX
 from ternmq_pipeline.source.streams.metrics import StreamListener
 
 NOBODY = "127.0.0.1:1"

@@ -12,7 +12,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import read_options
-from ternmq_pipeline.planning.losses import DataLost
+from ternmq_pipeline.planning.data_loss import DataLost
 from ternmq_pipeline.source.pushdown import Narrowing
 from ternmq_pipeline.source.tasks import fetching
 from ternmq_pipeline.source.tasks.fetching import fetch_stretch, joined, wanted_of

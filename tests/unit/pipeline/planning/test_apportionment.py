@@ -1,4 +1,4 @@
-from ternmq_pipeline.planning.sharing import share
+from ternmq_pipeline.planning.apportionment import share
 
 
 def test_shares_are_in_proportion() -> None:

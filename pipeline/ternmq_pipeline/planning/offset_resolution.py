@@ -15,7 +15,7 @@ from ternmq_pipeline.options.positions import (
     Position,
     TimeStrategy,
 )
-from ternmq_pipeline.planning.losses import TOLD_MAX, Losses, beyond_end, no_longer_kept
+from ternmq_pipeline.planning.data_loss import TOLD_MAX, Losses, beyond_end, no_longer_kept
 from ternmq_pipeline.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ import pytest
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_pipeline.planning import DataLost, Loss
-from ternmq_pipeline.planning.losses import Losses, place_of
+from ternmq_pipeline.planning.data_loss import Losses, place_of
 from tests.support.planning import A0, A1, snapshot
 
 

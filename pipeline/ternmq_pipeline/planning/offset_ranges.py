@@ -8,8 +8,8 @@ from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets
-from ternmq_pipeline.planning.losses import Losses, beyond_end, gone, no_longer_kept
-from ternmq_pipeline.planning.sharing import share
+from ternmq_pipeline.planning.apportionment import share
+from ternmq_pipeline.planning.data_loss import Losses, beyond_end, gone, no_longer_kept
 from ternmq_pipeline.planning.snapshot import Snapshot
 
 PARTITIONS_MAX: Final = 100_000
