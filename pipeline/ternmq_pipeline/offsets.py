@@ -37,7 +37,7 @@ class OffsetRange(NamedTuple):
     begin: QueueOffset
     end: QueueOffset
     created_log_offset: int | None = None
-    """When its topic was created, as `Snapshot.created`; None when nobody tells."""
+    """When its topic was created, as `ClusterSnapshot.created`; None when nobody tells."""
 
     @property
     def messages(self) -> int:

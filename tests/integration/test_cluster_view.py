@@ -52,7 +52,7 @@ def test_snapshot_covers_every_queue_of_a_topic(dev: ServiceProcess, view: Clust
     assert {there.begin for there in found.ranges.values()} == {0}
     assert sum(there.end for there in found.ranges.values()) == 10
     assert found.brokers == {dev.broker_name}
-    assert (found.missing, found.stand_ins) == (frozenset(), frozenset())
+    assert (found.missing, found.answered_by_slave) == (frozenset(), frozenset())
     assert found.stores.keys() == {dev.broker_name}
     assert all(found.stores.values())
 

@@ -11,7 +11,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, offsets_from_json, offsets_text
 from ternmq_pipeline.options import TriggerLimits
 from ternmq_pipeline.planning import Measured, Moment, admit, offset_ranges, split, targets_of
-from ternmq_pipeline.planning.apportionment import share
+from ternmq_pipeline.planning.apportionment import apportion
 from tests.support.planning import offsets, snapshot
 
 QUEUES = [MessageQueue("TopicA", f"broker-{name}", number) for name in "ab" for number in (0, 1)]
@@ -152,7 +152,7 @@ def test_available_now_run_ends_at_its_targets_whatever_queues_do(
 def test_shares_use_the_whole_budget_and_leave_no_queue_out(
     wanted: dict[str, int], budget: int
 ) -> None:
-    shares = share(wanted, budget)
+    shares = apportion(wanted, budget)
     assert shares.keys() == wanted.keys()
     assert sum(shares.values()) == min(budget, sum(wanted.values()))
     assert all(0 <= shares[key] <= wanted[key] for key in wanted)

@@ -42,11 +42,11 @@ def test_snapshot_reads_slave_while_master_is_away() -> None:
             await start_slave(cluster)
             async with reader_at(cluster.environment("driver")) as reader:
                 before = await reader.snapshot(Subscribe((TOPIC,)))
-                assert before.stand_ins == frozenset()
+                assert before.answered_by_slave == frozenset()
                 assert before.created.keys() == {(TOPIC, "a")}
                 await cluster.stop("a")
                 found = await reader.snapshot(Subscribe((TOPIC,)))
-                assert found.stand_ins == {"a"}
+                assert found.answered_by_slave == {"a"}
                 assert found.created == before.created
                 assert set(found.ranges.values()) == {HALF}
                 assert found.brokers == {"a"}

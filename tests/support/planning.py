@@ -6,7 +6,7 @@ from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.planning import Measured, Snapshot
+from ternmq_pipeline.planning import ClusterSnapshot, Measured
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)
@@ -17,18 +17,18 @@ def snapshot(
     ranges: Mapping[MessageQueue, tuple[int, int]],
     *,
     brokers: Sequence[str] = ("broker-a", "broker-b"),
-    stand_ins: Sequence[str] = (),
+    answered_by_slave: Sequence[str] = (),
     missing: Sequence[str] = (),
-) -> Snapshot:
+) -> ClusterSnapshot:
     """Return what brokers would tell: first offset and end of each queue."""
-    return Snapshot(
+    return ClusterSnapshot(
         {
             queue: QueueRange(QueueOffset(begin), QueueOffset(end))
             for queue, (begin, end) in ranges.items()
         },
         missing=frozenset(missing),
         brokers=frozenset(brokers),
-        stand_ins=frozenset(stand_ins),
+        answered_by_slave=frozenset(answered_by_slave),
     )
 
 

@@ -10,7 +10,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
-from ternmq_pipeline.planning import Measured, Snapshot
+from ternmq_pipeline.planning import ClusterSnapshot, Measured
 from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
 from tests.support.stores import HandClock
 
@@ -26,7 +26,7 @@ class Table:
         self.missing: set[str] = set()
         self.stores: dict[str, str] = {}
         self.created: dict[tuple[str, str], int] = {}
-        self.stand_ins: set[str] = set()
+        self.answered_by_slave: set[str] = set()
         self.errors: list[TernError] = []
         self.committed: list[tuple[str, Offsets]] = []
         self.looks = 0
@@ -40,13 +40,13 @@ class Table:
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
         brokers: Collection[str] | None = None,
-    ) -> Snapshot:
+    ) -> ClusterSnapshot:
         """Tell what the table has, at once, and remember which brokers were waited for."""
         self.looks += 1
         self.awaited.append(None if brokers is None else frozenset(brokers))
         if self.errors:
             raise self.errors.pop(0)
-        return Snapshot(
+        return ClusterSnapshot(
             {
                 queue: QueueRange(QueueOffset(begin), QueueOffset(end))
                 for queue, (begin, end) in self.ranges.items()
@@ -54,7 +54,7 @@ class Table:
             },
             missing=frozenset(self.missing),
             brokers=frozenset(self.brokers),
-            stand_ins=frozenset(self.stand_ins),
+            answered_by_slave=frozenset(self.answered_by_slave),
             stores={name: self.stores[name] for name in self.brokers & self.stores.keys()},
             created={place: at for place, at in self.created.items() if place[1] in self.brokers},
         )

@@ -27,7 +27,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID, TopicRoute
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice
-from ternmq_pipeline.planning import Measured, Snapshot, chosen_topics
+from ternmq_pipeline.planning import ClusterSnapshot, Measured, chosen_topics
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1.nameserver_pb2 import GetClusterRequest
 from ternmq_remoting.contracts import (
@@ -51,7 +51,7 @@ class _Answer(NamedTuple):
     """What one broker said of one topic."""
 
     ranges: dict[MessageQueue, QueueRange]
-    is_stand_in: bool
+    is_slave: bool
     store_id: str
     """Whose bytes its log holds; "" when it does not tell."""
 
@@ -96,7 +96,7 @@ class ClusterReader(Lifecycle):
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
         brokers: Collection[str] | None = None,
-    ) -> Snapshot:
+    ) -> ClusterSnapshot:
         """Return what the queues that `choice` takes have now.
 
         Args:
@@ -121,7 +121,7 @@ class ClusterReader(Lifecycle):
             brokers = seen = {queue.broker_name for queue in _named(choice)}
         retry_timeout = self._retry_timeout(was_there=bool(wanted))
         while True:
-            found: Snapshot | None = None
+            found: ClusterSnapshot | None = None
             try:
                 found = await self._snapshot(choice, include_system, wanted, seen)
                 failure = self._doubt(found, wanted, brokers)
@@ -142,7 +142,7 @@ class ClusterReader(Lifecycle):
                 return found
 
     def _doubt(
-        self, found: Snapshot, wanted: set[MessageQueue], brokers: Collection[str]
+        self, found: ClusterSnapshot, wanted: set[MessageQueue], brokers: Collection[str]
     ) -> TernError | None:
         """Return why more than `found` may be there in a moment; None when all of it is."""
         self._gone -= found.ranges.keys()
@@ -226,7 +226,7 @@ class ClusterReader(Lifecycle):
         include_system: bool,
         expected: Collection[MessageQueue],
         seen: set[str] | None,
-    ) -> Snapshot:
+    ) -> ClusterSnapshot:
         try:
             left = set[str]() if seen is None else await self._left()
             brokers = await self.client.nameservers.brokers()
@@ -262,15 +262,15 @@ class ClusterReader(Lifecycle):
                 continue
             if queue in answer.ranges:
                 ranges[queue] = answer.ranges[queue]
-            elif answer.is_stand_in:
+            elif answer.is_slave:
                 # It has not heard of the queue yet; a master that tells of none has none.
                 ranges[queue] = QueueRange(QueueOffset(0), QueueOffset(0))
-        return Snapshot(
+        return ClusterSnapshot(
             ranges,
             missing=_missing(choice, ranges, routed),
             brokers=frozenset(names - left),
-            stand_ins=frozenset(
-                name for (_, name), answer in told.items() if answer and answer.is_stand_in
+            answered_by_slave=frozenset(
+                name for (_, name), answer in told.items() if answer and answer.is_slave
             ),
             stores={
                 name: answer.store_id

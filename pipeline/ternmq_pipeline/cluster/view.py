@@ -11,7 +11,7 @@ from ternmq_pipeline.cluster.group_commits import GroupCommits
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options import ReadOptions, TopicChoice
-from ternmq_pipeline.planning import Measured, Snapshot
+from ternmq_pipeline.planning import ClusterSnapshot, Measured
 
 
 class ClusterView(BlockingClient[ClusterReader]):
@@ -35,7 +35,7 @@ class ClusterView(BlockingClient[ClusterReader]):
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
         brokers: Collection[str] | None = None,
-    ) -> Snapshot:
+    ) -> ClusterSnapshot:
         """Return what the queues that `choice` takes have now; see `ClusterReader.snapshot`."""
         return self._run(
             self._client.snapshot(

@@ -7,13 +7,13 @@ from ternmq_pipeline.planning.admission import Moment as Moment
 from ternmq_pipeline.planning.admission import admit as admit
 from ternmq_pipeline.planning.admission import targets_of as targets_of
 from ternmq_pipeline.planning.data_loss import DataLost as DataLost
-from ternmq_pipeline.planning.data_loss import Loss as Loss
-from ternmq_pipeline.planning.data_loss import Replaced as Replaced
+from ternmq_pipeline.planning.data_loss import QueueLoss as QueueLoss
+from ternmq_pipeline.planning.data_loss import ReplacedQueues as ReplacedQueues
 from ternmq_pipeline.planning.data_loss import replaced as replaced
-from ternmq_pipeline.planning.offset_ranges import Planned as Planned
+from ternmq_pipeline.planning.offset_ranges import PlannedRanges as PlannedRanges
 from ternmq_pipeline.planning.offset_ranges import offset_ranges as offset_ranges
 from ternmq_pipeline.planning.offset_ranges import split as split
-from ternmq_pipeline.planning.offset_resolution import Resolved as Resolved
+from ternmq_pipeline.planning.offset_resolution import ResolvedOffsets as ResolvedOffsets
 from ternmq_pipeline.planning.offset_resolution import ending_offsets as ending_offsets
 from ternmq_pipeline.planning.offset_resolution import refuse_backwards as refuse_backwards
 from ternmq_pipeline.planning.offset_resolution import refuse_missing as refuse_missing
@@ -23,5 +23,5 @@ from ternmq_pipeline.planning.partition_numbers import (
     check_partition_numbers as check_partition_numbers,
 )
 from ternmq_pipeline.planning.partition_numbers import partition_number as partition_number
-from ternmq_pipeline.planning.snapshot import Snapshot as Snapshot
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot as ClusterSnapshot
 from ternmq_pipeline.planning.topics import chosen_topics as chosen_topics

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets
-from ternmq_pipeline.planning.apportionment import share
-from ternmq_pipeline.planning.data_loss import Losses, place_of
-from ternmq_pipeline.planning.snapshot import Snapshot
+from ternmq_pipeline.planning.apportionment import apportion
+from ternmq_pipeline.planning.data_loss import DataLossCheck, resume_offset
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from ternmq_pipeline.options.reading import TriggerLimits
@@ -54,14 +54,14 @@ class Moment:
     """This batch reads all there is, whatever the limits."""
 
 
-def targets_of(snapshot: Snapshot) -> dict[MessageQueue, QueueOffset]:
+def targets_of(snapshot: ClusterSnapshot) -> dict[MessageQueue, QueueOffset]:
     """Return what all queues have now: where a stream ends that reads what is available now."""
     return {queue: there.end for queue, there in snapshot.ranges.items()}
 
 
 def admit(
     start: Offsets,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     limits: "TriggerLimits",
     *,
     moment: Moment,
@@ -86,32 +86,32 @@ def admit(
     Raises:
         DataLost: A queue has not the message that comes next, and that is an error.
     """
-    losses = Losses(fail=fail_on_data_loss)
-    places: dict[MessageQueue, QueueOffset] = {}
+    losses = DataLossCheck(fail=fail_on_data_loss)
+    begins: dict[MessageQueue, QueueOffset] = {}
     for queue, wanted in start.items():
-        place = place_of(queue, wanted, snapshot, losses)
-        if place is not None:
-            places[queue] = place
+        begin = resume_offset(queue, wanted, snapshot, losses)
+        if begin is not None:
+            begins[queue] = begin
     warnings = losses.warnings()
     ends = _ends(snapshot, moment.targets)
     fresh = {queue: snapshot.ranges[queue].begin for queue in ends if queue not in start}
     if moment.everything:
-        places |= fresh
+        begins |= fresh
         return Admitted(
-            places | {queue: max(ends[queue], places[queue]) for queue in ends}, warnings
+            begins | {queue: max(ends[queue], begins[queue]) for queue in ends}, warnings
         )
-    in_order = sorted(places)
+    in_order = sorted(begins)
     first = moment.turn % max(1, len(in_order))
     lags = {
-        queue: max(ends.get(queue, places[queue]) - places[queue], 0)
+        queue: max(ends.get(queue, begins[queue]) - begins[queue], 0)
         for queue in [*in_order[first:], *in_order[:first]]
     }
     if _must_wait(sum(lags.values()), limits, moment):
         return Admitted(dict(start), [])
     if limits.offsets_max is not None:
-        lags = share(lags, limits.offsets_max)
+        lags = apportion(lags, limits.offsets_max)
     wanted_ranges = [
-        OffsetRange(queue, places[queue], QueueOffset(places[queue] + lag))
+        OffsetRange(queue, begins[queue], QueueOffset(begins[queue] + lag))
         for queue, lag in lags.items()
         if lag > 0
     ]
@@ -119,7 +119,7 @@ def admit(
         taken = within_bytes(wanted_ranges, limits.bytes_max, measure)
     else:
         taken = wanted_ranges
-    return Admitted(places | {one.queue: one.end for one in taken} | fresh, warnings)
+    return Admitted(begins | {one.queue: one.end for one in taken} | fresh, warnings)
 
 
 def within_bytes(
@@ -175,7 +175,7 @@ def _until(offset_range: OffsetRange, end: int) -> OffsetRange:
     return offset_range._replace(end=QueueOffset(end))
 
 
-def _ends(snapshot: Snapshot, targets: Offsets | None) -> Mapping[MessageQueue, QueueOffset]:
+def _ends(snapshot: ClusterSnapshot, targets: Offsets | None) -> Mapping[MessageQueue, QueueOffset]:
     if targets is None:
         return targets_of(snapshot)
     return {

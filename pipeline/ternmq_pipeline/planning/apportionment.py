@@ -6,7 +6,7 @@ from typing import TypeVar
 KeyT = TypeVar("KeyT")
 
 
-def share(wanted: Mapping[KeyT, int], budget: int) -> dict[KeyT, int]:
+def apportion(wanted: Mapping[KeyT, int], budget: int) -> dict[KeyT, int]:
     """Return of each of `wanted` its part of `budget`, in proportion, nobody left out.
 
     Args:

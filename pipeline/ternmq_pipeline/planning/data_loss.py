@@ -7,7 +7,7 @@ from ternmq_model.errors import Fault, TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Offsets
-from ternmq_pipeline.planning.snapshot import Snapshot
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from ternmq_consumer.offsets.offset_lookup import QueueRange
@@ -16,7 +16,7 @@ TOLD_MAX: Final = 10
 """Most queues that one error tells of."""
 
 
-class Loss(NamedTuple):
+class QueueLoss(NamedTuple):
     """What a queue has lost."""
 
     queue: MessageQueue
@@ -36,7 +36,7 @@ class DataLost(TernError):
 
     fault = Fault.BROKER
 
-    def __init__(self, losses: Sequence[Loss]) -> None:
+    def __init__(self, losses: Sequence[QueueLoss]) -> None:
         told = "\n  ".join(map(str, losses[:TOLD_MAX]))
         rest = len(losses) - TOLD_MAX
         more = f"\n  and {rest} queues more" if rest > 0 else ""
@@ -47,7 +47,7 @@ class DataLost(TernError):
         self.losses = tuple(losses)
 
 
-class Losses:
+class DataLossCheck:
     """Collects what was lost during one planning, and decides whether it may go on.
 
     Args:
@@ -56,11 +56,11 @@ class Losses:
 
     def __init__(self, *, fail: bool) -> None:
         self._fail = fail
-        self._found: list[Loss] = []
+        self._found: list[QueueLoss] = []
 
     def add(self, queue: MessageQueue, reason: str) -> None:
         """Note a loss."""
-        self._found.append(Loss(queue, reason))
+        self._found.append(QueueLoss(queue, reason))
 
     def warnings(self) -> list[str]:
         """Return what to warn of.
@@ -119,7 +119,7 @@ def created_again(wanted: int) -> str:
     )
 
 
-class Replaced(NamedTuple):
+class ReplacedQueues(NamedTuple):
     """Queues whose offsets are those of a store or of a topic that their broker does not have."""
 
     queues: frozenset[MessageQueue]
@@ -132,18 +132,18 @@ def replaced(
     offsets: Offsets,
     stores: Mapping[str, str],
     created: Mapping[tuple[str, str], int],
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     *,
     fail_on_data_loss: bool,
-) -> Replaced:
+) -> ReplacedQueues:
     """Return the queues of `offsets` whose broker holds another store or topic by now.
 
     Args:
         offsets: The next message of each queue.
         stores: Whose offsets these are, by broker; nothing is known of brokers that are not there.
-        created: When their topics were created, as `Snapshot.created`; likewise. One that is lower
-            by now is the same topic: its broker has lost what it had noted, or is a slave. Of a
-            topic whose queues are all at 0, nothing was read.
+        created: When their topics were created, as `ClusterSnapshot.created`; likewise. One that is
+            lower by now is the same topic: its broker has lost what it had noted, or is a slave. Of
+            a topic whose queues are all at 0, nothing was read.
         snapshot: What there is.
         fail_on_data_loss: Whether that is an error.
 
@@ -153,10 +153,10 @@ def replaced(
     now = snapshot.stores
     others = {name for name in stores.keys() & now.keys() if stores[name] != now[name]}
     read = {(queue.topic, queue.broker_name) for queue in offsets if offsets[queue]}
-    places = read & created.keys() & snapshot.created.keys()
-    again = {place for place in places if snapshot.created[place] > created[place]}
+    topics = read & created.keys() & snapshot.created.keys()
+    again = {topic for topic in topics if snapshot.created[topic] > created[topic]}
     found: set[MessageQueue] = set()
-    losses = Losses(fail=fail_on_data_loss)
+    losses = DataLossCheck(fail=fail_on_data_loss)
     for queue in sorted(offsets):
         if queue.broker_name in others:
             losses.add(queue, another_store(offsets[queue]))
@@ -165,11 +165,11 @@ def replaced(
         else:
             continue
         found.add(queue)
-    return Replaced(frozenset(found), losses.warnings())
+    return ReplacedQueues(frozenset(found), losses.warnings())
 
 
-def place_of(
-    queue: MessageQueue, wanted: QueueOffset, snapshot: Snapshot, losses: Losses
+def resume_offset(
+    queue: MessageQueue, wanted: QueueOffset, snapshot: ClusterSnapshot, losses: DataLossCheck
 ) -> QueueOffset | None:
     """Return where reading of `queue` goes on that was to go on at `wanted`.
 
@@ -191,7 +191,7 @@ def place_of(
         is_registered = queue.broker_name in snapshot.brokers
         losses.add(queue, gone(wanted, broker_is_registered=is_registered))
         return None if is_registered else wanted
-    if queue.broker_name in snapshot.stand_ins:
+    if queue.broker_name in snapshot.answered_by_slave:
         return wanted
     if wanted < there.begin:
         losses.add(queue, no_longer_kept(wanted, there.begin, there.begin))

@@ -8,15 +8,15 @@ from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets
-from ternmq_pipeline.planning.apportionment import share
-from ternmq_pipeline.planning.data_loss import Losses, beyond_end, gone, no_longer_kept
-from ternmq_pipeline.planning.snapshot import Snapshot
+from ternmq_pipeline.planning.apportionment import apportion
+from ternmq_pipeline.planning.data_loss import DataLossCheck, beyond_end, gone, no_longer_kept
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 
 PARTITIONS_MAX: Final = 100_000
 """Most partitions of one batch: Spark's driver keeps all of them."""
 
 
-class Planned(NamedTuple):
+class PlannedRanges(NamedTuple):
     """What a batch reads, and what to warn of."""
 
     offset_ranges: list[OffsetRange]
@@ -26,8 +26,8 @@ class Planned(NamedTuple):
 
 
 def offset_ranges(
-    start: Offsets, end: Offsets, snapshot: Snapshot, *, fail_on_data_loss: bool = True
-) -> Planned:
+    start: Offsets, end: Offsets, snapshot: ClusterSnapshot, *, fail_on_data_loss: bool = True
+) -> PlannedRanges:
     """Return the messages from `start` up to, without, `end`.
 
     Args:
@@ -39,18 +39,18 @@ def offset_ranges(
     Raises:
         DataLost: Messages between both are gone, and that is an error.
     """
-    losses = Losses(fail=fail_on_data_loss)
+    losses = DataLossCheck(fail=fail_on_data_loss)
     found: list[OffsetRange] = []
     for queue in sorted(end):
         offset_range = _offset_range(queue, start.get(queue), end[queue], snapshot, losses)
         if offset_range is not None and offset_range.messages > 0:
             found.append(offset_range._replace(created_log_offset=_created(queue, snapshot)))
-    return Planned(found, losses.warnings())
+    return PlannedRanges(found, losses.warnings())
 
 
-def _created(queue: MessageQueue, snapshot: Snapshot) -> int | None:
+def _created(queue: MessageQueue, snapshot: ClusterSnapshot) -> int | None:
     """Return when the topic was created; None of what a slave says, who may lag behind."""
-    if queue.broker_name in snapshot.stand_ins:
+    if queue.broker_name in snapshot.answered_by_slave:
         return None
     return snapshot.created.get((queue.topic, queue.broker_name))
 
@@ -59,8 +59,8 @@ def _offset_range(
     queue: MessageQueue,
     begin: QueueOffset | None,
     end: QueueOffset,
-    snapshot: Snapshot,
-    losses: Losses,
+    snapshot: ClusterSnapshot,
+    losses: DataLossCheck,
 ) -> OffsetRange | None:
     there = snapshot.ranges.get(queue)
     if begin == end:
@@ -77,7 +77,7 @@ def _offset_range(
         # The queue was found to end before `begin` when `end` was decided.
         losses.add(queue, beyond_end(begin, end))
         begin = QueueOffset(0) if there.begin == 0 else end
-    if queue.broker_name in snapshot.stand_ins:
+    if queue.broker_name in snapshot.answered_by_slave:
         return OffsetRange(queue, begin, end)
     if begin < there.begin:
         losses.add(queue, no_longer_kept(begin, min(end, there.begin), there.begin))
@@ -106,7 +106,7 @@ def split(
         ConfigError: There would be more than 100,000.
     """
     sizes = dict(enumerate(offset_range.messages for offset_range in whole))
-    pieces = share(sizes, max(partitions_min or 0, len(whole)))
+    pieces = apportion(sizes, max(partitions_min or 0, len(whole)))
     if records_max is not None:
         pieces = {
             place: max(count, -(-sizes[place] // records_max)) for place, count in pieces.items()

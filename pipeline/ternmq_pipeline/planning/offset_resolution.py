@@ -15,8 +15,8 @@ from ternmq_pipeline.options.positions import (
     Position,
     TimeStrategy,
 )
-from ternmq_pipeline.planning.data_loss import TOLD_MAX, Losses, beyond_end, no_longer_kept
-from ternmq_pipeline.planning.snapshot import Snapshot
+from ternmq_pipeline.planning.data_loss import TOLD_MAX, DataLossCheck, beyond_end, no_longer_kept
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from ternmq_consumer.offsets.offset_lookup import QueueRange
@@ -25,14 +25,14 @@ STARTING: Final = "starting"
 ENDING: Final = "ending"
 
 
-class Resolved(NamedTuple):
+class ResolvedOffsets(NamedTuple):
     """Offsets, and what to warn of."""
 
     offsets: dict[MessageQueue, QueueOffset]
     warnings: list[str]
 
 
-def times_of(position: Position, snapshot: Snapshot) -> dict[MessageQueue, int]:
+def times_of(position: Position, snapshot: ClusterSnapshot) -> dict[MessageQueue, int]:
     """Return the times whose offsets the cluster must be asked for; empty for other positions."""
     if isinstance(position, AtTime):
         return dict.fromkeys(snapshot.ranges, position.at_ms)
@@ -45,12 +45,12 @@ def times_of(position: Position, snapshot: Snapshot) -> dict[MessageQueue, int]:
 
 def starting_offsets(
     position: Position,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     at_times: Mapping[MessageQueue, QueueOffset],
     *,
     strategy: TimeStrategy = TimeStrategy.ERROR,
     fail_on_data_loss: bool = True,
-) -> Resolved:
+) -> ResolvedOffsets:
     """Return the first message to read of each queue.
 
     Args:
@@ -78,16 +78,16 @@ def starting_offsets(
             raise UsageError(_too_late(position, queue))
         # Between two questions messages may have come, or gone.
         offsets[queue] = QueueOffset(min(max(offset, there.begin), there.end))
-    return Resolved(offsets, [])
+    return ResolvedOffsets(offsets, [])
 
 
 def ending_offsets(
     position: Position,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     at_times: Mapping[MessageQueue, QueueOffset],
     *,
     fail_on_data_loss: bool = True,
-) -> Resolved:
+) -> ResolvedOffsets:
     """Return behind which message a batch ends, of each queue.
 
     Args:
@@ -108,10 +108,10 @@ def ending_offsets(
     offsets: dict[MessageQueue, QueueOffset] = {}
     for queue, there in snapshot.ranges.items():
         offsets[queue] = QueueOffset(min(at_times[queue], there.end))
-    return Resolved(offsets, [])
+    return ResolvedOffsets(offsets, [])
 
 
-def refuse_missing(snapshot: Snapshot) -> None:
+def refuse_missing(snapshot: ClusterSnapshot) -> None:
     """Refuse to begin without a topic or queue that an option names.
 
     Raises:
@@ -137,29 +137,37 @@ def refuse_backwards(
             )
 
 
-def _untimed(position: Edge | AtOffsets, snapshot: Snapshot, kind: str, *, fail: bool) -> Resolved:
+def _untimed(
+    position: Edge | AtOffsets, snapshot: ClusterSnapshot, kind: str, *, fail: bool
+) -> ResolvedOffsets:
     """Return the offsets of a position for which nobody need be asked."""
     if isinstance(position, Edge):
         is_begin = position is Edge.EARLIEST
         ranges = snapshot.ranges.items()
-        return Resolved({queue: one.begin if is_begin else one.end for queue, one in ranges}, [])
+        return ResolvedOffsets(
+            {queue: one.begin if is_begin else one.end for queue, one in ranges}, []
+        )
     _refuse_unnamed(position, snapshot, kind)
-    losses = Losses(fail=fail)
+    losses = DataLossCheck(fail=fail)
     offsets: dict[MessageQueue, QueueOffset] = {}
     for queue, there in snapshot.ranges.items():
         wanted = position.offsets[queue]
         offsets[queue] = _nearest(queue, wanted, there, snapshot, losses)
-    return Resolved(offsets, losses.warnings())
+    return ResolvedOffsets(offsets, losses.warnings())
 
 
 def _nearest(
-    queue: MessageQueue, wanted: int, there: "QueueRange", snapshot: Snapshot, losses: Losses
+    queue: MessageQueue,
+    wanted: int,
+    there: "QueueRange",
+    snapshot: ClusterSnapshot,
+    losses: DataLossCheck,
 ) -> QueueOffset:
     if wanted == EARLIEST:
         return there.begin
     if wanted == LATEST:
         return there.end
-    if queue.broker_name in snapshot.stand_ins:
+    if queue.broker_name in snapshot.answered_by_slave:
         return QueueOffset(wanted)
     if wanted < there.begin:
         losses.add(queue, no_longer_kept(wanted, there.begin, there.begin))
@@ -170,7 +178,9 @@ def _nearest(
     return QueueOffset(wanted)
 
 
-def _refuse_unnamed(position: AtTime | AtTimes | AtOffsets, snapshot: Snapshot, kind: str) -> None:
+def _refuse_unnamed(
+    position: AtTime | AtTimes | AtOffsets, snapshot: ClusterSnapshot, kind: str
+) -> None:
     """Refuse positions that name other queues than those there are: a slip loses data."""
     if isinstance(position, AtTime):
         return

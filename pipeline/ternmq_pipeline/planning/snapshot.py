@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     """The queues that are read, as their brokers told them."""
 
     ranges: Mapping[MessageQueue, "QueueRange"]
@@ -23,7 +23,7 @@ class Snapshot:
     brokers: frozenset[str] = frozenset()
     """Names of all registered brokers, whether they have a topic that is read or not."""
 
-    stand_ins: frozenset[str] = frozenset()
+    answered_by_slave: frozenset[str] = frozenset()
     """Of these brokers a slave answered. It may begin later than its master and be behind it: what
     it does not have is no loss."""
 
@@ -33,4 +33,4 @@ class Snapshot:
     created: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """When each topic was created at each of these brokers, as the offset that the log ended with;
     a topic that was deleted and created again has a higher one. By topic and broker. One of
-    `stand_ins` may tell a lower one than its master."""
+    `answered_by_slave` may tell a lower one than its master."""

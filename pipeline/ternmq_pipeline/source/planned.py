@@ -14,7 +14,7 @@ from ternmq_pipeline.planning import (
     starting_offsets,
     times_of,
 )
-from ternmq_pipeline.planning.snapshot import Snapshot
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 from ternmq_pipeline.source.pushdown import Pushed
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,9 @@ def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[OffsetRange]
     )
 
 
-def _edges(options: ReadOptions, view: ClusterView, snapshot: Snapshot) -> tuple[Offsets, Offsets]:
+def _edges(
+    options: ReadOptions, view: ClusterView, snapshot: ClusterSnapshot
+) -> tuple[Offsets, Offsets]:
     start = starting_offsets(
         options.starting,
         snapshot,

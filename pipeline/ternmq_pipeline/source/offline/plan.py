@@ -24,13 +24,13 @@ from ternmq_pipeline.options import (
     TopicChoice,
 )
 from ternmq_pipeline.planning import (
-    Snapshot,
+    ClusterSnapshot,
     chosen_topics,
     ending_offsets,
     offset_ranges,
     starting_offsets,
 )
-from ternmq_pipeline.planning.apportionment import share
+from ternmq_pipeline.planning.apportionment import apportion
 from ternmq_pipeline.source.pushdown import Pushed
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.scanning.directory import StoreDirectory
@@ -102,7 +102,7 @@ def times_ms(options: ReadOptions) -> tuple[int, int]:
     )
 
 
-def _snapshot(directory: StoreDirectory, options: ReadOptions) -> Snapshot:
+def _snapshot(directory: StoreDirectory, options: ReadOptions) -> ClusterSnapshot:
     there = directory.queues()
     known = {queue.topic for queue in there if not is_light(queue.topic)}
     choice = options.topics
@@ -125,7 +125,7 @@ def _snapshot(directory: StoreDirectory, options: ReadOptions) -> Snapshot:
     }
     if isinstance(choice, Assign):
         ranges = {queue: ranges[queue] for queue in choice.queues if queue in ranges}
-    return Snapshot(ranges, brokers=frozenset({options.broker_name}))
+    return ClusterSnapshot(ranges, brokers=frozenset({options.broker_name}))
 
 
 def _refuse_missing(directory: StoreDirectory, choice: TopicChoice) -> None:
@@ -182,7 +182,7 @@ def split_parts(parts: Sequence[LogPart], partitions_min: int) -> list[LogPart]:
         place: sum(stretch.end - stretch.begin for stretch in part.stretches)
         for place, part in enumerate(parts)
     }
-    pieces = share(sizes, max(partitions_min, len(parts)))
+    pieces = apportion(sizes, max(partitions_min, len(parts)))
     return [piece for place, part in enumerate(parts) for piece in _cut(part, pieces[place])]
 
 

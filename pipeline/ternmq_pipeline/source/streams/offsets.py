@@ -50,7 +50,7 @@ def end_told(
         begin: Where it began, of queues that its start does not tell.
         parked: Where reading goes on of queues that are not there now.
         stores: Whose offsets they are, by broker.
-        created: When their topics were created, as `Snapshot.created`.
+        created: When their topics were created, as `ClusterSnapshot.created`.
     """
     told = offsets_to_json(end)
     if begin is not None:
@@ -74,7 +74,7 @@ def stores_of(told: Told) -> dict[str, str]:
 
 
 def created_of(told: Told) -> dict[tuple[str, str], int]:
-    """Return when the topics of `told` were created, as `Snapshot.created`.
+    """Return when the topics of `told` were created, as `ClusterSnapshot.created`.
 
     Versions that did not know of it have told of none.
     """

@@ -12,10 +12,10 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets, offsets_from_json, offsets_to_json
 from ternmq_pipeline.options import CommitMode, ReadOptions, TopicChoice, TriggerLimits, View
 from ternmq_pipeline.planning import (
+    ClusterSnapshot,
     Measured,
     Moment,
-    Replaced,
-    Snapshot,
+    ReplacedQueues,
     admit,
     check_partition_numbers,
     offset_ranges,
@@ -48,7 +48,7 @@ class StreamView(Protocol):
         include_system: bool = False,
         expected: Iterable[MessageQueue] = (),
         brokers: Collection[str] | None = None,
-    ) -> Snapshot:
+    ) -> ClusterSnapshot:
         """Return what the chosen topics' queues have now; what is expected is looked for."""
         ...
 
@@ -108,7 +108,7 @@ class StreamProgress:
         self._clock = clock
         self._targets: Offsets | None = None
         self._latest: dict[str, Any] | None = None
-        self._planned: tuple[Told, Snapshot] | None = None
+        self._planned: tuple[Told, ClusterSnapshot] | None = None
         self._batches = 0
         self._batch_at_ms = clock.monotonic_ms()
         self._warned: frozenset[str] = frozenset()
@@ -231,7 +231,7 @@ class StreamProgress:
         """Close the connections. Safe to repeat."""
         self._view.close()
 
-    def _starting(self, snapshot: Snapshot) -> dict[MessageQueue, QueueOffset]:
+    def _starting(self, snapshot: ClusterSnapshot) -> dict[MessageQueue, QueueOffset]:
         options = self._options
         times_ms = times_of(options.starting, snapshot)
         found = starting_offsets(
@@ -244,7 +244,7 @@ class StreamProgress:
         self._warn(found.warnings)
         return found.offsets
 
-    def _replaced(self, offsets: Offsets, told: Told, snapshot: Snapshot) -> Replaced:
+    def _replaced(self, offsets: Offsets, told: Told, snapshot: ClusterSnapshot) -> ReplacedQueues:
         return replaced(
             offsets,
             stores_of(told),
@@ -253,14 +253,16 @@ class StreamProgress:
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
 
-    def _aim_at_those_that_were_away(self, begin: Offsets, snapshot: Snapshot) -> None:
+    def _aim_at_those_that_were_away(self, begin: Offsets, snapshot: ClusterSnapshot) -> None:
         """Let a run that ends read known queues too whose broker was not seen when it began."""
         if self._targets is not None:
             ends = targets_of(snapshot)
             known = {queue: ends[queue] for queue in begin if queue in ends}
             self._targets = {**known, **self._targets}
 
-    def _look(self, needed: Collection[MessageQueue], brokers: Collection[str] | None) -> Snapshot:
+    def _look(
+        self, needed: Collection[MessageQueue], brokers: Collection[str] | None
+    ) -> ClusterSnapshot:
         """Return what there is. Brokers that do not answer are asked for `retryTimeout`.
 
         Args:
@@ -279,7 +281,7 @@ class StreamProgress:
         self._latest = offsets_to_json(targets_of(snapshot))
         return snapshot
 
-    def _snapshot_of(self, end: Told, needed: Collection[MessageQueue]) -> Snapshot:
+    def _snapshot_of(self, end: Told, needed: Collection[MessageQueue]) -> ClusterSnapshot:
         """Return what was seen when `end` was decided; what is seen now, if by another run.
 
         A batch of another run must read what it was to read: its offsets go on behind it, also
@@ -301,14 +303,16 @@ def _brokers(queues: Iterable[MessageQueue]) -> set[str]:
 
 
 def _beginnings(
-    begin: Offsets, end: Offsets, snapshot: Snapshot, anew: Collection[MessageQueue]
+    begin: Offsets, end: Offsets, snapshot: ClusterSnapshot, anew: Collection[MessageQueue]
 ) -> dict[MessageQueue, QueueOffset]:
     """Return where a batch begins in queues of which its start does not tell that."""
     fresh = {queue: snapshot.ranges[queue].begin for queue in end.keys() - begin.keys()}
     return {queue: first for queue, first in fresh.items() if end[queue] > first or queue in anew}
 
 
-def _parked(known: Offsets, end: Offsets, snapshot: Snapshot) -> dict[MessageQueue, QueueOffset]:
+def _parked(
+    known: Offsets, end: Offsets, snapshot: ClusterSnapshot
+) -> dict[MessageQueue, QueueOffset]:
     """Return the queues that `end` does not tell of and that may return as they were."""
     places = {(queue.topic, queue.broker_name) for queue in snapshot.ranges}
     return {
@@ -321,14 +325,16 @@ def _parked(known: Offsets, end: Offsets, snapshot: Snapshot) -> dict[MessageQue
     }
 
 
-def _stores(queues: Iterable[MessageQueue], start: Told, snapshot: Snapshot) -> dict[str, str]:
+def _stores(
+    queues: Iterable[MessageQueue], start: Told, snapshot: ClusterSnapshot
+) -> dict[str, str]:
     """Return whose offsets those of `queues` are: also of brokers that are away now."""
     stores = {**stores_of(start), **snapshot.stores}
     return {name: stores[name] for name in _brokers(queues) & stores.keys()}
 
 
 def _created(
-    queues: Iterable[MessageQueue], start: Told, snapshot: Snapshot
+    queues: Iterable[MessageQueue], start: Told, snapshot: ClusterSnapshot
 ) -> dict[tuple[str, str], int]:
     """Return when the topics of `queues` were created, as a master said.
 
@@ -339,7 +345,7 @@ def _created(
     created = known | {
         place: at
         for place, at in snapshot.created.items()
-        if place[1] not in snapshot.stand_ins or at > known.get(place, at)
+        if place[1] not in snapshot.answered_by_slave or at > known.get(place, at)
     }
     places = {(queue.topic, queue.broker_name) for queue in queues}
     return {place: created[place] for place in places & created.keys()}

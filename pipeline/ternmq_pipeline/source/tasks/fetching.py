@@ -31,7 +31,7 @@ from ternmq_pipeline.options.reading import ReadOptions, Scan
 from ternmq_pipeline.options.topics import Subscribe
 from ternmq_pipeline.planning.data_loss import (
     DataLost,
-    Loss,
+    QueueLoss,
     beyond_end,
     damaged_among,
     no_longer_kept,
@@ -184,7 +184,7 @@ def _behind_the_loss(offset_range: OffsetRange, lost: StretchLost, wanted: Wante
         first, reason = end, topic_gone(lost.wanted_offset, lost.topic_remark)
     else:
         first, reason = end, beyond_end(lost.wanted_offset, lost.end_offset)
-    loss = Loss(offset_range.queue, reason)
+    loss = QueueLoss(offset_range.queue, reason)
     if wanted.fail_on_data_loss:
         raise DataLost([loss]) from lost
     logger.warning("messages are gone: %s", loss)
@@ -246,7 +246,7 @@ def _pulled(offset_range: OffsetRange, wanted: Wanted) -> Iterator[Fetched]:
             if count := piece.damaged - damaged:
                 if wanted.fail_on_data_loss:
                     reason = damaged_among(next_offset, piece.next_offset, count)
-                    raise DataLost([Loss(offset_range.queue, reason)])
+                    raise DataLost([QueueLoss(offset_range.queue, reason)])
                 _warn_of_damage(offset_range, piece.next_offset, count)
                 damaged = piece.damaged
             for batch in _batches_of(piece, offset_range, wanted, columns):

@@ -19,7 +19,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.jobs import cluster
 from ternmq_pipeline.jobs.cluster import check_topics, going_on, mean_bytes, retry_option
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_text
-from ternmq_pipeline.planning import Measured, Snapshot
+from ternmq_pipeline.planning import ClusterSnapshot, Measured
 
 
 class Admin:
@@ -97,7 +97,7 @@ class View:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def snapshot(self, _: object) -> Snapshot:
+    def snapshot(self, _: object) -> ClusterSnapshot:
         if self.failure is not None:
             raise self.failure
         ends = (3, 0, 5_000)
@@ -105,7 +105,7 @@ class View:
             queue: QueueRange(QueueOffset(0), QueueOffset(end))
             for queue, end in zip(self.queues, ends, strict=True)
         }
-        return Snapshot(ranges)
+        return ClusterSnapshot(ranges)
 
     def measure(self, asked: list[tuple[OffsetRange, int]]) -> list[Measured]:
         (few, _), (many, _) = asked

@@ -236,10 +236,10 @@ def test_recreated_queue_is_read_from_its_first_message() -> None:
 
 
 def test_lagging_slave_has_lost_nothing() -> None:
-    now = snapshot({A0: (0, 9)}, stand_ins=["broker-a"])
+    now = snapshot({A0: (0, 9)}, answered_by_slave=["broker-a"])
     found = admit(offsets({A0: 30}), now, NO_LIMITS, moment=Moment(), measure=unasked)
     assert found == ({A0: 30}, [])
-    later = snapshot({A0: (40, 50)}, stand_ins=["broker-a"])
+    later = snapshot({A0: (40, 50)}, answered_by_slave=["broker-a"])
     found = admit(offsets({A0: 30}), later, NO_LIMITS, moment=Moment(), measure=unasked)
     assert found == ({A0: 50}, [])
 

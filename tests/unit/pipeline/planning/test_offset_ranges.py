@@ -63,7 +63,7 @@ def test_missing_queue_is_an_error_unless_nothing_was_to_be_read() -> None:
 
 @pytest.mark.parametrize("told", [(0, 5), (4, 12), (20, 30)])
 def test_range_a_slave_lacks_is_left_to_the_reader(told: tuple[int, int]) -> None:
-    now = snapshot({A0: told}, stand_ins=["broker-a"])
+    now = snapshot({A0: told}, answered_by_slave=["broker-a"])
     assert offset_ranges(offsets({A0: 3}), offsets({A0: 9}), now) == ([offset_range(3, 9)], [])
 
 

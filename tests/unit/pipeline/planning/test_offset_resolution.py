@@ -92,9 +92,9 @@ def test_offset_outside_the_queue_is_an_error_or_moved_to_the_nearest(
 
 
 def test_lagging_slave_may_get_an_offset_beyond_its_end() -> None:
-    now = snapshot({A0: (0, 10)}, stand_ins=["broker-a"])
+    now = snapshot({A0: (0, 10)}, answered_by_slave=["broker-a"])
     assert starting_offsets(AtOffsets({A0: 11}), now, {}).offsets == {A0: 11}
-    later = snapshot({A0: (5, 10)}, stand_ins=["broker-a"])
+    later = snapshot({A0: (5, 10)}, answered_by_slave=["broker-a"])
     assert starting_offsets(AtOffsets({A0: 3}), later, {}) == ({A0: 3}, [])
 
 

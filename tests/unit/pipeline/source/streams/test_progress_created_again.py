@@ -77,13 +77,13 @@ def test_creations_forgotten_or_unknown_to_a_slave_are_no_loss(told: int | None)
     view.created = {TOPIC_A: 100}
     _, end = read_to_the_end(view, NEW)
     view.ranges[A0] = (0, 9)
-    view.stand_ins = {"broker-a"}
+    view.answered_by_slave = {"broker-a"}
     view.created = {} if told is None else {TOPIC_A: told}
     read, behind = read_to_the_end(view, end)
     # What a slave says is not told to tasks, which may find its master there again.
     assert read == [OffsetRange(A0, QueueOffset(7), QueueOffset(9))]
     assert behind["stores"] == {"broker-a:TopicA": "100"}
-    view.stand_ins.clear()
+    view.answered_by_slave.clear()
     view.ranges[A0] = (0, 11)
     read, after = read_to_the_end(view, behind)
     assert read == [OffsetRange(A0, QueueOffset(9), QueueOffset(11), told)]
@@ -93,15 +93,15 @@ def test_creations_forgotten_or_unknown_to_a_slave_are_no_loss(told: int | None)
 def test_slave_that_stands_in_tells_no_creation_that_a_master_has_not_told() -> None:
     view = Table({A0: (0, 7)})
     # Its master was of an older version, and told it nothing.
-    view.stand_ins, view.created = {"broker-a"}, {TOPIC_A: 0}
+    view.answered_by_slave, view.created = {"broker-a"}, {TOPIC_A: 0}
     _, end = read_to_the_end(view, NEW)
     assert "stores" not in end
-    view.stand_ins.clear()
+    view.answered_by_slave.clear()
     view.ranges[A0], view.created = (0, 9), {TOPIC_A: 948}
     read, end = read_to_the_end(view, end)
     assert read == [OffsetRange(A0, QueueOffset(7), QueueOffset(9), 948)]
     assert end["stores"] == {"broker-a:TopicA": "948"}
-    view.stand_ins = {"broker-a"}
+    view.answered_by_slave = {"broker-a"}
     view.ranges[A0], view.created = (0, 3), {TOPIC_A: 2_000}
     with pytest.raises(DataLost, match="created again; offset 9"):
         opened(view).next_end(end, OWN)

@@ -21,7 +21,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import ReadOptions, Subscribe, read_options
-from ternmq_pipeline.planning import DataLost, Snapshot
+from ternmq_pipeline.planning import ClusterSnapshot, DataLost
 from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
 from ternmq_pipeline.source.tasks import fetching
 from ternmq_pipeline.source.tasks.fetching import Fetched, Wanted, fetch_stretch, wanted_of
@@ -137,12 +137,12 @@ def test_topic_created_again_is_the_reason_of_a_loss(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_unknown_topic_is_lost_when_its_broker_is_present_without_it(
-    monkeypatch: pytest.MonkeyPatch, told: Snapshot, error: type[Exception] | None
+    monkeypatch: pytest.MonkeyPatch, told: ClusterSnapshot, error: type[Exception] | None
 ) -> None:
     class View:
         def snapshot(
             self, choice: object, *, expected: Sequence[MessageQueue], brokers: Sequence[str]
-        ) -> Snapshot:
+        ) -> ClusterSnapshot:
             assert (choice, expected, brokers) == (Subscribe(("T",)), [QUEUE], ["broker-a"])
             return told
 
