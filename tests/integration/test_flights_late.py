@@ -13,7 +13,7 @@ from summaries import WATERMARK, hour_of, in_order
 from ternmq import MessageQueue
 from ternmq_model.offsets import QueueOffset
 from ternmq_pipeline.options import TriggerLimits
-from ternmq_pipeline.planning import Moment, admit
+from ternmq_pipeline.planning import TriggerState, admit
 from ternmq_producer.queue_picker import QueuePicker
 from tests.support.planning import snapshot, unasked
 
@@ -46,7 +46,9 @@ def test_flights_are_never_late_however_far_spark_is_behind(
             queue: (0, bisect(flights, batch * sent_per_batch, key=lambda flight: flight[0]))
             for queue, flights in sent.items()
         }
-        end = admit(place, snapshot(ends), LIMITS, moment=Moment(turn=batch), measure=unasked).end
+        end = admit(
+            place, snapshot(ends), LIMITS, trigger=TriggerState(turn=batch), measure=unasked
+        ).end
         hours = [hour for queue in sent for _, hour in sent[queue][place[queue] : end[queue]]]
         assert min(hours) > latest - WATERMARK
         latest, place = max(latest, *hours), end

@@ -10,7 +10,14 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, offsets_from_json, offsets_text
 from ternmq_pipeline.options import TriggerLimits
-from ternmq_pipeline.planning import Measured, Moment, admit, offset_ranges, split, targets_of
+from ternmq_pipeline.planning import (
+    RangeSize,
+    TriggerState,
+    admit,
+    offset_ranges,
+    split,
+    targets_of,
+)
 from ternmq_pipeline.planning.apportionment import apportion
 from tests.support.planning import offsets, snapshot
 
@@ -23,15 +30,15 @@ def size_of(queue: MessageQueue, offset: int) -> int:
     return SIZES[(offset * 7 + queue.queue_id) % len(SIZES)]
 
 
-def measure(asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[Measured]:
+def measure(asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[RangeSize]:
     """Measure as a broker does: up to the message that reaches the bytes."""
-    found: list[Measured] = []
+    found: list[RangeSize] = []
     for offset_range, bytes_max in asked:
         end, total = int(offset_range.begin), 0
         while end < offset_range.end and (bytes_max == 0 or total < bytes_max):
             total += size_of(offset_range.queue, end)
             end += 1
-        found.append(Measured(end, total))
+        found.append(RangeSize(end, total))
     return found
 
 
@@ -68,7 +75,7 @@ def test_every_message_is_read_once_in_order_within_the_limits(
         for queue, more in step.items():
             ends[queue] = ends.get(queue, 0) + more
         now = snapshot({queue: (0, end) for queue, end in ends.items()})
-        end = admit(place, now, limits, moment=Moment(turn=turn), measure=measure).end
+        end = admit(place, now, limits, trigger=TriggerState(turn=turn), measure=measure).end
         planned = offset_ranges(place, end, now)
         assert planned.warnings == []
         _within(planned.offset_ranges, limits)
@@ -110,7 +117,7 @@ def test_every_waiting_queue_is_read_in_as_many_batches_as_there_are_queues(
     ends = {queue: 10**5 if queue in waiting else begin for queue, begin in begins.items()}
     now = snapshot({queue: (0, end) for queue, end in ends.items()})
     for turn in range(len(begins)):
-        place = admit(place, now, limits, moment=Moment(turn=turn), measure=measure).end
+        place = admit(place, now, limits, trigger=TriggerState(turn=turn), measure=measure).end
     assert all(place[queue] > begin for queue, begin in begins.items() if queue in waiting)
 
 
@@ -127,12 +134,12 @@ def test_available_now_run_ends_at_its_targets_whatever_queues_do(
     limits: TriggerLimits,
 ) -> None:
     begun = snapshot(first)
-    moment = Moment(targets=targets_of(begun))
+    trigger = TriggerState(targets=targets_of(begun))
     place = {queue: there.begin for queue, there in begun.ranges.items()}
     last = then[-1]
     for step, ranges in enumerate([*then, *[last] * 400]):
         now = snapshot(ranges)
-        found = admit(place, now, limits, moment=moment, measure=measure, fail_on_data_loss=False)
+        found = admit(place, now, limits, trigger=trigger, measure=measure, fail_on_data_loss=False)
         for offset_range in offset_ranges(
             place, found.end, now, fail_on_data_loss=False
         ).offset_ranges:

@@ -38,16 +38,16 @@ class Engine:
         if available_now:
             self.source.aim_at_present()
 
-    def batch(self, stop: str = "", *, everything: bool = False) -> bool:
+    def batch(self, stop: str = "", *, all_available: bool = False) -> bool:
         """Do one batch; tell whether there was one.
 
         Args:
             stop: "planned" or "journaled": where it is killed.
-            everything: Whether the limits do not count.
+            all_available: Whether the limits do not count.
         """
         if self.done == len(self.journal):
             start = json.loads(self.journal[-1]) if self.journal else dict(NEW)
-            end = json.dumps(self.source.next_end(start, BatchLimit(everything=everything)))
+            end = json.dumps(self.source.next_end(start, BatchLimit(all_available=all_available)))
             if self.journal and end == self.journal[-1]:
                 return False
             if stop == "planned":
@@ -129,7 +129,7 @@ def test_every_message_is_read_once_wherever_runs_end(
             engine.run_to_the_end()
             engine.restart()
         else:
-            engine.batch(first, everything=second)
+            engine.batch(first, all_available=second)
             if kind == "killed":
                 engine.restart()
         if begins is None and engine.journal:
@@ -191,7 +191,7 @@ def test_returning_queues_and_replaced_stores_neither_lose_nor_double_rows(
             engine.run_to_the_end()
             engine.restart()
         else:
-            engine.batch(first, everything=second)
+            engine.batch(first, all_available=second)
             if kind == "killed":
                 engine.restart()
     table.ranges |= hidden

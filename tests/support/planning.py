@@ -6,7 +6,7 @@ from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.planning import ClusterSnapshot, Measured
+from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)
@@ -37,6 +37,6 @@ def offsets(numbers: Mapping[MessageQueue, int]) -> dict[MessageQueue, QueueOffs
     return {queue: QueueOffset(number) for queue, number in numbers.items()}
 
 
-def unasked(asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[Measured]:
+def unasked(asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[RangeSize]:
     """Stand for brokers that nobody may ask for bytes."""
     raise AssertionError(f"nobody needs the bytes of {asked}")

@@ -10,7 +10,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
-from ternmq_pipeline.planning import ClusterSnapshot, Measured
+from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
 from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
 from tests.support.stores import HandClock
 
@@ -68,15 +68,15 @@ class Table:
             for queue, at_ms in times_ms.items()
         }
 
-    def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[Measured]:
+    def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[RangeSize]:
         """Tell that each message has 100 bytes."""
-        found: list[Measured] = []
+        found: list[RangeSize] = []
         for offset_range, bytes_max in asked:
             count = min(
                 offset_range.messages,
                 -(-bytes_max // BYTES) if bytes_max else offset_range.messages,
             )
-            found.append(Measured(offset_range.begin + count, count * BYTES))
+            found.append(RangeSize(offset_range.begin + count, count * BYTES))
         return found
 
     def commit(self, group: str, offsets: Offsets) -> None:

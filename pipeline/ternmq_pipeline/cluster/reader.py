@@ -27,7 +27,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID, TopicRoute
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice
-from ternmq_pipeline.planning import ClusterSnapshot, Measured, chosen_topics
+from ternmq_pipeline.planning import ClusterSnapshot, RangeSize, chosen_topics
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1.nameserver_pb2 import GetClusterRequest
 from ternmq_remoting.contracts import (
@@ -179,7 +179,7 @@ class ClusterReader(Lifecycle):
         """
         return await self._again(lambda: self._offsets_at(times_ms))
 
-    async def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[Measured]:
+    async def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[RangeSize]:
         """Return the bytes of ranges, each up to the message that reaches its number of bytes.
 
         Args:
@@ -338,12 +338,12 @@ class ClusterReader(Lifecycle):
         offsets = await asyncio.gather(*(at(queue, ms) for queue, ms in times_ms.items()))
         return dict(zip(times_ms, offsets, strict=True))
 
-    async def _measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[Measured]:
+    async def _measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[RangeSize]:
         wanted = [
             StretchToMeasure(offset_range.queue, offset_range.begin, offset_range.end, bytes_max)
             for offset_range, bytes_max in asked
         ]
-        return [Measured(one.end, one.bytes) for one in await measure(self.client, wanted)]
+        return [RangeSize(one.end, one.bytes) for one in await measure(self.client, wanted)]
 
     async def _again(self, question: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer, or `RetryTimeout` ends it."""

@@ -11,7 +11,7 @@ from ternmq_pipeline.cluster.group_commits import GroupCommits
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options import ReadOptions, TopicChoice
-from ternmq_pipeline.planning import ClusterSnapshot, Measured
+from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
 
 
 class ClusterView(BlockingClient[ClusterReader]):
@@ -47,7 +47,7 @@ class ClusterView(BlockingClient[ClusterReader]):
         """Return of each queue the first message stored at its time or later, else its end."""
         return self._run(self._client.offsets_at(times_ms))
 
-    def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[Measured]:
+    def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[RangeSize]:
         """Return the bytes of ranges, each up to the message that reaches its number of them."""
         return self._run(self._client.measure(asked))
 

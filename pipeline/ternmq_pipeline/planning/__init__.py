@@ -1,9 +1,9 @@
 """What a read reads: topics, offsets, ranges, partitions, and how far a batch goes."""
 
-from ternmq_pipeline.planning.admission import Admitted as Admitted
-from ternmq_pipeline.planning.admission import Measure as Measure
-from ternmq_pipeline.planning.admission import Measured as Measured
-from ternmq_pipeline.planning.admission import Moment as Moment
+from ternmq_pipeline.planning.admission import AdmittedOffsets as AdmittedOffsets
+from ternmq_pipeline.planning.admission import MeasureRanges as MeasureRanges
+from ternmq_pipeline.planning.admission import RangeSize as RangeSize
+from ternmq_pipeline.planning.admission import TriggerState as TriggerState
 from ternmq_pipeline.planning.admission import admit as admit
 from ternmq_pipeline.planning.admission import targets_of as targets_of
 from ternmq_pipeline.planning.data_loss import DataLost as DataLost

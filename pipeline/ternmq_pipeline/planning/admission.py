@@ -1,4 +1,4 @@
-"""How far the next batch of a stream goes. Pure."""
+"""Admission control: the end of a stream's next batch. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ternmq_pipeline.options.reading import TriggerLimits
 
 
-class Measured(NamedTuple):
-    """How far a number of bytes goes in a range."""
+class RangeSize(NamedTuple):
+    """Bytes of the messages from a range's begin to `end`."""
 
     end: int
     """Behind the last message that was counted."""
@@ -24,12 +24,12 @@ class Measured(NamedTuple):
     bytes: int
 
 
-Measure: TypeAlias = Callable[[Sequence[tuple[OffsetRange, int]]], Sequence[Measured]]
+MeasureRanges: TypeAlias = Callable[[Sequence[tuple[OffsetRange, int]]], Sequence[RangeSize]]
 """Measures ranges, each up to the message that reaches its number of bytes."""
 
 
-class Admitted(NamedTuple):
-    """How far a batch goes, and what to warn of."""
+class AdmittedOffsets(NamedTuple):
+    """Offsets at which a batch ends, and what to warn of."""
 
     end: dict[MessageQueue, QueueOffset]
     """Equal to the start: there is nothing to read now."""
@@ -38,8 +38,8 @@ class Admitted(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Moment:
-    """What the stream is at, besides its offsets."""
+class TriggerState:
+    """State of a stream at a trigger, besides its offsets."""
 
     waited_ms: int = 0
     """Since the last batch, or since the stream began."""
@@ -50,7 +50,7 @@ class Moment:
     targets: Offsets | None = None
     """Where a stream ends that reads what was available when it began. None = it does not end."""
 
-    everything: bool = False
+    all_available: bool = False
     """This batch reads all there is, whatever the limits."""
 
 
@@ -64,10 +64,10 @@ def admit(
     snapshot: ClusterSnapshot,
     limits: "TriggerLimits",
     *,
-    moment: Moment,
-    measure: Measure,
+    trigger: TriggerState,
+    measure: MeasureRanges,
     fail_on_data_loss: bool = True,
-) -> Admitted:
+) -> AdmittedOffsets:
     """Decide where the batch ends that begins at `start`.
 
     A queue that is new enters the offsets with its first message, and is read from the batch after
@@ -79,7 +79,7 @@ def admit(
         limits: How much a batch may read. The messages of all queues together stay within them;
             a message that is larger than `bytes_max` is a batch of its own. Queues take turns in
             going first, and the one that goes first gets a message whatever the limits.
-        moment: What else decides.
+        trigger: State of the stream besides its offsets.
         measure: Asks brokers for bytes; is called only for `limits.bytes_max`.
         fail_on_data_loss: Whether messages that are gone are an error; else they are passed over.
 
@@ -93,21 +93,21 @@ def admit(
         if begin is not None:
             begins[queue] = begin
     warnings = losses.warnings()
-    ends = _ends(snapshot, moment.targets)
+    ends = _ends(snapshot, trigger.targets)
     fresh = {queue: snapshot.ranges[queue].begin for queue in ends if queue not in start}
-    if moment.everything:
+    if trigger.all_available:
         begins |= fresh
-        return Admitted(
+        return AdmittedOffsets(
             begins | {queue: max(ends[queue], begins[queue]) for queue in ends}, warnings
         )
     in_order = sorted(begins)
-    first = moment.turn % max(1, len(in_order))
+    first = trigger.turn % max(1, len(in_order))
     lags = {
         queue: max(ends.get(queue, begins[queue]) - begins[queue], 0)
         for queue in [*in_order[first:], *in_order[:first]]
     }
-    if _must_wait(sum(lags.values()), limits, moment):
-        return Admitted(dict(start), [])
+    if _must_wait(sum(lags.values()), limits, trigger):
+        return AdmittedOffsets(dict(start), [])
     if limits.offsets_max is not None:
         lags = apportion(lags, limits.offsets_max)
     wanted_ranges = [
@@ -119,11 +119,11 @@ def admit(
         taken = within_bytes(wanted_ranges, limits.bytes_max, measure)
     else:
         taken = wanted_ranges
-    return Admitted(begins | {one.queue: one.end for one in taken} | fresh, warnings)
+    return AdmittedOffsets(begins | {one.queue: one.end for one in taken} | fresh, warnings)
 
 
 def within_bytes(
-    wanted: Sequence[OffsetRange], bytes_max: int, measure: Measure
+    wanted: Sequence[OffsetRange], bytes_max: int, measure: MeasureRanges
 ) -> list[OffsetRange]:
     """Return the beginnings of ranges whose messages together have `bytes_max` at most.
 
@@ -185,7 +185,7 @@ def _ends(snapshot: ClusterSnapshot, targets: Offsets | None) -> Mapping[Message
     }
 
 
-def _must_wait(waiting: int, limits: "TriggerLimits", moment: Moment) -> bool:
-    if limits.offsets_min is None or moment.targets is not None:
+def _must_wait(waiting: int, limits: "TriggerLimits", trigger: TriggerState) -> bool:
+    if limits.offsets_min is None or trigger.targets is not None:
         return False
-    return waiting < limits.offsets_min and moment.waited_ms < limits.delay_max_ms
+    return waiting < limits.offsets_min and trigger.waited_ms < limits.delay_max_ms

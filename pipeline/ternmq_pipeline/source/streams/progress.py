@@ -13,9 +13,9 @@ from ternmq_pipeline.offsets import OffsetRange, Offsets, offsets_from_json, off
 from ternmq_pipeline.options import CommitMode, ReadOptions, TopicChoice, TriggerLimits, View
 from ternmq_pipeline.planning import (
     ClusterSnapshot,
-    Measured,
-    Moment,
+    RangeSize,
     ReplacedQueues,
+    TriggerState,
     admit,
     check_partition_numbers,
     offset_ranges,
@@ -58,7 +58,7 @@ class StreamView(Protocol):
         """Return each queue's first message stored at its time or later, else its end."""
         ...
 
-    def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[Measured]:
+    def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[RangeSize]:
         """Return the bytes of ranges, each up to the message that reaches its number of them."""
         ...
 
@@ -75,7 +75,7 @@ class StreamView(Protocol):
 class BatchLimit:
     """What Spark's engine itself demands of a batch."""
 
-    everything: bool = False
+    all_available: bool = False
     """All there is, whatever the options say."""
 
     offsets_max: int | None = None
@@ -137,17 +137,17 @@ class StreamProgress:
         back = {queue: parked[queue] for queue in parked.keys() & snapshot.ranges.keys()}
         begin = {queue: begin[queue] for queue in begin.keys() - gone.queues} | back
         now_ms = self._clock.monotonic_ms()
-        moment = Moment(
+        trigger = TriggerState(
             waited_ms=now_ms - self._batch_at_ms,
             turn=self._batches,
             targets=self._targets,
-            everything=limit.everything,
+            all_available=limit.all_available,
         )
         admitted = admit(
             begin,
             snapshot,
             limit.with_options(self._options.limits),
-            moment=moment,
+            trigger=trigger,
             measure=self._view.measure,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )

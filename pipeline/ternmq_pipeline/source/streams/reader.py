@@ -138,7 +138,7 @@ def default_limit(limits: TriggerLimits) -> ReadLimit:
 def batch_limit(limit: ReadLimit) -> BatchLimit:
     """Return what Spark demands of a batch. Minimum and delay are the options' alone."""
     if isinstance(limit, ReadAllAvailable):
-        return BatchLimit(everything=True)
+        return BatchLimit(all_available=True)
     if isinstance(limit, ReadMaxRows):
         return BatchLimit(offsets_max=limit.max_rows)
     if isinstance(limit, ReadMaxBytes):

@@ -19,7 +19,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.jobs import cluster
 from ternmq_pipeline.jobs.cluster import check_topics, going_on, mean_bytes, retry_option
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_text
-from ternmq_pipeline.planning import ClusterSnapshot, Measured
+from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
 
 
 class Admin:
@@ -107,10 +107,10 @@ class View:
         }
         return ClusterSnapshot(ranges)
 
-    def measure(self, asked: list[tuple[OffsetRange, int]]) -> list[Measured]:
+    def measure(self, asked: list[tuple[OffsetRange, int]]) -> list[RangeSize]:
         (few, _), (many, _) = asked
         assert (few.messages, many.begin, many.end) == (3, 4_000, 5_000)
-        return [Measured(few.end, 30), Measured(QueueOffset(4_097), 9_970)]
+        return [RangeSize(few.end, 30), RangeSize(QueueOffset(4_097), 9_970)]
 
 
 def test_mean_size_is_that_of_the_newest_messages(monkeypatch: pytest.MonkeyPatch) -> None:

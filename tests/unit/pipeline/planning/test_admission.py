@@ -6,7 +6,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import TriggerLimits
-from ternmq_pipeline.planning import DataLost, Measured, Moment, admit, targets_of
+from ternmq_pipeline.planning import DataLost, RangeSize, TriggerState, admit, targets_of
 from ternmq_pipeline.planning.admission import within_bytes
 from tests.support.planning import A0, A1, B0, offsets, snapshot, unasked
 
@@ -22,13 +22,13 @@ class Measurer:
         self.size = size
         self.asked = 0
 
-    def __call__(self, asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[Measured]:
+    def __call__(self, asked: Sequence[tuple[OffsetRange, int]]) -> Sequence[RangeSize]:
         self.asked += 1
-        found: list[Measured] = []
+        found: list[RangeSize] = []
         for offset_range, bytes_max in asked:
             count = offset_range.messages if bytes_max == 0 else -(-bytes_max // self.size)
             count = min(count, offset_range.messages)
-            found.append(Measured(offset_range.begin + count, count * self.size))
+            found.append(RangeSize(offset_range.begin + count, count * self.size))
         return found
 
 
@@ -40,7 +40,7 @@ def test_unlimited_batch_reads_all_there_is() -> None:
         offsets({A0: 3, A1: 5}),
         snapshot({A0: (0, 10), A1: (2, 5)}),
         NO_LIMITS,
-        moment=Moment(),
+        trigger=TriggerState(),
         measure=unasked,
     )
     assert found == ({A0: 10, A1: 5}, [])
@@ -51,7 +51,7 @@ def test_offsets_are_shared_in_proportion_to_waiting_messages() -> None:
         offsets({A0: 0, A1: 0, B0: 0}),
         snapshot({A0: (0, 900), A1: (0, 90), B0: (0, 10)}),
         TriggerLimits(offsets_max=100),
-        moment=Moment(),
+        trigger=TriggerState(),
         measure=unasked,
     )
     assert sum(found.end.values()) == 100
@@ -65,7 +65,7 @@ def test_queues_take_turns_when_offsets_are_fewer() -> None:
     ends = snapshot({A0: (0, 2), A1: (0, 2), B0: (0, 2)})
     place = offsets({A0: 0, A1: 0, B0: 0})
     for turn in range(3):
-        place = admit(place, ends, limits, moment=Moment(turn=turn), measure=unasked).end
+        place = admit(place, ends, limits, trigger=TriggerState(turn=turn), measure=unasked).end
     assert place == {A0: 1, A1: 1, B0: 1}
 
 
@@ -74,7 +74,7 @@ def test_batch_that_reads_everything_ignores_limits() -> None:
         offsets({A0: 0}),
         snapshot({A0: (0, 500), A1: (7, 9)}),
         TriggerLimits(offsets_max=1, bytes_max=1, offsets_min=1_000),
-        moment=Moment(everything=True),
+        trigger=TriggerState(all_available=True),
         measure=unasked,
     )
     assert found.end == {A0: 500, A1: 9}
@@ -82,21 +82,21 @@ def test_batch_that_reads_everything_ignores_limits() -> None:
 
 def test_new_queue_enters_with_its_beginning_and_is_read_afterwards() -> None:
     ends = snapshot({A0: (0, 4), B0: (2, 6)})
-    first = admit(offsets({A0: 0}), ends, NO_LIMITS, moment=Moment(), measure=unasked)
+    first = admit(offsets({A0: 0}), ends, NO_LIMITS, trigger=TriggerState(), measure=unasked)
     assert first.end == {A0: 4, B0: 2}
-    assert admit(first.end, ends, NO_LIMITS, moment=Moment(), measure=unasked).end[B0] == 6
+    assert admit(first.end, ends, NO_LIMITS, trigger=TriggerState(), measure=unasked).end[B0] == 6
 
 
 def test_small_batch_waits_until_the_delay_is_over() -> None:
     start = offsets({A0: 0})
     limits = TriggerLimits(offsets_min=10, delay_max_ms=1_000)
     ends = snapshot({A0: (0, 9)})
-    early = admit(start, ends, limits, moment=Moment(waited_ms=999), measure=unasked)
+    early = admit(start, ends, limits, trigger=TriggerState(waited_ms=999), measure=unasked)
     assert early.end == start
-    late = admit(start, ends, limits, moment=Moment(waited_ms=1_000), measure=unasked)
+    late = admit(start, ends, limits, trigger=TriggerState(waited_ms=1_000), measure=unasked)
     assert late.end == {A0: 9}
     enough = snapshot({A0: (0, 10)})
-    assert admit(start, enough, limits, moment=Moment(), measure=unasked).end == {A0: 10}
+    assert admit(start, enough, limits, trigger=TriggerState(), measure=unasked).end == {A0: 10}
 
 
 def test_bytes_are_shared_and_every_range_stays_within_its_share() -> None:
@@ -104,7 +104,7 @@ def test_bytes_are_shared_and_every_range_stays_within_its_share() -> None:
         offsets({A0: 0, A1: 0}),
         snapshot({A0: (0, 1_000), A1: (0, 1_000)}),
         TriggerLimits(bytes_max=1_050),
-        moment=Moment(),
+        trigger=TriggerState(),
         measure=messages_of(100),
     )
     assert found.end == {A0: 5, A1: 5}
@@ -114,7 +114,7 @@ def test_small_rangees_are_measured_with_one_request() -> None:
     measure = messages_of(100)
     limits = TriggerLimits(bytes_max=1_000)
     ends = snapshot({A0: (0, 4), A1: (0, 6)})
-    found = admit(offsets({A0: 0, A1: 0}), ends, limits, moment=Moment(), measure=measure)
+    found = admit(offsets({A0: 0, A1: 0}), ends, limits, trigger=TriggerState(), measure=measure)
     assert found.end == {A0: 4, A1: 6}
     assert measure.asked == 1
 
@@ -125,8 +125,8 @@ def test_oversized_message_goes_alone_and_every_queue_gets_its_turn() -> None:
     place = offsets({A0: 0, A1: 0})
     for turn in range(2):
         before = sum(place.values())
-        moment = Moment(turn=turn)
-        place = admit(place, ends, limits, moment=moment, measure=messages_of(100)).end
+        trigger = TriggerState(turn=turn)
+        place = admit(place, ends, limits, trigger=trigger, measure=messages_of(100)).end
         assert sum(place.values()) == before + 1
     assert place == {A0: 1, A1: 1}
 
@@ -151,7 +151,7 @@ def test_message_above_its_share_takes_its_turn_and_the_others_read_what_it_leav
         offsets({A0: 0, A1: 0}),
         snapshot({A0: (0, 50), A1: (0, 1)}),
         TriggerLimits(bytes_max=1_000),
-        moment=Moment(turn=turn),
+        trigger=TriggerState(turn=turn),
         measure=lambda asked: [
             messages_of(100 if each[0].queue == A0 else large)([each])[0] for each in asked
         ],
@@ -165,9 +165,10 @@ def test_queue_whose_bytes_are_unknown_waits_beside_others(turn: int) -> None:
         offsets({A0: 0, A1: 0}),
         snapshot({A0: (0, 50), A1: (0, 50)}),
         TriggerLimits(bytes_max=1_000),
-        moment=Moment(turn=turn),
+        trigger=TriggerState(turn=turn),
         measure=lambda asked: [
-            messages_of(100)([each])[0] if each[0].queue == A0 else Measured(0, 0) for each in asked
+            messages_of(100)([each])[0] if each[0].queue == A0 else RangeSize(0, 0)
+            for each in asked
         ],
     )
     assert found.end == {A0: 10, A1: 0}
@@ -175,27 +176,29 @@ def test_queue_whose_bytes_are_unknown_waits_beside_others(turn: int) -> None:
 
 def test_measure_of_zero_does_not_stop_the_stream() -> None:
     offset_range = OffsetRange(A0, QueueOffset(5), QueueOffset(9))
-    found = within_bytes([offset_range], 10, lambda asked: [Measured(5, 0)] * len(asked))
+    found = within_bytes([offset_range], 10, lambda asked: [RangeSize(5, 0)] * len(asked))
     assert found == [OffsetRange(A0, QueueOffset(5), QueueOffset(6))]
 
 
 def test_targets_end_a_stream_whatever_happens_meanwhile() -> None:
     targets = targets_of(snapshot({A0: (0, 10), A1: (0, 10), B0: (0, 10)}))
     later = snapshot({A0: (0, 50), A1: (12, 50), MessageQueue("TopicA", "broker-c", 0): (0, 5)})
-    moment = Moment(targets=targets)
+    trigger = TriggerState(targets=targets)
     place = offsets({A0: 2, A1: 2, B0: 10})
-    first = admit(place, later, NO_LIMITS, moment=moment, measure=unasked, fail_on_data_loss=False)
+    first = admit(
+        place, later, NO_LIMITS, trigger=trigger, measure=unasked, fail_on_data_loss=False
+    )
     assert first.end == {A0: 10, A1: 12}
     assert len(first.warnings) == 2
-    second = admit(first.end, later, NO_LIMITS, moment=moment, measure=unasked)
+    second = admit(first.end, later, NO_LIMITS, trigger=trigger, measure=unasked)
     assert second.end == first.end
 
 
 def test_targets_do_not_wait_for_a_fuller_batch() -> None:
     ends = snapshot({A0: (0, 1)})
     limits = TriggerLimits(offsets_min=100)
-    moment = Moment(targets=targets_of(ends))
-    assert admit(offsets({A0: 0}), ends, limits, moment=moment, measure=unasked).end == {A0: 1}
+    trigger = TriggerState(targets=targets_of(ends))
+    assert admit(offsets({A0: 0}), ends, limits, trigger=trigger, measure=unasked).end == {A0: 1}
 
 
 @pytest.mark.parametrize(
@@ -210,7 +213,7 @@ def test_lost_messages_are_an_error_naming_queue_and_option(
     saved: dict[MessageQueue, int], now: dict[MessageQueue, tuple[int, int]], told: str
 ) -> None:
     with pytest.raises(DataLost) as caught:
-        admit(offsets(saved), snapshot(now), NO_LIMITS, moment=Moment(), measure=unasked)
+        admit(offsets(saved), snapshot(now), NO_LIMITS, trigger=TriggerState(), measure=unasked)
     for part in (told, "topic TopicA", "broker broker-a", "queue 0", "failOnDataLoss=false"):
         assert part in str(caught.value)
 
@@ -218,7 +221,9 @@ def test_lost_messages_are_an_error_naming_queue_and_option(
 def test_lost_messages_are_skipped_when_tolerated() -> None:
     start = offsets({A0: 3, A1: 30, B0: 8})
     now = snapshot({A0: (5, 9), A1: (5, 9)})
-    found = admit(start, now, NO_LIMITS, moment=Moment(), measure=unasked, fail_on_data_loss=False)
+    found = admit(
+        start, now, NO_LIMITS, trigger=TriggerState(), measure=unasked, fail_on_data_loss=False
+    )
     assert found.end == {A0: 9, A1: 9}
     assert len(found.warnings) == 3
 
@@ -228,7 +233,7 @@ def test_recreated_queue_is_read_from_its_first_message() -> None:
         offsets({A0: 30}),
         snapshot({A0: (0, 9)}),
         TriggerLimits(offsets_max=4),
-        moment=Moment(),
+        trigger=TriggerState(),
         measure=unasked,
         fail_on_data_loss=False,
     )
@@ -237,10 +242,10 @@ def test_recreated_queue_is_read_from_its_first_message() -> None:
 
 def test_lagging_slave_has_lost_nothing() -> None:
     now = snapshot({A0: (0, 9)}, answered_by_slave=["broker-a"])
-    found = admit(offsets({A0: 30}), now, NO_LIMITS, moment=Moment(), measure=unasked)
+    found = admit(offsets({A0: 30}), now, NO_LIMITS, trigger=TriggerState(), measure=unasked)
     assert found == ({A0: 30}, [])
     later = snapshot({A0: (40, 50)}, answered_by_slave=["broker-a"])
-    found = admit(offsets({A0: 30}), later, NO_LIMITS, moment=Moment(), measure=unasked)
+    found = admit(offsets({A0: 30}), later, NO_LIMITS, trigger=TriggerState(), measure=unasked)
     assert found == ({A0: 50}, [])
 
 
@@ -248,6 +253,8 @@ def test_queues_of_an_unregistered_broker_stay_where_they_are() -> None:
     now = snapshot({A0: (0, 9)}, brokers=["broker-a"])
     start = offsets({A0: 0, B0: 4})
     with pytest.raises(DataLost, match=r"broker is no longer registered; offset 4"):
-        admit(start, now, NO_LIMITS, moment=Moment(), measure=unasked)
-    found = admit(start, now, NO_LIMITS, moment=Moment(), measure=unasked, fail_on_data_loss=False)
+        admit(start, now, NO_LIMITS, trigger=TriggerState(), measure=unasked)
+    found = admit(
+        start, now, NO_LIMITS, trigger=TriggerState(), measure=unasked, fail_on_data_loss=False
+    )
     assert found.end == {A0: 9, B0: 4}

@@ -26,7 +26,7 @@ def end_of(told: Mapping[str, Any]) -> dict[MessageQueue, QueueOffset]:
     return offsets_from_json(json.loads(json.dumps(told)))
 
 
-ALL = BatchLimit(everything=True)
+ALL = BatchLimit(all_available=True)
 OWN = BatchLimit()
 
 

@@ -15,7 +15,7 @@ from tests.support.stream_table import Table, opened, read_to_the_end
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)
 B0 = MessageQueue("TopicA", "broker-b", 0)
-ALL = BatchLimit(everything=True)
+ALL = BatchLimit(all_available=True)
 OWN = BatchLimit()
 TOPIC_A = ("TopicA", "broker-a")
 

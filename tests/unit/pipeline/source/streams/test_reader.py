@@ -80,7 +80,7 @@ def test_default_read_limit_reflects_the_options(options: dict[str, str], limit:
 @pytest.mark.parametrize(
     ("limit", "wanted"),
     [
-        (ReadAllAvailable(), BatchLimit(everything=True)),
+        (ReadAllAvailable(), BatchLimit(all_available=True)),
         (ReadMaxRows(7), BatchLimit(offsets_max=7)),
         (ReadMaxBytes(9), BatchLimit(bytes_max=9)),
         (ReadMinRows(3), BatchLimit()),
