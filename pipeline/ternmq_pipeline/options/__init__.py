@@ -18,6 +18,7 @@ from ternmq_pipeline.options.topics import Assign as Assign
 from ternmq_pipeline.options.topics import Subscribe as Subscribe
 from ternmq_pipeline.options.topics import SubscribePattern as SubscribePattern
 from ternmq_pipeline.options.topics import TopicChoice as TopicChoice
+from ternmq_pipeline.options.topics import chosen_topics as chosen_topics
 from ternmq_pipeline.options.writing import WRITE_OPTIONS as WRITE_OPTIONS
 from ternmq_pipeline.options.writing import WriteOptions as WriteOptions
 from ternmq_pipeline.options.writing import write_options as write_options

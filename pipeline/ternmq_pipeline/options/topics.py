@@ -1,4 +1,4 @@
-"""Which topics or queues are read. Pure."""
+"""Topics or queues that a read names, and those of a cluster that match. Pure."""
 
 import re
 from collections import Counter
@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 from ternmq_model.errors import ConfigError, IllegalName, UsageError
-from ternmq_model.names import check_topic, is_read_forbidden, is_system_topic
+from ternmq_model.names import (
+    DEAD_LETTER_PREFIX,
+    REPLY_SUFFIX,
+    RETRY_PREFIX,
+    check_topic,
+    is_read_forbidden,
+    is_system_topic,
+)
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import queue_from_text, topics_of
 from ternmq_pipeline.options.given import Given
@@ -92,6 +99,30 @@ def checked_topic(option: str, topic: str, *, include_system: bool) -> str:
         rule = "is a topic of the brokers' own: includeSystemTopics=true allows it"
         raise ConfigError(option, topic, rule)
     return topic
+
+
+def chosen_topics(
+    choice: TopicChoice, known: Iterable[str], *, include_system: bool = False
+) -> list[str]:
+    """Return those of the topics `known` that `choice` takes, sorted.
+
+    A pattern takes topics that brokers made for themselves only when `include_system` says so, and
+    never those of retries and dead letters: a pattern such as `.*` would read messages twice.
+    """
+    if not isinstance(choice, SubscribePattern):
+        return sorted(set(known) & set(choice.topics))
+    return sorted(
+        topic
+        for topic in set(known)
+        if not topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+        and not is_read_forbidden(topic)
+        and (include_system or not _is_of_system(topic))
+        and choice.matches(topic)
+    )
+
+
+def _is_of_system(topic: str) -> bool:
+    return is_system_topic(topic) or topic.endswith(REPLY_SUFFIX)
 
 
 def _subscribe(text: str, include_system: bool) -> Subscribe:

@@ -24,4 +24,3 @@ from ternmq_pipeline.planning.partition_numbers import (
 )
 from ternmq_pipeline.planning.partition_numbers import partition_number as partition_number
 from ternmq_pipeline.planning.snapshot import ClusterSnapshot as ClusterSnapshot
-from ternmq_pipeline.planning.topics import chosen_topics as chosen_topics

@@ -22,10 +22,10 @@ from ternmq_pipeline.options import (
     ReadOptions,
     SubscribePattern,
     TopicChoice,
+    chosen_topics,
 )
 from ternmq_pipeline.planning import (
     ClusterSnapshot,
-    chosen_topics,
     ending_offsets,
     offset_ranges,
     starting_offsets,
