@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options.reading import View
+from ternmq_pipeline.options.source_options import View
 from ternmq_pipeline.strict_json import shown
 
 

@@ -16,7 +16,7 @@ from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.jobs.signals import ended_by_signals
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_from_json, offsets_text
 from ternmq_pipeline.options import read_options
-from ternmq_pipeline.options.given import (
+from ternmq_pipeline.options.option_map import (
     RETRY_TIMEOUT_S_MAX,
     RETRY_TIMEOUT_S_MIN,
 )

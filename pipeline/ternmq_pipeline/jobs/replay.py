@@ -33,7 +33,7 @@ from ternmq_pipeline.jobs.sending import (
 )
 from ternmq_pipeline.jobs.session import LOCAL, spark_session
 from ternmq_pipeline.jobs.starting import start_options
-from ternmq_pipeline.options.writing import written_topic
+from ternmq_pipeline.options.sink_options import written_topic
 from ternmq_runtime.clock import SystemClock
 
 if TYPE_CHECKING:

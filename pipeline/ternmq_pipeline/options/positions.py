@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import EARLIEST, read_numbers
-from ternmq_pipeline.options.given import Given
+from ternmq_pipeline.options.option_map import Given
 from ternmq_pipeline.strict_json import shown
 
 

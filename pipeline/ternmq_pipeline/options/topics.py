@@ -17,7 +17,7 @@ from ternmq_model.names import (
 )
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import queue_from_text, topics_of
-from ternmq_pipeline.options.given import Given
+from ternmq_pipeline.options.option_map import Given
 from ternmq_pipeline.strict_json import read_object, shown
 
 PATTERN_CHARACTERS_MAX: Final = 1_000

@@ -12,7 +12,7 @@ from ternmq_pipeline.planning.data_loss import DataLossCheck, resume_offset
 from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
-    from ternmq_pipeline.options.reading import TriggerLimits
+    from ternmq_pipeline.options.source_options import TriggerLimits
 
 
 class RangeSize(NamedTuple):

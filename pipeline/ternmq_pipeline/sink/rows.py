@@ -20,7 +20,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.message import Message
 from ternmq_model.record.format import PROPERTIES_BYTES_MAX
-from ternmq_pipeline.options.writing import written_topic
+from ternmq_pipeline.options.sink_options import written_topic
 from ternmq_pipeline.sink import columns, identity
 from ternmq_pipeline.sink.columns import Layout
 from ternmq_pipeline.sink.identity import PartIdentity

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ternmq_pipeline.options.reading import Pushdown, ReadOptions
+from ternmq_pipeline.options.source_options import Pushdown, ReadOptions
 from ternmq_pipeline.short_errors import main_module, short_errors
 from ternmq_pipeline.source.planned import planned_stretches
 from ternmq_pipeline.source.pushdown import Pushed, push

@@ -4,7 +4,7 @@ import logging
 
 from ternmq_pipeline.cluster.view import ClusterView, open_cluster_view
 from ternmq_pipeline.offsets import OffsetRange, Offsets
-from ternmq_pipeline.options.reading import ReadOptions, View
+from ternmq_pipeline.options.source_options import ReadOptions, View
 from ternmq_pipeline.planning import (
     check_partition_numbers,
     ending_offsets,

@@ -32,7 +32,7 @@ from ternmq_model.properties import KEY_SEPARATOR, check_tag
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import ALL_TAGS, Expression
 from ternmq_pipeline.offsets import OFFSET_MAX, OffsetRange
-from ternmq_pipeline.options.reading import View
+from ternmq_pipeline.options.source_options import View
 from ternmq_pipeline.planning.partition_numbers import partition_number
 from ternmq_pipeline.source.asked_schema import NEVER_NULL
 

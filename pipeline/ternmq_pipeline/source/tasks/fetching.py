@@ -27,7 +27,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options.reading import ReadOptions, Scan
+from ternmq_pipeline.options.source_options import ReadOptions, Scan
 from ternmq_pipeline.options.topics import Subscribe
 from ternmq_pipeline.planning.data_loss import (
     DataLost,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import InputPartition
 
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options.reading import ReadOptions
+from ternmq_pipeline.options.source_options import ReadOptions
 from ternmq_pipeline.source.asked_schema import columns_asked
 from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
 

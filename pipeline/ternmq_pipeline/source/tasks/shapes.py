@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from ternmq_model.properties import KEY_SEPARATOR
-from ternmq_pipeline.options.reading import View
+from ternmq_pipeline.options.source_options import View
 from ternmq_pipeline.planning.partition_numbers import partition_number
 
 if TYPE_CHECKING:

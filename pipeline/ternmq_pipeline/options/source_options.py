@@ -20,7 +20,7 @@ from ternmq_model.subscription import (
     parse_subscription,
 )
 from ternmq_pipeline.offsets import topics_of
-from ternmq_pipeline.options.given import RENAMED, Given
+from ternmq_pipeline.options.option_map import RENAMED, Given
 from ternmq_pipeline.options.positions import (
     ENDING,
     STARTING,

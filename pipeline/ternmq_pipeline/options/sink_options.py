@@ -7,8 +7,8 @@ from typing import Final
 from ternmq_client.retry_timeout import RETRY_TIMEOUT, RETRY_TIMEOUT_S
 from ternmq_model.errors import ConfigError
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_send_forbidden
-from ternmq_pipeline.options.given import RENAMED, Given
-from ternmq_pipeline.options.reading import checked_group, given_nameservers
+from ternmq_pipeline.options.option_map import RENAMED, Given
+from ternmq_pipeline.options.source_options import checked_group, given_nameservers
 from ternmq_pipeline.options.topics import checked_topic
 
 PRODUCER_GROUP: Final = "ternmq-spark"

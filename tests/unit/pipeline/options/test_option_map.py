@@ -3,7 +3,7 @@ from enum import Enum
 import pytest
 
 from ternmq_model.errors import ConfigError, UsageError
-from ternmq_pipeline.options.given import Given
+from ternmq_pipeline.options.option_map import Given
 
 
 class Colour(Enum):
