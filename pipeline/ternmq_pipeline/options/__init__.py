@@ -3,8 +3,8 @@
 from ternmq_pipeline.options.positions import AtOffsets as AtOffsets
 from ternmq_pipeline.options.positions import AtTime as AtTime
 from ternmq_pipeline.options.positions import AtTimes as AtTimes
-from ternmq_pipeline.options.positions import Edge as Edge
 from ternmq_pipeline.options.positions import Position as Position
+from ternmq_pipeline.options.positions import QueueEnd as QueueEnd
 from ternmq_pipeline.options.positions import TimeStrategy as TimeStrategy
 from ternmq_pipeline.options.sink_options import WRITE_OPTIONS as WRITE_OPTIONS
 from ternmq_pipeline.options.sink_options import WriteOptions as WriteOptions
@@ -12,9 +12,9 @@ from ternmq_pipeline.options.sink_options import write_options as write_options
 from ternmq_pipeline.options.sink_options import written_topic as written_topic
 from ternmq_pipeline.options.source_options import READ_OPTIONS as READ_OPTIONS
 from ternmq_pipeline.options.source_options import CommitMode as CommitMode
-from ternmq_pipeline.options.source_options import Pushdown as Pushdown
+from ternmq_pipeline.options.source_options import PushdownMode as PushdownMode
 from ternmq_pipeline.options.source_options import ReadOptions as ReadOptions
-from ternmq_pipeline.options.source_options import Scan as Scan
+from ternmq_pipeline.options.source_options import ScanMode as ScanMode
 from ternmq_pipeline.options.source_options import TriggerLimits as TriggerLimits
 from ternmq_pipeline.options.source_options import View as View
 from ternmq_pipeline.options.source_options import read_options as read_options

@@ -1,6 +1,6 @@
 """Options as Spark hands them in: texts by name, whatever the case of the name. Pure.
 
-Every value is read through `Given`, so that what is wrong is refused by the option's own name.
+Every value is read through `OptionMap`, so that what is wrong is refused by the option's own name.
 """
 
 import difflib
@@ -62,8 +62,8 @@ _UNITS_MS: Final[Mapping[str, float]] = {
 """Those of Spark's own durations."""
 
 
-class Given:
-    """The options of one reader or writer.
+class OptionMap:
+    """Options of one reader or writer, by name and type.
 
     Args:
         options: As Spark hands them in.

@@ -1,4 +1,4 @@
-"""Where a read begins and ends, as options tell it. Pure.
+"""Positions at which a read begins and ends, as options name them. Pure.
 
 A time of all queues goes before times by queue, these before offsets: the Kafka source's rule.
 """
@@ -11,12 +11,12 @@ from typing import Final, TypeAlias
 from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import EARLIEST, read_numbers
-from ternmq_pipeline.options.option_map import Given
+from ternmq_pipeline.options.option_map import OptionMap
 from ternmq_pipeline.strict_json import shown
 
 
-class Edge(Enum):
-    """An end of every queue."""
+class QueueEnd(Enum):
+    """The first or the last end of every queue."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -44,11 +44,11 @@ class AtOffsets:
     offsets: Mapping[MessageQueue, int]
 
 
-Position: TypeAlias = Edge | AtTime | AtTimes | AtOffsets
+Position: TypeAlias = QueueEnd | AtTime | AtTimes | AtOffsets
 
 
 class TimeStrategy(Enum):
-    """What to do when a queue has no message as late as the time to start from."""
+    """Begin of a queue without a message as late as the time to start from."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -59,47 +59,47 @@ ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 """Each before what it goes before."""
 
 
-def starting_position(given: Given, *, streaming: bool | None) -> Position:
+def starting_position(option_map: OptionMap, *, streaming: bool | None) -> Position:
     """Return where to begin: the earliest message for a batch, the latest for a stream by default.
 
     Raises:
         ConfigError: An option is malformed, or says `latest` to a batch.
     """
-    position = _position(given, STARTING)
+    position = _position(option_map, STARTING)
     if position is None:
-        return Edge.LATEST if streaming else Edge.EARLIEST
-    if streaming is False and position is Edge.LATEST:
+        return QueueEnd.LATEST if streaming else QueueEnd.EARLIEST
+    if streaming is False and position is QueueEnd.LATEST:
         rule = "a batch that begins at the latest message is empty: it is for streams"
         raise ConfigError("startingOffsets", "latest", rule)
     return position
 
 
-def ending_position(given: Given, *, streaming: bool | None) -> Position:
+def ending_position(option_map: OptionMap, *, streaming: bool | None) -> Position:
     """Return where a batch ends: by default with the latest message of each queue.
 
     Raises:
         ConfigError: An option is malformed, says `earliest`, or is given to a stream.
     """
     if streaming:
-        given.refuse(ENDING, "is for batches: a stream has no end")
-    position = _position(given, ENDING)
-    if position is Edge.EARLIEST:
+        option_map.refuse(ENDING, "is for batches: a stream has no end")
+    position = _position(option_map, ENDING)
+    if position is QueueEnd.EARLIEST:
         raise ConfigError("endingOffsets", "earliest", "a batch that ends there is empty")
     if isinstance(position, AtOffsets):
         for queue, offset in position.offsets.items():
             if offset == EARLIEST:
                 rule = f"{queue}: {EARLIEST} (the earliest) is no end: the batch would be empty"
                 raise ConfigError("endingOffsets", offset, rule)
-    return position or Edge.LATEST
+    return position or QueueEnd.LATEST
 
 
-def _position(given: Given, names: tuple[str, str, str]) -> Position | None:
+def _position(option_map: OptionMap, names: tuple[str, str, str]) -> Position | None:
     """Return what options say, reading also those that another one goes before."""
     time_name, times_name, offsets_name = names
-    at_ms = given.whole(time_name, None, minimum=0)
-    times_text = given.text(times_name)
+    at_ms = option_map.whole(time_name, None, minimum=0)
+    times_text = option_map.text(times_name)
     times = times_text and read_numbers(times_text, option=times_name, minimum=0)
-    offsets = _offsets(given, offsets_name)
+    offsets = _offsets(option_map, offsets_name)
     if at_ms is not None:
         return AtTime(at_ms)
     if times:
@@ -109,12 +109,12 @@ def _position(given: Given, names: tuple[str, str, str]) -> Position | None:
     return offsets
 
 
-def _offsets(given: Given, name: str) -> Position | None:
-    text = given.text(name)
+def _offsets(option_map: OptionMap, name: str) -> Position | None:
+    text = option_map.text(name)
     if text is None:
         return None
     if text.lower() in ("earliest", "latest"):
-        return Edge(text.lower())
+        return QueueEnd(text.lower())
     if not text.startswith("{"):
         rule = 'must be earliest, latest or JSON such as {"TopicA":{"broker-a:0":1}}'
         raise ConfigError(name, shown(text), rule)

@@ -7,8 +7,8 @@ from typing import Final
 from ternmq_client.retry_timeout import RETRY_TIMEOUT, RETRY_TIMEOUT_S
 from ternmq_model.errors import ConfigError
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_send_forbidden
-from ternmq_pipeline.options.option_map import RENAMED, Given
-from ternmq_pipeline.options.source_options import checked_group, given_nameservers
+from ternmq_pipeline.options.option_map import RENAMED, OptionMap
+from ternmq_pipeline.options.source_options import checked_group, nameservers_of
 from ternmq_pipeline.options.topics import checked_topic
 
 PRODUCER_GROUP: Final = "ternmq-spark"
@@ -62,17 +62,17 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     Raises:
         UsageError: One is unknown, malformed or out of its range. It names the option.
     """
-    given = Given(options, known=WRITE_OPTIONS, hints=_HINTS)
-    topic = given.text("topic")
-    group = given.text("producerGroup")
+    option_map = OptionMap(options, known=WRITE_OPTIONS, hints=_HINTS)
+    topic = option_map.text("topic")
+    group = option_map.text("producerGroup")
     return WriteOptions(
-        nameservers=given_nameservers(given),
+        nameservers=nameservers_of(option_map),
         topic=None if topic is None else written_topic("topic", topic),
         staging_timeout_s=_whole_seconds(
-            given, "stagingTimeout", STAGING_TIMEOUT_S, maximum=STAGING_TIMEOUT_S_MAX
+            option_map, "stagingTimeout", STAGING_TIMEOUT_S, maximum=STAGING_TIMEOUT_S_MAX
         ),
-        retry_timeout_s=given.retry_timeout_s(),
-        request_timeout_s=given.seconds("requestTimeout", 3.0, minimum=0.1, maximum=3_600),
+        retry_timeout_s=option_map.retry_timeout_s(),
+        request_timeout_s=option_map.seconds("requestTimeout", 3.0, minimum=0.1, maximum=3_600),
         producer_group=PRODUCER_GROUP if group is None else checked_group("producerGroup", group),
     )
 
@@ -93,8 +93,8 @@ def written_topic(option: str, topic: str) -> str:
     return topic
 
 
-def _whole_seconds(given: Given, name: str, default: int, *, maximum: int) -> int:
-    seconds = given.seconds(name, default, minimum=1, maximum=maximum)
+def _whole_seconds(option_map: OptionMap, name: str, default: int, *, maximum: int) -> int:
+    seconds = option_map.seconds(name, default, minimum=1, maximum=maximum)
     if seconds != int(seconds):
-        raise ConfigError(name, given.text(name), "must be whole seconds")
+        raise ConfigError(name, option_map.text(name), "must be whole seconds")
     return int(seconds)

@@ -20,15 +20,15 @@ from ternmq_model.subscription import (
     parse_subscription,
 )
 from ternmq_pipeline.offsets import topics_of
-from ternmq_pipeline.options.option_map import RENAMED, Given
+from ternmq_pipeline.options.option_map import RENAMED, OptionMap
 from ternmq_pipeline.options.positions import (
     ENDING,
     STARTING,
     AtOffsets,
     AtTime,
     AtTimes,
-    Edge,
     Position,
+    QueueEnd,
     TimeStrategy,
     ending_position,
     starting_position,
@@ -63,7 +63,7 @@ class CommitMode(Enum):
     """The stream, when Spark says that a batch is done: one batch late."""
 
 
-class Pushdown(Enum):
+class PushdownMode(Enum):
     """Whether a batch read lets brokers apply conditions of the query.
 
     Spark 4.3 keeps one plan for each loaded frame, with the conditions of the query that was
@@ -78,7 +78,7 @@ class Pushdown(Enum):
     NEVER = "false"
 
 
-class Scan(Enum):
+class ScanMode(Enum):
     """How messages come from brokers."""
 
     AUTO = "auto"
@@ -119,8 +119,8 @@ class ReadOptions:
     include_system_topics: bool = False
     view: View = View.TERNMQ
     include_headers: bool = False
-    starting: Position = Edge.EARLIEST
-    ending: Position = Edge.LATEST
+    starting: Position = QueueEnd.EARLIEST
+    ending: Position = QueueEnd.LATEST
     starting_strategy: TimeStrategy = TimeStrategy.ERROR
     fail_on_data_loss: bool = True
     limits: TriggerLimits = TriggerLimits()
@@ -129,11 +129,11 @@ class ReadOptions:
     filter: Expression | None = None
     commit_group: str = ""
     commit_mode: CommitMode = CommitMode.NONE
-    pushdown: Pushdown = Pushdown.NEVER
+    pushdown: PushdownMode = PushdownMode.NEVER
     arrow: bool = True
     """False: rows are handed to Spark as tuples, to compare."""
 
-    scan: Scan = Scan.AUTO
+    scan: ScanMode = ScanMode.AUTO
     batch_rows_max: int = 10_000
     retry_timeout_s: float = RETRY_TIMEOUT_S
     """How long plans and tasks go on while a NameServer or broker is away, getting no further."""
@@ -211,14 +211,14 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         UsageError: One is unknown, malformed, out of its range, contradicts another, or is not for
             this kind of read. It names the option.
     """
-    given = Given(options, known=READ_OPTIONS, hints=_HINTS)
-    store = given.text("store")
-    raw = given.boolean("raw", False)
-    _refuse_what_does_not_fit(given, store, raw=raw, streaming=streaming)
-    include_system = given.boolean("includeSystemTopics", False)
-    topics = topic_choice(given, needed=store is None, include_system=include_system)
-    starting = starting_position(given, streaming=streaming)
-    ending = ending_position(given, streaming=streaming)
+    option_map = OptionMap(options, known=READ_OPTIONS, hints=_HINTS)
+    store = option_map.text("store")
+    raw = option_map.boolean("raw", False)
+    _refuse_what_does_not_fit(option_map, store, raw=raw, streaming=streaming)
+    include_system = option_map.boolean("includeSystemTopics", False)
+    topics = topic_choice(option_map, needed=store is None, include_system=include_system)
+    starting = starting_position(option_map, streaming=streaming)
+    ending = ending_position(option_map, streaming=streaming)
     _refuse_other_topics(topics, starting, "starting")
     _refuse_other_topics(topics, ending, "ending")
     if (
@@ -228,46 +228,48 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
     ):
         rule = f"must not be after endingTimestamp={ending.at_ms}"
         raise ConfigError("startingTimestamp", starting.at_ms, rule)
-    view = given.choice("view", View.TERNMQ)
-    include_headers = given.boolean("includeHeaders", False)
+    view = option_map.choice("view", View.TERNMQ)
+    include_headers = option_map.boolean("includeHeaders", False)
     if include_headers and view is not View.KAFKA:
         raise ConfigError("includeHeaders", "true", "is for view=kafka; here are properties")
-    group, mode = _commit(given)
+    group, mode = _commit(option_map)
     return ReadOptions(
-        nameservers=given_nameservers(given) if store is None else (),
+        nameservers=nameservers_of(option_map) if store is None else (),
         topics=topics,
         store=store,
-        broker_name=_broker_name(given),
+        broker_name=_broker_name(option_map),
         raw=raw,
         include_system_topics=include_system,
         view=view,
         include_headers=include_headers,
         starting=starting,
         ending=ending,
-        starting_strategy=given.choice("startingOffsetsByTimestampStrategy", TimeStrategy.ERROR),
-        fail_on_data_loss=given.boolean("failOnDataLoss", True),
-        limits=_limits(given),
-        partitions_min=given.whole("minPartitions", None, minimum=1, maximum=100_000),
-        partition_records_max=given.whole("maxRecordsPerPartition", None, minimum=1),
-        filter=_filter(given),
+        starting_strategy=option_map.choice(
+            "startingOffsetsByTimestampStrategy", TimeStrategy.ERROR
+        ),
+        fail_on_data_loss=option_map.boolean("failOnDataLoss", True),
+        limits=_limits(option_map),
+        partitions_min=option_map.whole("minPartitions", None, minimum=1, maximum=100_000),
+        partition_records_max=option_map.whole("maxRecordsPerPartition", None, minimum=1),
+        filter=_filter(option_map),
         commit_group=group,
         commit_mode=mode,
-        pushdown=given.choice("pushdown", Pushdown.NEVER),
-        arrow=given.boolean("arrow", True),
-        scan=given.choice("scan", Scan.AUTO),
-        batch_rows_max=given.count("batchRows", 10_000, minimum=1, maximum=10_000),
-        retry_timeout_s=given.retry_timeout_s(),
-        request_timeout_s=given.seconds("requestTimeout", 3.0, minimum=0.1, maximum=3_600),
+        pushdown=option_map.choice("pushdown", PushdownMode.NEVER),
+        arrow=option_map.boolean("arrow", True),
+        scan=option_map.choice("scan", ScanMode.AUTO),
+        batch_rows_max=option_map.count("batchRows", 10_000, minimum=1, maximum=10_000),
+        retry_timeout_s=option_map.retry_timeout_s(),
+        request_timeout_s=option_map.seconds("requestTimeout", 3.0, minimum=0.1, maximum=3_600),
     )
 
 
-def given_nameservers(given: Given) -> tuple[str, ...]:
+def nameservers_of(option_map: OptionMap) -> tuple[str, ...]:
     """Return the NameServers that the option `nameserver` names, else those of the environment.
 
     Raises:
         ConfigError: One is no address.
     """
-    text = given.text("nameserver")
+    text = option_map.text("nameserver")
     if text is None:
         return default_nameservers()
     texts = nameserver_texts(text)
@@ -279,26 +281,28 @@ def given_nameservers(given: Given) -> tuple[str, ...]:
 
 
 def _refuse_what_does_not_fit(
-    given: Given, store: str | None, *, raw: bool, streaming: bool | None
+    option_map: OptionMap, store: str | None, *, raw: bool, streaming: bool | None
 ) -> None:
     if streaming is False or store is not None:
-        given.refuse(_STREAM_ONLY, "is for streams: this is a batch")
+        option_map.refuse(_STREAM_ONLY, "is for streams: this is a batch")
     if streaming and store is not None:
         raise ConfigError("store", shown(store), "a store's directory is read in batches alone")
     if store is not None:
-        given.refuse(_CLUSTER_ONLY, "is for reading from brokers, not from a store's directory")
+        option_map.refuse(
+            _CLUSTER_ONLY, "is for reading from brokers, not from a store's directory"
+        )
         if "\0" in store:
             raise ConfigError("store", shown(store), "must be the path of a directory")
     else:
-        given.refuse(_STORE_ONLY, "needs the option store: brokers know their names")
+        option_map.refuse(_STORE_ONLY, "needs the option store: brokers know their names")
     if raw and store is None:
         raise ConfigError("raw", "true", "needs the option store: brokers serve queues alone")
     if raw:
-        given.refuse(_NOT_RAW, "raw=true gives every record of the store, of all topics")
+        option_map.refuse(_NOT_RAW, "raw=true gives every record of the store, of all topics")
 
 
-def _broker_name(given: Given) -> str:
-    name = given.text("brokerName")
+def _broker_name(option_map: OptionMap) -> str:
+    name = option_map.text("brokerName")
     if name is None:
         return STORE_BROKER
     try:
@@ -327,28 +331,28 @@ def _refuse_other_topics(choice: TopicChoice | None, position: Position, kind: s
             raise ConfigError(option, str(queue), "this queue is not read: see the option assign")
 
 
-def _limits(given: Given) -> TriggerLimits:
+def _limits(option_map: OptionMap) -> TriggerLimits:
     limits = TriggerLimits(
-        offsets_max=given.whole("maxOffsetsPerTrigger", None, minimum=1),
-        bytes_max=given.whole("maxBytesPerTrigger", None, minimum=1),
-        offsets_min=given.whole("minOffsetsPerTrigger", None, minimum=1),
-        delay_max_ms=given.milliseconds(
+        offsets_max=option_map.whole("maxOffsetsPerTrigger", None, minimum=1),
+        bytes_max=option_map.whole("maxBytesPerTrigger", None, minimum=1),
+        offsets_min=option_map.whole("minOffsetsPerTrigger", None, minimum=1),
+        delay_max_ms=option_map.milliseconds(
             "maxTriggerDelay", 15 * 60_000, minimum=0, maximum=365 * 86_400_000
         ),
     )
     if limits.offsets_min is None:
-        given.refuse(("maxTriggerDelay",), "needs the option minOffsetsPerTrigger")
+        option_map.refuse(("maxTriggerDelay",), "needs the option minOffsetsPerTrigger")
     elif limits.offsets_max is not None and limits.offsets_min > limits.offsets_max:
         rule = f"must not be above maxOffsetsPerTrigger={limits.offsets_max}"
         raise ConfigError("minOffsetsPerTrigger", limits.offsets_min, rule)
     return limits
 
 
-def _filter(given: Given) -> Expression | None:
-    text = given.text("filter", trimmed)
-    kind = given.text("filterType")
+def _filter(option_map: OptionMap) -> Expression | None:
+    text = option_map.text("filter", trimmed)
+    kind = option_map.text("filterType")
     if text is None:
-        given.refuse(("filterType",), "needs the option filter")
+        option_map.refuse(("filterType",), "needs the option filter")
         return None
     types = {"tag": TAG, "sql92": SQL92}
     if (kind or "tag").lower() not in types:
@@ -362,12 +366,12 @@ def _filter(given: Given) -> Expression | None:
     return None if expression == Expression(ALL_TAGS, TAG) else expression
 
 
-def _commit(given: Given) -> tuple[str, CommitMode]:
-    group = given.text("commitGroup")
+def _commit(option_map: OptionMap) -> tuple[str, CommitMode]:
+    group = option_map.text("commitGroup")
     if group is None:
-        given.refuse(("commitMode",), "needs the option commitGroup")
+        option_map.refuse(("commitMode",), "needs the option commitGroup")
         return "", CommitMode.NONE
-    return checked_group("commitGroup", group), given.choice("commitMode", CommitMode.SPARK)
+    return checked_group("commitGroup", group), option_map.choice("commitMode", CommitMode.SPARK)
 
 
 def checked_group(option: str, group: str) -> str:

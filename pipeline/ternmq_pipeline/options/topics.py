@@ -17,7 +17,7 @@ from ternmq_model.names import (
 )
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import queue_from_text, topics_of
-from ternmq_pipeline.options.option_map import Given
+from ternmq_pipeline.options.option_map import OptionMap
 from ternmq_pipeline.strict_json import read_object, shown
 
 PATTERN_CHARACTERS_MAX: Final = 1_000
@@ -60,19 +60,21 @@ class Assign:
 TopicChoice: TypeAlias = Subscribe | SubscribePattern | Assign
 
 
-def topic_choice(given: Given, *, needed: bool, include_system: bool) -> TopicChoice | None:
+def topic_choice(
+    option_map: OptionMap, *, needed: bool, include_system: bool
+) -> TopicChoice | None:
     """Return what is read, None when no option says it.
 
     Args:
-        given: The options.
+        option_map: The options.
         needed: Whether one must.
         include_system: Topics that brokers made for themselves may be named.
 
     Raises:
         UsageError: None is given but needed, or more than one is, or one is malformed.
     """
-    name = given.one_of(*TOPIC_OPTIONS, needed=needed)
-    text = "" if name is None else given.text(name) or ""
+    name = option_map.one_of(*TOPIC_OPTIONS, needed=needed)
+    text = "" if name is None else option_map.text(name) or ""
     if name == "subscribe":
         return _subscribe(text, include_system)
     if name == "subscribePattern":

@@ -11,8 +11,8 @@ from ternmq_pipeline.options.positions import (
     AtOffsets,
     AtTime,
     AtTimes,
-    Edge,
     Position,
+    QueueEnd,
     TimeStrategy,
 )
 from ternmq_pipeline.planning.data_loss import TOLD_MAX, DataLossCheck, beyond_end, no_longer_kept
@@ -68,7 +68,7 @@ def starting_offsets(
         DataLost: A queue does not have its offset, and that is an error.
     """
     refuse_missing(snapshot)
-    if isinstance(position, Edge | AtOffsets):
+    if isinstance(position, QueueEnd | AtOffsets):
         return _untimed(position, snapshot, STARTING, fail=fail_on_data_loss)
     _refuse_unnamed(position, snapshot, STARTING)
     offsets: dict[MessageQueue, QueueOffset] = {}
@@ -102,7 +102,7 @@ def ending_offsets(
         DataLost: A queue does not have its offset, and that is an error.
     """
     refuse_missing(snapshot)
-    if isinstance(position, Edge | AtOffsets):
+    if isinstance(position, QueueEnd | AtOffsets):
         return _untimed(position, snapshot, ENDING, fail=fail_on_data_loss)
     _refuse_unnamed(position, snapshot, ENDING)
     offsets: dict[MessageQueue, QueueOffset] = {}
@@ -138,11 +138,11 @@ def refuse_backwards(
 
 
 def _untimed(
-    position: Edge | AtOffsets, snapshot: ClusterSnapshot, kind: str, *, fail: bool
+    position: QueueEnd | AtOffsets, snapshot: ClusterSnapshot, kind: str, *, fail: bool
 ) -> ResolvedOffsets:
     """Return the offsets of a position for which nobody need be asked."""
-    if isinstance(position, Edge):
-        is_begin = position is Edge.EARLIEST
+    if isinstance(position, QueueEnd):
+        is_begin = position is QueueEnd.EARLIEST
         ranges = snapshot.ranges.items()
         return ResolvedOffsets(
             {queue: one.begin if is_begin else one.end for queue, one in ranges}, []

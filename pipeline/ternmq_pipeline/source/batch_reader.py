@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ternmq_pipeline.options.source_options import Pushdown, ReadOptions
+from ternmq_pipeline.options.source_options import PushdownMode, ReadOptions
 from ternmq_pipeline.short_errors import main_module, short_errors
 from ternmq_pipeline.source.planned import planned_stretches
 from ternmq_pipeline.source.pushdown import Pushed, push
@@ -26,8 +26,8 @@ def batch_reader(options: ReadOptions, schema: "StructType") -> DataSourceReader
     Raises:
         UsageError: The schema asks for a column that does not exist; it is named.
     """
-    pushes = options.pushdown is Pushdown.ALWAYS or (
-        options.pushdown is Pushdown.AUTO and spark_pushes()
+    pushes = options.pushdown is PushdownMode.ALWAYS or (
+        options.pushdown is PushdownMode.AUTO and spark_pushes()
     )
     if options.store is not None:
         from ternmq_pipeline.source.offline.reader import OfflineReader, PushingOfflineReader

@@ -17,8 +17,8 @@ from ternmq_pipeline.options import (
     Assign,
     AtTime,
     AtTimes,
-    Edge,
     Position,
+    QueueEnd,
     ReadOptions,
     SubscribePattern,
     TopicChoice,
@@ -70,7 +70,7 @@ def planned_parts(directory: StoreDirectory, options: ReadOptions, pushed: Pushe
     starting, ending = _without_times(options.starting), _without_times(options.ending)
     start = starting_offsets(starting, snapshot, {}, fail_on_data_loss=options.fail_on_data_loss)
     end = ending_offsets(
-        Edge.LATEST if isinstance(options.ending, AtTime) else ending,
+        QueueEnd.LATEST if isinstance(options.ending, AtTime) else ending,
         snapshot,
         {},
         fail_on_data_loss=options.fail_on_data_loss,
@@ -90,7 +90,7 @@ def planned_parts(directory: StoreDirectory, options: ReadOptions, pushed: Pushe
 
 
 def _without_times(position: Position) -> Position:
-    return Edge.EARLIEST if isinstance(position, AtTime) else position
+    return QueueEnd.EARLIEST if isinstance(position, AtTime) else position
 
 
 def times_ms(options: ReadOptions) -> tuple[int, int]:

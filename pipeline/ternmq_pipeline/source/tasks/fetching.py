@@ -27,7 +27,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options.source_options import ReadOptions, Scan
+from ternmq_pipeline.options.source_options import ReadOptions, ScanMode
 from ternmq_pipeline.options.topics import Subscribe
 from ternmq_pipeline.planning.data_loss import (
     DataLost,
@@ -94,7 +94,7 @@ def wanted_of(
         stored_before_ms=narrowing.stored_before_ms,
         keys=narrowing.keys,
         rows_max=rows_max,
-        by_scan=options.scan is not Scan.NEVER,
+        by_scan=options.scan is not ScanMode.NEVER,
         fail_on_data_loss=options.fail_on_data_loss,
         timeout_s=options.retry_timeout_s,
     )

@@ -3,7 +3,7 @@ from enum import Enum
 import pytest
 
 from ternmq_model.errors import ConfigError, UsageError
-from ternmq_pipeline.options.option_map import Given
+from ternmq_pipeline.options.option_map import OptionMap
 
 
 class Colour(Enum):
@@ -11,12 +11,14 @@ class Colour(Enum):
     BLUE = "blue"
 
 
-def given(**options: str) -> Given:
-    return Given(options, known=("someOption", "otherOption"), hints={"theirs": "it is ours here"})
+def option_map(**options: str) -> OptionMap:
+    return OptionMap(
+        options, known=("someOption", "otherOption"), hints={"theirs": "it is ours here"}
+    )
 
 
 def test_option_names_are_case_insensitive() -> None:
-    assert given(SOMEOPTION=" x ").text("someOption") == "x"
+    assert option_map(SOMEOPTION=" x ").text("someOption") == "x"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_option_names_are_case_insensitive() -> None:
 )
 def test_unknown_option_is_refused_with_the_nearest_known_one(name: str, told: str) -> None:
     with pytest.raises(UsageError) as caught:
-        given(**{name: "x"})
+        option_map(**{name: "x"})
     assert told in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -41,19 +43,19 @@ def test_unknown_option_is_refused_with_the_nearest_known_one(name: str, told: s
     "name", ["checkpointLocation", "queryName", "__partition_columns", "spark.sql.x"]
 )
 def test_options_added_by_spark_are_ignored(name: str) -> None:
-    assert "someOption" not in given(**{name: "x"})
+    assert "someOption" not in option_map(**{name: "x"})
 
 
 def test_option_in_two_cases_is_given_twice() -> None:
     with pytest.raises(ConfigError, match=r"someOption=.*twice"):
-        given(someOption="1", SOMEOPTION="2")
+        option_map(someOption="1", SOMEOPTION="2")
 
 
 @pytest.mark.parametrize("value", [1, None, 1.5, True, b"x", ["x"], float("nan")])
 def test_non_text_value_is_refused(value: object) -> None:
     options: dict[str, object] = {"someOption": value}
     with pytest.raises(ConfigError, match=r"someOption=.*must be a text"):
-        given(**options)  # type: ignore[arg-type]
+        option_map(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -62,14 +64,14 @@ def test_non_text_value_is_refused(value: object) -> None:
 )
 def test_number_out_of_range_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        given(someOption=text).whole("someOption", None, minimum=0, maximum=1 << 40)
+        option_map(someOption=text).whole("someOption", None, minimum=0, maximum=1 << 40)
     assert str(caught.value).startswith("someOption=")
     assert len(str(caught.value)) < 300
 
 
 def test_number_within_its_range_is_accepted() -> None:
-    assert given(someOption="+7").whole("someOption", None, minimum=7, maximum=7) == 7
-    assert given().whole("someOption", 3, minimum=0) == 3
+    assert option_map(someOption="+7").whole("someOption", None, minimum=7, maximum=7) == 7
+    assert option_map().whole("someOption", 3, minimum=0) == 3
 
 
 @pytest.mark.parametrize(
@@ -77,11 +79,11 @@ def test_number_within_its_range_is_accepted() -> None:
     [("90", 90), ("90s", 90), ("15m", 900), ("1.5h", 5400), ("500ms", 0.5), ("1 MIN", 60)],
 )
 def test_duration_has_sparks_units(text: str, seconds: float) -> None:
-    assert given(someOption=text).seconds("someOption", 1, minimum=0, maximum=1e6) == seconds
+    assert option_map(someOption=text).seconds("someOption", 1, minimum=0, maximum=1e6) == seconds
 
 
 def test_kafka_duration_without_a_unit_is_in_milliseconds() -> None:
-    options = given(someOption="250", otherOption="15m")
+    options = option_map(someOption="250", otherOption="15m")
     assert options.milliseconds("someOption", 1, minimum=0, maximum=1_000_000) == 250
     assert options.milliseconds("otherOption", 1, minimum=0, maximum=1_000_000) == 900_000
 
@@ -89,21 +91,21 @@ def test_kafka_duration_without_a_unit_is_in_milliseconds() -> None:
 @pytest.mark.parametrize("text", ["-1s", "nan", "inf", "1y", "s", "1e9", "9" * 15, "1 s 2", "１s"])
 def test_malformed_duration_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^someOption="):
-        given(someOption=text).seconds("someOption", 1, minimum=1, maximum=100)
+        option_map(someOption=text).seconds("someOption", 1, minimum=1, maximum=100)
 
 
 def test_choices_and_booleans_are_case_insensitive() -> None:
-    assert given(someOption="BLUE").choice("someOption", Colour.RED) is Colour.BLUE
-    assert given(someOption="True").boolean("someOption", False)
+    assert option_map(someOption="BLUE").choice("someOption", Colour.RED) is Colour.BLUE
+    assert option_map(someOption="True").boolean("someOption", False)
     with pytest.raises(ConfigError, match="must be one of red, blue"):
-        given(someOption="green").choice("someOption", Colour.RED)
+        option_map(someOption="green").choice("someOption", Colour.RED)
     with pytest.raises(ConfigError, match="must be true or false"):
-        given(someOption="yes").boolean("someOption", False)
+        option_map(someOption="yes").boolean("someOption", False)
 
 
 def test_mutually_exclusive_options_are_taken_one_at_a_time() -> None:
-    both = given(someOption="1", otherOption="2")
+    both = option_map(someOption="1", otherOption="2")
     with pytest.raises(UsageError, match="someOption and otherOption"):
         both.one_of("someOption", "otherOption", needed=False)
     with pytest.raises(UsageError, match="one of the options someOption, otherOption"):
-        given().one_of("someOption", "otherOption", needed=True)
+        option_map().one_of("someOption", "otherOption", needed=True)

@@ -13,10 +13,10 @@ from ternmq_pipeline.options import (
     AtTime,
     AtTimes,
     CommitMode,
-    Edge,
-    Pushdown,
+    PushdownMode,
+    QueueEnd,
     ReadOptions,
-    Scan,
+    ScanMode,
     Subscribe,
     SubscribePattern,
     TimeStrategy,
@@ -34,12 +34,12 @@ def read(streaming: bool | None = None, /, **options: str) -> ReadOptions:
 
 def test_defaults_equal_those_of_kafkas_source() -> None:
     batch = read(False)
-    assert (batch.starting, batch.ending) == (Edge.EARLIEST, Edge.LATEST)
-    assert read(True).starting is Edge.LATEST
+    assert (batch.starting, batch.ending) == (QueueEnd.EARLIEST, QueueEnd.LATEST)
+    assert read(True).starting is QueueEnd.LATEST
     assert batch.fail_on_data_loss
     assert batch.view is View.TERNMQ
     assert batch.topics == Subscribe(("TopicA",))
-    assert (batch.scan, batch.pushdown, batch.arrow) == (Scan.AUTO, Pushdown.NEVER, True)
+    assert (batch.scan, batch.pushdown, batch.arrow) == (ScanMode.AUTO, PushdownMode.NEVER, True)
     assert batch.limits == TriggerLimits(delay_max_ms=900_000)
 
 
@@ -98,9 +98,9 @@ def test_every_option_is_read() -> None:
         filter=Expression("amount > 3", SQL92),
         commit_group="group",
         commit_mode=CommitMode.NONE,
-        pushdown=Pushdown.ALWAYS,
+        pushdown=PushdownMode.ALWAYS,
         arrow=False,
-        scan=Scan.NEVER,
+        scan=ScanMode.NEVER,
         batch_rows_max=5,
         request_timeout_s=2.0,
         retry_timeout_s=60.0,

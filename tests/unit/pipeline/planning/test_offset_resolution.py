@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options import AtOffsets, AtTime, AtTimes, Edge, TimeStrategy
+from ternmq_pipeline.options import AtOffsets, AtTime, AtTimes, QueueEnd, TimeStrategy
 from ternmq_pipeline.planning import (
     DataLost,
     ending_offsets,
@@ -15,9 +15,9 @@ NOW = snapshot({A0: (5, 10), A1: (0, 3)})
 
 
 def test_edges_are_the_queues_own() -> None:
-    assert starting_offsets(Edge.EARLIEST, NOW, {}).offsets == {A0: 5, A1: 0}
-    assert starting_offsets(Edge.LATEST, NOW, {}).offsets == {A0: 10, A1: 3}
-    assert ending_offsets(Edge.LATEST, NOW, {}).offsets == {A0: 10, A1: 3}
+    assert starting_offsets(QueueEnd.EARLIEST, NOW, {}).offsets == {A0: 5, A1: 0}
+    assert starting_offsets(QueueEnd.LATEST, NOW, {}).offsets == {A0: 10, A1: 3}
+    assert ending_offsets(QueueEnd.LATEST, NOW, {}).offsets == {A0: 10, A1: 3}
 
 
 def test_offsets_may_be_earliest_or_latest() -> None:
@@ -29,7 +29,7 @@ def test_offsets_may_be_earliest_or_latest() -> None:
 def test_times_are_resolved_for_existing_queues() -> None:
     assert times_of(AtTime(9), NOW) == {A0: 9, A1: 9}
     assert times_of(AtTimes({A0: 9}), NOW) == {A0: 9}
-    assert times_of(Edge.LATEST, NOW) == {}
+    assert times_of(QueueEnd.LATEST, NOW) == {}
 
 
 def test_time_begins_with_the_first_message_not_older() -> None:
@@ -70,9 +70,9 @@ def test_position_names_exactly_the_existing_queues(
 def test_missing_topic_is_an_error() -> None:
     now = snapshot({A0: (0, 1)}, missing=["topic TopicZ"])
     with pytest.raises(UsageError, match="no broker has topic TopicZ"):
-        starting_offsets(Edge.EARLIEST, now, {})
+        starting_offsets(QueueEnd.EARLIEST, now, {})
     with pytest.raises(UsageError, match="no broker has topic TopicZ"):
-        ending_offsets(Edge.LATEST, now, {})
+        ending_offsets(QueueEnd.LATEST, now, {})
 
 
 @pytest.mark.parametrize(
