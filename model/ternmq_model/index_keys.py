@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Bytes, Ints
 from ternmq_model.properties import (
     KEY_SEPARATOR,
     KEYS,
@@ -24,7 +25,6 @@ from ternmq_model.properties import (
 )
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import FLAG_ROLLBACK
-from ternmq_model.record.headers import Bytes, Ints
 
 Hashes = NDArray[np.int32]
 _Words = NDArray[np.uint32]

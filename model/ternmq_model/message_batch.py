@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.queue import MessageQueue
@@ -17,7 +18,7 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     decode_record,
 )
-from ternmq_model.record.headers import Ints, head_type, take_heads
+from ternmq_model.record.headers import head_type, take_heads
 from ternmq_model.stored_message import StoredMessage, stored_message_at
 
 _SYS_FLAG: Final = struct.Struct(">i")

@@ -16,12 +16,12 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ClosedError, StoreFailed
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.batch import RecordBatch, conform_checksums
-from ternmq_model.record.headers import Ints
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import abort_path

@@ -22,13 +22,13 @@ from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.delay.level_wait import LevelWait
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.storage.reader import StoreReader
+from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.errors import TernError
 from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.format import Record, decode_record
-from ternmq_model.record.headers import Ints
 from ternmq_runtime.service import Job
 from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.dispatch.log_dispatcher import Arrival

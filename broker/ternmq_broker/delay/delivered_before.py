@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import SOURCE, decode_properties
 from ternmq_model.record.format import decode_record
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.source import Source

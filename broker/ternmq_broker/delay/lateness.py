@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from ternmq_model.record.headers import Ints
+from ternmq_model.arrays import Ints
 
 _BITS_MAX: Final = 40
 

@@ -12,8 +12,8 @@ Source: RocketMQ `ScheduleMessageService.correctDeliverTimestamp`.
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.delay import level_delay_ms
-from ternmq_model.record.headers import Ints
 
 
 class LevelWait:

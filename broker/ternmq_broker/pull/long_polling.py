@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.record.headers import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,12 +13,12 @@ from ternmq_broker.storage.internal_record import (
 )
 from ternmq_broker.storage.staged_batch import stage_rows
 from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, Rules, route
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.properties import CHECK_IMMUNITY_S, SOURCE, STAGED_FOR
 from ternmq_model.record.batch import RecordBatch, select_rows
 from ternmq_model.record.format import decode_record
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.replacement import replace_rows
 from ternmq_model.response_code import ResponseCode
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
+from ternmq_model.arrays import Ints
 from ternmq_model.delay import EARLIEST_CODE, TICK_MS, wheel_code
 from ternmq_model.properties import (
     TIMER_DELAY_MS,
@@ -16,7 +17,6 @@ from ternmq_model.properties import (
     decode_properties,
 )
 from ternmq_model.record.format import Record
-from ternmq_model.record.headers import Ints
 
 _GONE: Final = 0
 _LATEST: Final = 1 << 57

@@ -12,10 +12,10 @@ from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.timer.retired_wheel import retire_wheel
 from ternmq_broker.timer.timer_log import TimerLog, log_units, write_timer_log
 from ternmq_broker.timer.wheel import Due
+from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.record.headers import Ints
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.disk.filesystem import FileSystem

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_broker.timer.wheel import Due
-from ternmq_model.record.headers import layout_bytes
+from ternmq_model.arrays import layout_bytes
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.queues.units import Units
 

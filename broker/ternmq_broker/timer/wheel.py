@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.delay import TICK_MS
-from ternmq_model.record.headers import Ints
 
 _TICK_BITS: Final = 6
 _TICKS: Final = 1 << _TICK_BITS

@@ -34,11 +34,11 @@ from ternmq_broker.transactions.staged_commits import StagedCommits
 from ternmq_broker.transactions.state_lookup import StateLookup
 from ternmq_broker.transactions.table import TransactionTable
 from ternmq_broker.transactions.transitions import Transitions
+from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record.headers import Ints
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
 from ternmq_protos.v1 import admin_pb2 as admin

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ternmq_broker.transactions.half_codec import CHECK_TIMES, FIRST_HALF
+from ternmq_model.arrays import Ints
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import (
@@ -22,7 +23,7 @@ from ternmq_model.properties import (
     decode_properties,
 )
 from ternmq_model.record.format import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6, MAGIC_V1
-from ternmq_model.record.headers import Ints, head_type, take_heads
+from ternmq_model.record.headers import head_type, take_heads
 
 _TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
 _BEGIN: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()

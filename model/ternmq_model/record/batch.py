@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord, IllegalMessage
 from ternmq_model.names import TOPIC_BYTES_MAX
 from ternmq_model.properties import (
@@ -50,7 +51,7 @@ from ternmq_model.record.format import (
     Record,
     decode_record,
 )
-from ternmq_model.record.headers import Heads, Ints, head_type, put_heads, take_heads
+from ternmq_model.record.headers import Heads, head_type, put_heads, take_heads
 
 _PAIR_END: Final = 2
 _FEW_RECORDS: Final = 6

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.record.headers import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints
 
 CHECKSUM_BYTES: Final = 20
 CHECKSUM_ROOM: Final = b"__CRC32#\x010000000000\x02"

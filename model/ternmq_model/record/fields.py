@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_topic
 from ternmq_model.properties import decode_properties, tag_code
-from ternmq_model.record.headers import Ints
 
 _TAGS: Final = b"TAGS\x01"
 _TAGS_PAIR: Final = b"\x02TAGS\x01"

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.record.format import MAGIC_V2
-from ternmq_model.record.headers import Heads, Ints, head_type, take_heads
+from ternmq_model.record.headers import Heads, head_type, take_heads
 
 _IPV6_SHIFT: Final = 4
 _IPV6_MORE: Final = 12

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.fields import queues_of
-from ternmq_model.record.headers import Ints
 
 
 def replace_rows(batch: RecordBatch, rows: Ints, others: RecordBatch) -> RecordBatch:

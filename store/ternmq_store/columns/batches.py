@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from ternmq_model import properties
+from ternmq_model.arrays import Ints
 from ternmq_model.message_id import host_text, offset_message_id
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6
-from ternmq_model.record.headers import Ints
 from ternmq_store.columns import names
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.names import COLUMNS, check_columns

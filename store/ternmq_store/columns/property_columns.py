@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model import properties as names
+from ternmq_model.arrays import Bytes, Ints
 from ternmq_model.properties import decode_properties, encode_properties
-from ternmq_model.record.headers import Bytes, Ints
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.slices import find_broken_text, gather, parts_of, with_nulls
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.compression import decompress
 from ternmq_model.errors import CorruptBody, CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
@@ -19,7 +20,7 @@ from ternmq_model.record.format import (
     OVERHEAD_BYTES,
     decode_record,
 )
-from ternmq_model.record.headers import Ints, head_type, take_heads
+from ternmq_model.record.headers import head_type, take_heads
 from ternmq_model.record.integrity import has_lost_sector
 from ternmq_model.record.layout import Layout, lay_out
 from ternmq_store.columns.slices import gather, parts_of, same_texts

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.record.headers import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints
 from ternmq_store.columns.arrow import arrow, compute
 
 _SPAN_MAX: Final = (1 << 31) - 1

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.delay import level_delay_ms, wheel_code
 from ternmq_model.index_keys import KeyRows
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
@@ -18,7 +19,6 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import DELAY, decode_properties
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.fields import tag_code_of
-from ternmq_model.record.headers import Ints
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queue_ext import ExtRows
 from ternmq_store.queues.units import Units, make_units

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.index_keys import KeyRows, find_keys
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import FLAG_PREPARED
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.scanner import Scan, Verify
 from ternmq_store.dispatch.dispatch_request import (
     BitMaps,

@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import KeyRows, find_keys
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import FLAG_PREPARED
-from ternmq_model.record.headers import Ints
 from ternmq_store.disk.shortage import check_full
 from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue

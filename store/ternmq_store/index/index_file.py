@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from ternmq_model.arrays import Ints, layout_bytes
 from ternmq_model.index_keys import Hashes
-from ternmq_model.record.headers import Ints, layout_bytes
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import step_end
 from ternmq_store.disk.mapped_file import MappedFile

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.index_keys import Hashes, KeyRows, key_hash
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.headers import Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import index_folder, index_name, is_index_name
 from ternmq_store.disk.shortage import is_full, is_shortage

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import Hashes
-from ternmq_model.record.headers import Ints
 
 Entries = NDArray[np.void]
 """Entries as structures, as they lie in the file."""

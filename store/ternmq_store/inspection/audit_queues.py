@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ternmq_model.arrays import Ints
 from ternmq_model.delay import CODES_BESIDE, wheel_code
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties, tag_code
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK
-from ternmq_model.record.headers import Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.inspection.findings import Finding, note, problem
 from ternmq_store.inspection.log_inspection import FoundRecord

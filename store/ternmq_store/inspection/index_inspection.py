@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from ternmq_model.record.headers import Ints
+from ternmq_model.arrays import Ints
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import index_folder, is_index_name
 from ternmq_store.index.index_format import (

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record.headers import Ints
 
 MOVES_MAX: Final = 100
 """So many moves are told apart, at most: of more, the oldest goes. If it was one ahead, it counts

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import BrokerBusy, CorruptRecord, MessageRefused, StoreFull
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch, complete_records
 from ternmq_model.record.checksum import put_checksums
 from ternmq_model.record.format import BLANK_BYTES, Record, decode_record, encode_blank
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.scanner import Scan, Verify, scan_records
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import File, FileSystem

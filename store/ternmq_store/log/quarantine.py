@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.headers import Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.record.headers import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints
 
 EXT_FIELDS: list[Any] = [
     ("size", ">i2"),

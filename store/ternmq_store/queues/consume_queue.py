@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Bytes, Ints
 from ternmq_model.delay import CODES_BESIDE
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
-from ternmq_model.record.headers import Bytes, Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, queue_folder, step_end
 from ternmq_store.disk.mapped_file import MappedFile

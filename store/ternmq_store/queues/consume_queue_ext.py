@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.record.headers import Ints
+from ternmq_model.arrays import Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name, queue_ext_folder, step_end
 from ternmq_store.disk.mapped_file import MappedFile

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Bytes, Ints, layout_bytes
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record.format import OVERHEAD_BYTES, RECORD_BYTES_MAX
-from ternmq_model.record.headers import Bytes, Ints, layout_bytes
 from ternmq_store.disk.mapped_file import MappedFile
 
 Units = NDArray[np.void]

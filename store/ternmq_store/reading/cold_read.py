@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.checksum import verify_checksum
 from ternmq_model.record.format import BLANK_BYTES, RECORD_BYTES_MAX, SIZE_BYTES, Record
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.integrity import check_record
 from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.filesystem import File

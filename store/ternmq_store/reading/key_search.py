@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import key_hash
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
 from ternmq_model.record.format import Record, decode_record
-from ternmq_model.record.headers import Ints
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.queues.log_places import first_from
 from ternmq_store.queues.units import UNIT, Units

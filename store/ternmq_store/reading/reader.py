@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.format import (
     FLAG_BORN_HOST_V6,
@@ -19,7 +20,7 @@ from ternmq_model.record.format import (
     MAGIC_V2,
     Record,
 )
-from ternmq_model.record.headers import Ints, head_type, take_heads
+from ternmq_model.record.headers import head_type, take_heads
 from ternmq_store.disk.layout import base_of
 from ternmq_store.log.quarantine import DamagedPlaces
 from ternmq_store.queues.bit_tests import BitTest

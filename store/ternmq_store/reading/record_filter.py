@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.record.format import (
     BODY_AT,
@@ -17,7 +18,6 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     decode_record,
 )
-from ternmq_model.record.headers import Ints
 
 RecordFilter = Callable[[bytes], bool]
 """Decides by a record's encoded properties. It may run in any thread."""

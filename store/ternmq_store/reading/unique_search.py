@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import KeyRows, find_keys
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import UNIQUE_KEY, decode_properties
 from ternmq_model.record.format import BLANK_BYTES, RecordHeader, decode_record
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.scanner import SCAN_BYTES_MAX, Verify, scan_records
 from ternmq_store.dispatch.log_dispatcher import UndispatchedRange
 from ternmq_store.index.index_lookup import IndexLookup

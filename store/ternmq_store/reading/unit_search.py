@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import (
@@ -20,7 +21,6 @@ from ternmq_model.record.format import (
     RECORD_BYTES_MAX,
     SIZE_BYTES,
 )
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.scanner import scan_records
 from ternmq_store.disk.layout import base_of
 from ternmq_store.dispatch.dispatch_request import stored_units

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record.format import OVERHEAD_BYTES, RECORD_BYTES_MAX
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.integrity import check_record
 from ternmq_store.disk.layout import file_name
 from ternmq_store.log.commit_log import CommitLog

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import (
@@ -22,7 +23,7 @@ from ternmq_model.record.format import (
     OVERHEAD_BYTES,
     RECORD_BYTES_MAX,
 )
-from ternmq_model.record.headers import Ints, head_type, take_heads
+from ternmq_model.record.headers import head_type, take_heads
 from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.log.resync import WHOLE_HEAD_BYTES, is_blank, stored_at_ms
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import SIZE_BYTES
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.scanner import Verify
 from ternmq_store.columns import names
 from ternmq_store.columns.arrow import arrow, compute

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import MessageDamaged, StretchGone
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record.headers import Ints
 from ternmq_store.queues.log_places import first_from
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.reader import select

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints, layout_bytes
 from ternmq_model.index_keys import Hashes, find_keys
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.headers import Ints, layout_bytes
 from ternmq_store.disk.filesystem import File
 from ternmq_store.index.index_file import IndexInfo, read_entries
 from ternmq_store.index.index_format import (

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ternmq_model.arrays import Ints
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.headers import Ints
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import Mend
 from ternmq_store.reading.source import Source

@@ -3,8 +3,8 @@ from collections.abc import Collection
 import numpy as np
 
 from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable
+from ternmq_model.arrays import Ints
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.record.headers import Ints
 
 
 def held(

@@ -5,8 +5,8 @@ import zlib
 import numpy as np
 import pytest
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptBody, CorruptRecord, UsageError
-from ternmq_model.record.headers import Ints
 from ternmq_model.stored_message import decode_single
 from tests.support.records import record
 from tests.support.rows import row_of

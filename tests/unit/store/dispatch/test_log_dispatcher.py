@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import KeyRows
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record.headers import Ints
 from ternmq_model.record.scanner import Verify
 from ternmq_store.config import FlushMode
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ternmq_model.record.headers import Ints
+from ternmq_model.arrays import Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.queues.bit_tests import BitTest
 from ternmq_store.queues.consume_queue_ext import ConsumeQueueExt, ExtRows

@@ -6,8 +6,8 @@ import logging
 import numpy as np
 import pytest
 
+from ternmq_model.arrays import Ints
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record.headers import Ints
 from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE, Units, make_units

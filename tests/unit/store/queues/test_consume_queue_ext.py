@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import tag_code
-from ternmq_model.record.headers import Ints
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.queues.consume_queue import ConsumeQueue

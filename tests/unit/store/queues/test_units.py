@@ -3,8 +3,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from ternmq_model.arrays import layout_bytes
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.headers import head_type, layout_bytes, put_heads
+from ternmq_model.record.headers import head_type, put_heads
 from ternmq_store.index.index_format import SLOT
 from ternmq_store.queues.units import (
     UNIT,
