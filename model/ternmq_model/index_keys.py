@@ -90,7 +90,7 @@ def find_keys(batch: RecordBatch) -> KeyRows:
 def _keys_of_few(batch: RecordBatch) -> KeyRows:
     topics = [(row, queue.topic) for queue in batch.queues for row in queue.rows.tolist()]
     topics.sort()
-    flags: list[int] = batch.heads["sys_flag"].tolist()
+    flags: list[int] = batch.headers["sys_flag"].tolist()
     begins, ends = batch.properties.tolist(), (batch.starts + batch.sizes).tolist()
     rows: list[int] = []
     hashes: list[int] = []
@@ -110,7 +110,7 @@ def _keys_of_many(batch: RecordBatch) -> KeyRows:
     joined, firsts = _join(batch)
     rows, begins, ends = _tokens(np.frombuffer(joined, dtype=np.uint8), firsts)
     prefixes = np.zeros(len(batch), dtype=np.uint32)
-    skipped = (batch.heads["sys_flag"] & FLAG_ROLLBACK) == FLAG_ROLLBACK
+    skipped = (batch.headers["sys_flag"] & FLAG_ROLLBACK) == FLAG_ROLLBACK
     if len(batch.queues) == 1 and len(batch.queues[0].rows) == len(batch):
         prefixes += _prefix(batch.queues[0].topic)
     else:

@@ -18,7 +18,7 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     decode_record,
 )
-from ternmq_model.record.headers import head_type, take_heads
+from ternmq_model.record.headers import header_type, take_headers
 from ternmq_model.stored_message import StoredMessage, stored_message_at
 
 _SYS_FLAG: Final = struct.Struct(">i")
@@ -51,27 +51,29 @@ def decode_records(
     if int(ends[-1]) != len(data) or int(lengths.min()) < BODY_AT + 3:
         raise CorruptRecord(PhysicalOffset(0), "record sizes do not add up to the records")
     flags = int(_SYS_FLAG.unpack_from(data, _SYS_FLAG_AT)[0])
-    kind = head_type(
+    kind = header_type(
         20 if flags & FLAG_BORN_HOST_V6 else 8, 20 if flags & FLAG_STORE_HOST_V6 else 8
     )
-    heads = take_heads(data, starts, kind) if int(starts[-1]) + kind.itemsize <= len(data) else None
+    headers = (
+        take_headers(data, starts, kind) if int(starts[-1]) + kind.itemsize <= len(data) else None
+    )
     if (
-        heads is None
+        headers is None
         or not (
-            (heads["magic"] == MAGIC_V1)
-            & (heads["total_bytes"] == lengths)
-            & ((heads["sys_flag"] & 0x30) == (flags & 0x30))
-            & (heads["body_bytes"] >= 0)
-            & (heads["body_bytes"] <= lengths - kind.itemsize - 4)
+            (headers["magic"] == MAGIC_V1)
+            & (headers["total_bytes"] == lengths)
+            & ((headers["sys_flag"] & 0x30) == (flags & 0x30))
+            & (headers["body_bytes"] >= 0)
+            & (headers["body_bytes"] <= lengths - kind.itemsize - 4)
         ).all()
     ):
         # Records of several layouts, or a broken one: one after the other, which says which.
         return _decode_each(data, starts, ends, queue, check_crc=check_crc)
     bodies: Ints = starts + kind.itemsize
-    body_ends = bodies + heads["body_bytes"]
+    body_ends = bodies + headers["body_bytes"]
     begins, ends_list = bodies.tolist(), body_ends.tolist()
     if check_crc:
-        _check_bodies(data, begins, ends_list, heads["body_crc"].tolist(), starts)
+        _check_bodies(data, begins, ends_list, headers["body_crc"].tolist(), starts)
     return [
         StoredMessage(data, begin, body, body_end, end, queue, offset)
         for begin, body, body_end, end, offset in zip(
@@ -79,7 +81,7 @@ def decode_records(
             begins,
             ends_list,
             ends.tolist(),
-            heads["queue_offset"].tolist(),
+            headers["queue_offset"].tolist(),
             strict=True,
         )
     ]

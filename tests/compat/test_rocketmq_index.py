@@ -13,7 +13,7 @@ from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.fields import QueueRows
 from ternmq_model.record.format import Record, decode_record
-from ternmq_model.record.headers import head_type, take_heads
+from ternmq_model.record.headers import header_type, take_headers
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.index.index_files import IndexFiles
 from tests.support.stores import HandClock
@@ -55,8 +55,8 @@ def to_batch(log: bytes, records: list[tuple[int, Record]]) -> RecordBatch:
     for row, (_, record) in enumerate(records):
         topics.setdefault(record.topic.decode(), []).append(row)
     queues = tuple(QueueRows(topic, 0, np.array(rows)) for topic, rows in topics.items())
-    heads = take_heads(log, starts, head_type(8, 8))
-    return RecordBatch(log, starts, sizes, heads, sizes, queues, starts + sizes - lengths)
+    headers = take_headers(log, starts, header_type(8, 8))
+    return RecordBatch(log, starts, sizes, headers, sizes, queues, starts + sizes - lengths)
 
 
 @pytest.mark.parametrize("step", [1, 37, 1000])
@@ -70,7 +70,7 @@ def test_index_of_a_rocketmq_log_has_the_bytes_rocketmq_wrote(
     for first in range(0, len(records), step):
         batch = to_batch(log, records[first : first + step])
         keys: KeyRows = find_keys(batch)
-        times = batch.heads["stored_at_ms"].astype(np.int64)
+        times = batch.headers["stored_at_ms"].astype(np.int64)
         index.put(keys, batch.starts, times, PhysicalOffset(int(batch.starts[-1]) + 1))
     index.close()
     ours = [path.read_bytes() for path in sorted((tmp_path / "index").iterdir())]

@@ -11,7 +11,7 @@ from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.fields import QueueRows
 from ternmq_model.record.format import decode_record, encode_record
-from ternmq_model.record.headers import head_type, take_heads
+from ternmq_model.record.headers import header_type, take_headers
 from tests.support.records import BORN_HOST, STORE_HOST
 
 PIECES = st.sampled_from(
@@ -46,8 +46,8 @@ def bare_batch(records: list[tuple[str, bytes, int]]) -> RecordBatch:
         topic: np.flatnonzero([one == topic for one, _, _ in records]) for topic in ("A", "Topic")
     }
     queues = tuple(QueueRows(topic, 0, mine) for topic, mine in rows.items() if len(mine))
-    heads = take_heads(data, starts, head_type(8, 8))
-    return RecordBatch(data, starts, sizes, heads, sizes, queues, begins)
+    headers = take_headers(data, starts, header_type(8, 8))
+    return RecordBatch(data, starts, sizes, headers, sizes, queues, begins)
 
 
 def read_keys(batch: RecordBatch) -> list[tuple[int, int]]:

@@ -56,7 +56,7 @@ def found_of(checked: CheckedRecords) -> list[tuple[object, ...]]:
             start = int(batch.starts[row])
             found[index] = (
                 batch.data[start : start + int(batch.sizes[row])],
-                batch.heads[row].tolist(),
+                batch.headers[row].tolist(),
                 int(batch.tag_codes[row]),
                 queue_of[row],
                 int(batch.properties[row]) - start,

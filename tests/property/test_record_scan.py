@@ -122,7 +122,7 @@ def check_rows(scan: Scan, found: Sequence[tuple[int, Record]]) -> None:
     assert batch.sizes.tolist() == [record.header.total_bytes for _, record in found]
     assert len(batch.data) == sum(batch.sizes.tolist())
     for name in ("queue_id", "queue_offset", "physical_offset", "sys_flag", "stored_at_ms"):
-        assert batch.heads[name].tolist() == [getattr(r.header, name) for _, r in found]
+        assert batch.headers[name].tolist() == [getattr(r.header, name) for _, r in found]
     for row, (position, record) in enumerate(found):
         end = position + record.header.total_bytes
         assert batch.data[int(batch.properties[row]) : end] == record.properties

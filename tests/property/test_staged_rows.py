@@ -15,7 +15,7 @@ from ternmq_model.errors import refusal
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import FLAG_COMPRESSED, decode_record
-from ternmq_model.record.headers import put_heads
+from ternmq_model.record.headers import put_headers
 from ternmq_model.response_code import ResponseCode
 from tests.support.records import STORE_HOST, batch_of, record
 
@@ -62,13 +62,15 @@ def told(done: Rerouted) -> list[object]:
         return [done.rows.tolist(), done.refused]
     rows: list[object] = []
     kept, completed = done.batch, bytearray(done.batch.data)
-    put_heads(np.frombuffer(completed, dtype=np.uint8), kept.starts, kept.heads)  # as the log does
+    put_headers(
+        np.frombuffer(completed, dtype=np.uint8), kept.starts, kept.headers
+    )  # as the log does
     data = bytes(completed)
     for number, start in enumerate(kept.starts.tolist()):
         one = decode_record(data[start : start + int(kept.sizes[number])])
         assert one is not None
         assert data[int(kept.properties[number]) :].startswith(one.properties)
-        head = kept.heads[number]
+        head = kept.headers[number]
         rows.append(
             (
                 *(one.topic, one.body, decode_properties(one.properties), one.header.body_crc),

@@ -55,7 +55,7 @@ def batch(chance: random.Random, born_host: bytes, store_host: bytes) -> RecordB
     found = checked.batch
     assert found is not None, checked.refused
     for row in range(len(found)):
-        found.heads["sys_flag"][row] |= chance.choice(KINDS)
+        found.headers["sys_flag"][row] |= chance.choice(KINDS)
     # No client may say when it is due; what the broker stores in its stead does.
     data = found.data.replace(b"delay\x01", b"DELAY\x01")
     return replace(found, data=data.replace(b"timer_out_ms\x01", b"TIMER_OUT_MS\x01"))

@@ -55,7 +55,7 @@ def some_batch(chance: random.Random) -> RecordBatch:
     )
     batch = batch_of(*records)
     kinds = (0, 0, 0, FLAG_PREPARED, FLAG_COMMIT, FLAG_ROLLBACK)
-    batch.heads["sys_flag"] |= np.array([chance.choice(kinds) for _ in range(len(batch))])
+    batch.headers["sys_flag"] |= np.array([chance.choice(kinds) for _ in range(len(batch))])
     return batch
 
 

@@ -27,7 +27,7 @@ from ternmq_model.record.format import (
     Record,
     encode_record,
 )
-from ternmq_model.record.headers import head_type, take_heads
+from ternmq_model.record.headers import header_type, take_headers
 
 _WAITING_BYTES: Final = 512
 """By which properties may grow at most before a record is stored: its checksum, its real topic."""
@@ -178,7 +178,7 @@ def _batch(
     *,
     is_checksummed: bool,
 ) -> RecordBatch:
-    kind = head_type(born_host_bytes, store_host_bytes)
+    kind = header_type(born_host_bytes, store_host_bytes)
     topics: dict[str, int] = {}
     topic_of = [topics.setdefault(record.topic, len(topics)) for record, _ in pairs]
     fixed_bytes = kind.itemsize + 3
@@ -190,7 +190,7 @@ def _batch(
         data,
         starts,
         sizes,
-        take_heads(data, starts, kind),
+        take_headers(data, starts, kind),
         tag_codes_of([encoded[at:] for (_, encoded), at in zip(pairs, tails_at, strict=True)]),
         queues_of(
             tuple(topics),

@@ -143,7 +143,7 @@ def _rewritten(
     lengths = np.fromiter(map(len, wholes), dtype=np.int64, count=count)
     if int(lengths.max()) + SPARE_BYTES[HALF_TOPIC] > PROPERTIES_BYTES_MAX:
         return None
-    bodies_end = batch.starts + batch.heads.dtype.itemsize + batch.heads["body_bytes"]
+    bodies_end = batch.starts + batch.headers.dtype.itemsize + batch.headers["body_bytes"]
     fronts = cut_out(batch.data, batch.starts, bodies_end)
     two = lengths.astype(">i2").tobytes()
     shorts = [two[at : at + 2] for at in range(0, 2 * count, 2)]
@@ -152,14 +152,14 @@ def _rewritten(
     )
     sizes = (bodies_end - batch.starts) + len(_TOPIC) + 2 + lengths
     starts = np.cumsum(sizes) - sizes
-    heads = batch.heads.copy()
-    heads["total_bytes"] = sizes
-    heads["queue_id"] = 0
+    headers = batch.headers.copy()
+    headers["total_bytes"] = sizes
+    headers["queue_id"] = 0
     half = RecordBatch(
         data,
         starts,
         sizes,
-        heads,
+        headers,
         batch.tag_codes,
         (QueueRows(HALF_TOPIC, 0, np.arange(count, dtype=np.int64)),),
         starts + sizes - lengths,

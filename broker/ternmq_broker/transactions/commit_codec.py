@@ -27,10 +27,10 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     header_struct,
 )
-from ternmq_model.record.headers import head_type, take_heads
+from ternmq_model.record.headers import header_type, take_headers
 
 _HEAD: Final = header_struct(0)
-_IPV4: Final = head_type(8, 8)
+_IPV4: Final = header_type(8, 8)
 _HOSTS_V6: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
 _TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
 _SHORT: Final = struct.Struct(">h")
@@ -156,21 +156,21 @@ def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> Rec
     sizes += len(room)
     starts = np.cumsum(sizes) - sizes
     data = b"".join(pieces)
-    heads = take_heads(data, starts, _IPV4)
-    heads["total_bytes"] = sizes
-    heads["queue_id"] = [one.queue_id for one in commits]
-    heads["sys_flag"] |= FLAG_COMMIT
-    heads["prepared_offset"] = [one.transaction for one in commits]
+    headers = take_headers(data, starts, _IPV4)
+    headers["total_bytes"] = sizes
+    headers["queue_id"] = [one.queue_id for one in commits]
+    headers["sys_flag"] |= FLAG_COMMIT
+    headers["prepared_offset"] = [one.transaction for one in commits]
     return RecordBatch(
         data,
         starts,
         sizes,
-        heads,
+        headers,
         tag_codes_of([one.properties for one in commits]),
         queues_of(
             tuple(topics),
             np.array([topics[one.topic] for one in commits], dtype=np.int64),
-            heads["queue_id"].astype(np.int64),
+            headers["queue_id"].astype(np.int64),
         ),
         starts + tails,
         is_checksummed,

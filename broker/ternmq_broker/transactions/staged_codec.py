@@ -23,7 +23,7 @@ from ternmq_model.properties import (
     decode_properties,
 )
 from ternmq_model.record.format import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6, MAGIC_V1
-from ternmq_model.record.headers import head_type, take_heads
+from ternmq_model.record.headers import header_type, take_headers
 
 _TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
 _BEGIN: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()
@@ -32,7 +32,7 @@ _REAL: Final = f"\x02{REAL_TOPIC}\x01".encode()
 _COPIED: Final = f"\x02{FIRST_HALF}\x01".encode()
 _CHECKED: Final = f"\x02{CHECK_TIMES}\x01".encode()
 _HOSTS_V6: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
-_IPV4: Final = head_type(8, 8)
+_IPV4: Final = header_type(8, 8)
 
 
 class StagedHalf(NamedTuple):
@@ -64,18 +64,18 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
     """
     if not len(starts) or int(sizes.min()) < _IPV4.itemsize + len(_TOPIC):
         return [None] * len(starts)
-    heads = take_heads(data, starts, _IPV4)
-    begins = (starts + _IPV4.itemsize + heads["body_bytes"]).tolist()
+    headers = take_headers(data, starts, _IPV4)
+    begins = (starts + _IPV4.itemsize + headers["body_bytes"]).tolist()
     good = (
-        (heads["magic"] == MAGIC_V1)
-        & (heads["total_bytes"] == sizes)
-        & (heads["body_bytes"] >= 0)
-        & (heads["sys_flag"] & _HOSTS_V6 == 0)
-        & (heads["prepared_offset"] == 0)
+        (headers["magic"] == MAGIC_V1)
+        & (headers["total_bytes"] == sizes)
+        & (headers["body_bytes"] >= 0)
+        & (headers["sys_flag"] & _HOSTS_V6 == 0)
+        & (headers["prepared_offset"] == 0)
     ).tolist()
     columns = zip(
         *(good, begins, (starts + sizes).tolist()),
-        *(heads[name].tolist() for name in ("physical_offset", "queue_offset", "stored_at_ms")),
+        *(headers[name].tolist() for name in ("physical_offset", "queue_offset", "stored_at_ms")),
         strict=True,
     )
     found: list[StagedHalf | None] = []

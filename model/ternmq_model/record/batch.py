@@ -51,7 +51,7 @@ from ternmq_model.record.format import (
     Record,
     decode_record,
 )
-from ternmq_model.record.headers import Heads, head_type, put_heads, take_heads
+from ternmq_model.record.headers import Headers, header_type, put_headers, take_headers
 
 _PAIR_END: Final = 2
 _FEW_RECORDS: Final = 6
@@ -98,7 +98,7 @@ class RecordBatch:
     data: bytes
     starts: Ints
     sizes: Ints
-    heads: Heads
+    headers: Headers
     """Copies of the records' headers, to be completed and put into the log."""
     tag_codes: Ints
     queues: tuple[QueueRows, ...]
@@ -149,7 +149,7 @@ def check_records(
         ValueError: The lengths cannot be those of records; nothing in the request is usable.
     """
     lengths = sizes.astype(np.int64)
-    form = _Form(head_type(born_host_bytes, store_host_bytes), is_checksummed)
+    form = _Form(header_type(born_host_bytes, store_host_bytes), is_checksummed)
     if (
         not len(lengths)
         or int(lengths.min()) < form.kind.itemsize + 4
@@ -190,7 +190,7 @@ def select_rows(batch: RecordBatch, queues: Sequence[QueueRows]) -> tuple[Record
         join_records(batch.data, batch.starts[rows], sizes),
         np.cumsum(sizes) - sizes,
         sizes,
-        batch.heads[rows],
+        batch.headers[rows],
         batch.tag_codes[rows],
         tuple(queue._replace(rows=np.searchsorted(rows, queue.rows)) for queue in queues),
         batch.properties[rows] - batch.starts[rows] + (np.cumsum(sizes) - sizes),
@@ -228,14 +228,14 @@ def _fit_checksums(batch: RecordBatch, *, is_checksummed: bool) -> RecordBatch:
         sizes.append(size)
     lengths = np.array(sizes, dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
-    heads = batch.heads.copy()
-    heads["total_bytes"] = lengths
+    headers = batch.headers.copy()
+    headers["total_bytes"] = lengths
     return replace(
         batch,
         data=b"".join(pieces),
         starts=starts,
         sizes=lengths,
-        heads=heads,
+        headers=headers,
         properties=starts + (batch.properties - batch.starts),
         is_checksummed=is_checksummed,
     )
@@ -251,7 +251,7 @@ def _too_long(properties_bytes: int) -> str:
 def complete_records(
     target: memoryview | NDArray[np.uint8],
     starts: Ints,
-    heads: Heads,
+    headers: Headers,
     *,
     queue_offsets: Ints,
     physical_offsets: Ints,
@@ -263,13 +263,13 @@ def complete_records(
 
     `born_host` is everyone's; None = what the headers say.
     """
-    heads["queue_offset"] = queue_offsets
-    heads["physical_offset"] = physical_offsets
-    heads["stored_at_ms"] = stored_at_ms
+    headers["queue_offset"] = queue_offsets
+    headers["physical_offset"] = physical_offsets
+    headers["stored_at_ms"] = stored_at_ms
     if born_host is not None:
-        heads["born_host"] = np.void(born_host)
-    heads["store_host"] = np.void(store_host)
-    put_heads(target, starts, heads)
+        headers["born_host"] = np.void(born_host)
+    headers["store_host"] = np.void(store_host)
+    put_headers(target, starts, headers)
 
 
 def _host_flags(kind: "np.dtype[np.void]") -> int:
@@ -284,19 +284,19 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     kind = form.kind
     ends = np.cumsum(sizes)
     starts = ends - sizes
-    heads = take_heads(records, starts, kind)
+    headers = take_headers(records, starts, kind)
     view = np.frombuffer(records, dtype=np.uint8)
-    body_bytes = heads["body_bytes"].astype(np.int64)
-    flags = heads["sys_flag"]
+    body_bytes = headers["body_bytes"].astype(np.int64)
+    flags = headers["sys_flag"]
     good = (
-        (heads["total_bytes"] == sizes)
-        & (heads["magic"] == MAGIC_V1)
+        (headers["total_bytes"] == sizes)
+        & (headers["magic"] == MAGIC_V1)
         & (body_bytes >= 0)
         & (body_bytes <= np.minimum(sizes - kind.itemsize - 4, BODY_BYTES_MAX))
         & ((flags & ~FLAG_COMPRESSION_MASK) == _host_flags(kind))
-        & (heads["queue_id"] >= 0)
-        & (heads["reconsume_times"] == 0)
-        & (heads["prepared_offset"] == 0)
+        & (headers["queue_id"] >= 0)
+        & (headers["reconsume_times"] == 0)
+        & (headers["prepared_offset"] == 0)
     )
     if not good.all():
         return _check_each(records, starts, ends, good, form)
@@ -324,14 +324,14 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     if (
         len(names) < len(found.names)
         or (not marks <= _OF_HALVES and any(map(_property_reason, parts)))
-        or not (heads["body_crc"] == body_crcs(records, bodies, topics - 1)).all()
+        or not (headers["body_crc"] == body_crcs(records, bodies, topics - 1)).all()
     ):
         return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), form)
-    queues = queues_of(names, found.of_rows, heads["queue_id"].astype(np.int64))
+    queues = queues_of(names, found.of_rows, headers["queue_id"].astype(np.int64))
     codes, is_checksummed = tag_codes_of(parts), form.is_checksummed
     routed = _routed_rows(parts) if marks else ()
     batch = RecordBatch(
-        records, starts, sizes, heads, codes, queues, properties, is_checksummed, routed
+        records, starts, sizes, headers, codes, queues, properties, is_checksummed, routed
     )
     if (has_room != is_checksummed).any():
         return _fit_checksums(batch, is_checksummed=is_checksummed)
@@ -365,7 +365,7 @@ def _check_few(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArra
         records,
         starts,
         sizes,
-        take_heads(records, starts, form.kind),
+        take_headers(records, starts, form.kind),
         tag_codes_of(bare),
         queues_of(
             tuple(names),

@@ -14,7 +14,7 @@ from ternmq_model.record.format import (
     header_struct,
     host_flags,
 )
-from ternmq_model.record.headers import head_type
+from ternmq_model.record.headers import header_type
 
 _SHORT: Final = struct.Struct(">h")
 
@@ -43,7 +43,7 @@ class RecordEncoder:
         self._properties_bytes_max = properties_bytes_max
         self._flags = host_flags(born_host, store_host)
         self._layout = header_struct(self._flags)
-        self._kind = head_type(len(born_host), len(store_host))
+        self._kind = header_type(len(born_host), len(store_host))
         self._fixed_bytes = self._layout.size + 3
 
     def encode(
@@ -136,22 +136,22 @@ class RecordEncoder:
         longest = int(whole_bytes.max(initial=0))
         if longest > self._properties_bytes_max:
             raise self._too_long(topic, longest)
-        heads = np.zeros(count, dtype=self._kind)
-        heads["total_bytes"] = body_bytes + whole_bytes + (self._fixed_bytes + len(topic))
-        heads["magic"] = MAGIC_V1
-        heads["body_crc"] = (
+        headers = np.zeros(count, dtype=self._kind)
+        headers["total_bytes"] = body_bytes + whole_bytes + (self._fixed_bytes + len(topic))
+        headers["magic"] = MAGIC_V1
+        headers["body_crc"] = (
             np.fromiter(map(crc32, bodies), dtype=np.int64, count=count) & 0x7FFFFFFF
         )
-        heads["queue_id"] = queue_ids
-        heads["flag"] = flags
-        heads["sys_flag"] = self._flags
+        headers["queue_id"] = queue_ids
+        headers["flag"] = flags
+        headers["sys_flag"] = self._flags
         if sys_flags is not None:
-            heads["sys_flag"] |= np.array(sys_flags, dtype=np.int32)
-        heads["born_at_ms"] = born_at_ms
-        heads["born_host"] = np.void(self._born_host)
-        heads["store_host"] = np.void(self._store_host)
-        heads["body_bytes"] = body_bytes
-        lead, size = heads.tobytes(), self._layout.size
+            headers["sys_flag"] |= np.array(sys_flags, dtype=np.int32)
+        headers["born_at_ms"] = born_at_ms
+        headers["born_host"] = np.void(self._born_host)
+        headers["store_host"] = np.void(self._store_host)
+        headers["body_bytes"] = body_bytes
+        lead, size = headers.tobytes(), self._layout.size
         middle = bytes((len(topic),)) + topic
         lengths = whole_bytes.astype(">i2").tobytes()
         return [

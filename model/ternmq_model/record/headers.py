@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from ternmq_model.arrays import Bytes, Ints, layout_bytes
 
-Heads = NDArray[np.void]
+Headers = NDArray[np.void]
 """Structures with the fields of `RecordHeader`, big-endian, as they lie in a record."""
 
 
-def _head_type(born_host_bytes: int, store_host_bytes: int) -> "np.dtype[np.void]":
+def _header_type(born_host_bytes: int, store_host_bytes: int) -> "np.dtype[np.void]":
     fields: list[Any] = [
         ("total_bytes", ">i4"),
         ("magic", ">i4"),
@@ -37,28 +37,28 @@ def _head_type(born_host_bytes: int, store_host_bytes: int) -> "np.dtype[np.void
     return np.dtype(fields)
 
 
-_HEAD_TYPES: Final = {
-    (born, store): _head_type(born, store) for born in (8, 20) for store in (8, 20)
+_HEADER_TYPES: Final = {
+    (born, store): _header_type(born, store) for born in (8, 20) for store in (8, 20)
 }
-assert _HEAD_TYPES[8, 8].itemsize == 88
+assert _HEADER_TYPES[8, 8].itemsize == 88
 
 
-def head_type(born_host_bytes: int, store_host_bytes: int) -> "np.dtype[np.void]":
+def header_type(born_host_bytes: int, store_host_bytes: int) -> "np.dtype[np.void]":
     """Return the structure of a header whose hosts take 8 (IPv4) or 20 bytes (IPv6)."""
-    return _HEAD_TYPES[born_host_bytes, store_host_bytes]
+    return _HEADER_TYPES[born_host_bytes, store_host_bytes]
 
 
-def take_heads(
+def take_headers(
     data: bytes | bytearray | memoryview | Bytes, starts: Ints, kind: "np.dtype[np.void]"
-) -> Heads:
+) -> Headers:
     """Return copies of the headers at `starts`; each must lie wholly in `data`."""
     return _window(data, kind)[starts].view(kind)
 
 
-def put_heads(target: bytearray | memoryview | Bytes, starts: Ints, heads: Heads) -> None:
-    """Write `heads` at `starts` of the writable `target`."""
-    kind = head_type(heads.dtype["born_host"].itemsize, heads.dtype["store_host"].itemsize)
-    whole = layout_bytes(heads, kind).view(np.dtype((np.void, kind.itemsize)))
+def put_headers(target: bytearray | memoryview | Bytes, starts: Ints, headers: Headers) -> None:
+    """Write `headers` at `starts` of the writable `target`."""
+    kind = header_type(headers.dtype["born_host"].itemsize, headers.dtype["store_host"].itemsize)
+    whole = layout_bytes(headers, kind).view(np.dtype((np.void, kind.itemsize)))
     _window(target, kind)[starts] = whole
 
 

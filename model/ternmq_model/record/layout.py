@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
 from ternmq_model.record.format import MAGIC_V2
-from ternmq_model.record.headers import Heads, head_type, take_heads
+from ternmq_model.record.headers import Headers, header_type, take_headers
 
 _IPV6_SHIFT: Final = 4
 _IPV6_MORE: Final = 12
@@ -24,7 +24,7 @@ class Layout:
 
     starts: Ints
     ends: Ints
-    heads: Heads
+    headers: Headers
     """When hosts have several lengths, with room for the longest; the others are filled up with
     zeros."""
 
@@ -47,17 +47,17 @@ def lay_out(
         places: The physical offsets that they must claim. None = any.
     """
     view = np.frombuffer(data, dtype=np.uint8)
-    heads, head_bytes = _take_heads(data, starts, ends)
-    if not len(heads):
+    headers, head_bytes = _take_headers(data, starts, ends)
+    if not len(headers):
         return int(np.argmax(starts + head_bytes > ends))
-    long_topic = heads["magic"] == MAGIC_V2
+    long_topic = headers["magic"] == MAGIC_V2
     bodies = starts + head_bytes
-    body_bytes = heads["body_bytes"].astype(np.int64)
+    body_bytes = headers["body_bytes"].astype(np.int64)
     body_ends = bodies + body_bytes
     topics = body_ends + 1 + long_topic
     good = (body_bytes >= 0) & (topics + 2 <= ends)
     if places is not None:
-        good &= heads["physical_offset"] == places
+        good &= headers["physical_offset"] == places
     if not good.all():
         return int(good.argmin())
     topic_bytes = view[topics - 1].astype(np.int64)
@@ -71,7 +71,7 @@ def lay_out(
     good = (properties_bytes >= 0) & (properties + properties_bytes == ends)
     if not good.all():
         return int(good.argmin())
-    return Layout(starts, ends, heads, bodies, body_ends, topics, topic_bytes, properties)
+    return Layout(starts, ends, headers, bodies, body_ends, topics, topic_bytes, properties)
 
 
 def _shorts(view: NDArray[np.uint8], ends: Ints) -> Ints:
@@ -79,9 +79,9 @@ def _shorts(view: NDArray[np.uint8], ends: Ints) -> Ints:
     return (view[ends - 2].astype(np.int8).astype(np.int64) << 8) | view[ends - 1]
 
 
-def _take_heads(data: bytes | memoryview, starts: Ints, ends: Ints) -> tuple[Heads, Ints]:
+def _take_headers(data: bytes | memoryview, starts: Ints, ends: Ints) -> tuple[Headers, Ints]:
     """Return copies of the headers and their lengths; no headers when one has no room."""
-    shortest = take_heads(data, starts, head_type(8, 8))
+    shortest = take_headers(data, starts, header_type(8, 8))
     kinds = (shortest["sys_flag"].astype(np.int64) >> _IPV6_SHIFT) & 3
     if not kinds.any():
         return shortest, np.full(len(starts), shortest.itemsize, dtype=np.int64)
@@ -92,14 +92,14 @@ def _take_heads(data: bytes | memoryview, starts: Ints, ends: Ints) -> tuple[Hea
     every = 0
     for kind in present:
         every |= kind
-    heads = np.zeros(len(starts), dtype=_head_type(every))
+    headers = np.zeros(len(starts), dtype=_header_type(every))
     for kind in present:
         rows = np.flatnonzero(kinds == kind)
-        some = take_heads(data, starts[rows], _head_type(kind))
-        for name in heads.dtype.names or ():
-            heads[name][rows] = some[name]
-    return heads, head_bytes
+        some = take_headers(data, starts[rows], _header_type(kind))
+        for name in headers.dtype.names or ():
+            headers[name][rows] = some[name]
+    return headers, head_bytes
 
 
-def _head_type(kind: int) -> "np.dtype[np.void]":
-    return head_type(20 if kind & 1 else 8, 20 if kind & 2 else 8)
+def _header_type(kind: int) -> "np.dtype[np.void]":
+    return header_type(20 if kind & 1 else 8, 20 if kind & 2 else 8)

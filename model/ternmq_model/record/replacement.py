@@ -15,12 +15,12 @@ def replace_rows(batch: RecordBatch, rows: Ints, others: RecordBatch) -> RecordB
         rows: Ascending; as many as `others` has records.
         others: With hosts of the same length, and checksums or none as `batch`.
     """
-    assert batch.heads.dtype == others.heads.dtype, "the hosts have other lengths"
+    assert batch.headers.dtype == others.headers.dtype, "the hosts have other lengths"
     assert batch.is_checksummed is others.is_checksummed, "some have checksums, some have none"
     assert len(rows) == len(others), "not one record for each row"
-    sizes, heads, tag_codes = batch.sizes.copy(), batch.heads.copy(), batch.tag_codes.copy()
+    sizes, headers, tag_codes = batch.sizes.copy(), batch.headers.copy(), batch.tag_codes.copy()
     tails = batch.properties - batch.starts
-    sizes[rows], heads[rows], tag_codes[rows] = others.sizes, others.heads, others.tag_codes
+    sizes[rows], headers[rows], tag_codes[rows] = others.sizes, others.headers, others.tag_codes
     tails[rows] = others.properties - others.starts
     starts = np.cumsum(sizes) - sizes
     names: dict[str, int] = {}
@@ -34,7 +34,7 @@ def replace_rows(batch: RecordBatch, rows: Ints, others: RecordBatch) -> RecordB
         _join(batch, rows, others),
         starts,
         sizes,
-        heads,
+        headers,
         tag_codes,
         queues_of(tuple(names), topic_of, queue_ids),
         starts + tails,

@@ -35,7 +35,7 @@ from ternmq_model.record.format import (
     OVERHEAD_BYTES,
     decode_record,
 )
-from ternmq_model.record.headers import Heads
+from ternmq_model.record.headers import Headers
 from ternmq_model.record.integrity import check_record
 from ternmq_model.record.layout import Layout, lay_out
 
@@ -65,7 +65,7 @@ class Scan(NamedTuple):
     batch: RecordBatch | None
     """The good records up to `end`; None when there are none. `data` is a copy of them, to which
     all positions refer. Its queues lack the records that cannot be in one: those whose topic is no
-    legal name, or whose queue id or offset is negative. When hosts have several lengths, `heads`
+    legal name, or whose queue id or offset is negative. When hosts have several lengths, `headers`
     has room for the longest, and the others are filled up with zeros."""
 
     end: int
@@ -202,9 +202,9 @@ def _take(
         data,
         layout.starts,
         layout.ends - layout.starts,
-        layout.heads,
+        layout.headers,
         tag_codes_of(parts),
-        _queues(layout.heads, topics),
+        _queues(layout.headers, topics),
         layout.properties,
     )
     return len(parts), batch
@@ -215,11 +215,11 @@ def _suspects(
 ) -> NDArray[np.bool_]:
     """Tell which records a look at each by itself may find bad."""
     crcs = body_crcs(data, layout.bodies, layout.body_ends)
-    suspects: NDArray[np.bool_] = (crcs != layout.heads["body_crc"]) & (
+    suspects: NDArray[np.bool_] = (crcs != layout.headers["body_crc"]) & (
         layout.body_ends > layout.bodies
     )
     suspects |= layout.ends + BLANK_BYTES > room
-    suspects |= layout.heads["queue_offset"] > layout.heads["physical_offset"] // OVERHEAD_BYTES
+    suspects |= layout.headers["queue_offset"] > layout.headers["physical_offset"] // OVERHEAD_BYTES
     if b"\0" in b"".join(parts):
         suspects |= np.array([b"\0" in part for part in parts])
     for number, topic in enumerate(topics.names):
@@ -228,12 +228,12 @@ def _suspects(
     return suspects
 
 
-def _queues(heads: Heads, topics: Topics) -> tuple[QueueRows, ...]:
+def _queues(headers: Headers, topics: Topics) -> tuple[QueueRows, ...]:
     """Sort the records that can be in a queue."""
-    queue_ids = heads["queue_id"].astype(np.int64)
+    queue_ids = headers["queue_id"].astype(np.int64)
     names = [topic_name(topic) for topic in topics.names]
     legal = [name or "" for name in names]
-    fits = (queue_ids >= 0) & (heads["queue_offset"] >= 0)
+    fits = (queue_ids >= 0) & (headers["queue_offset"] >= 0)
     if not all(names):
         has_name = np.array([name is not None for name in names])
         fits &= has_name[0] if topics.of_rows is None else has_name[topics.of_rows]

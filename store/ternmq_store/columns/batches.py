@@ -184,12 +184,12 @@ class _Columns:
 
     def column(self, name: str) -> Any:
         """Return one of them."""
-        heads = self._layout.heads
+        headers = self._layout.headers
         if name in _NUMBERS:
             field, kind = _NUMBERS[name]
-            return numbers(heads[field].astype(kind), _TYPES[name])
+            return numbers(headers[field].astype(kind), _TYPES[name])
         if name in _TIMES:
-            at_ms = np.clip(heads[_TIMES[name]].astype(np.int64), _EARLIEST_MS, _LATEST_MS)
+            at_ms = np.clip(headers[_TIMES[name]].astype(np.int64), _EARLIEST_MS, _LATEST_MS)
             return numbers(at_ms * 1000, _TIMESTAMP)
         if name in _FROM_PROPERTIES:
             return self._of_properties(name)
@@ -215,15 +215,15 @@ class _Columns:
 
     def _with_offset_ids(self, found: Any) -> Any:
         """Return the ids of messages, of those that were given none by their producer too."""
-        heads = self._layout.heads
+        headers = self._layout.headers
         lacks = found.is_null()
         rows = np.flatnonzero(lacks.to_numpy(zero_copy_only=False))
         ids = [
             offset_message_id(host[: self._host_bytes(flag, FLAG_STORE_HOST_V6)], at)
             for host, flag, at in zip(
-                heads["store_host"][rows].tolist(),
-                heads["sys_flag"][rows].tolist(),
-                map(PhysicalOffset, heads["physical_offset"][rows].tolist()),
+                headers["store_host"][rows].tolist(),
+                headers["sys_flag"][rows].tolist(),
+                map(PhysicalOffset, headers["physical_offset"][rows].tolist()),
                 strict=True,
             )
         ]
@@ -244,8 +244,8 @@ class _Columns:
 
     def _born_hosts(self) -> Any:
         """Return where messages were sent from; few hosts send many."""
-        heads = self._layout.heads
-        hosts = heads["born_host"]
+        headers = self._layout.headers
+        hosts = headers["born_host"]
         if hosts.dtype.itemsize == _HOST_BYTES:
             plain = np.ascontiguousarray(hosts).view(np.int64)
             if (plain == plain[:1]).all():
@@ -255,7 +255,7 @@ class _Columns:
             return arrow.array(texts, type=arrow.string()).take(arrow.array(codes))
         own = [
             host[: self._host_bytes(flag, FLAG_BORN_HOST_V6)]
-            for host, flag in zip(hosts.tolist(), heads["sys_flag"].tolist(), strict=True)
+            for host, flag in zip(hosts.tolist(), headers["sys_flag"].tolist(), strict=True)
         ]
         known = {host: host_text(host) for host in set(own)}
         return arrow.array([known[host] for host in own], type=arrow.string())

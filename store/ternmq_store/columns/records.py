@@ -20,12 +20,12 @@ from ternmq_model.record.format import (
     OVERHEAD_BYTES,
     decode_record,
 )
-from ternmq_model.record.headers import head_type, take_heads
+from ternmq_model.record.headers import header_type, take_headers
 from ternmq_model.record.integrity import has_lost_sector
 from ternmq_model.record.layout import Layout, lay_out
 from ternmq_store.columns.slices import gather, parts_of, same_texts
 
-_HEAD: Final = head_type(8, 8)
+_HEAD: Final = header_type(8, 8)
 
 
 class Damage(NamedTuple):
@@ -166,12 +166,12 @@ def _have_lost_sectors(found: Found, places: Ints) -> NDArray[np.bool_]:
 
 def _are_of_place(found: Found, expected: Expected) -> NDArray[np.bool_]:
     """Tell which records say that they are of their queue, and have their number there."""
-    layout, heads = found.layout, found.layout.heads
+    layout, headers = found.layout, found.layout.headers
     which = expected.queue_of
     topics = [topic for topic, _ in expected.queues]
     ids = np.array([queue_id for _, queue_id in expected.queues])
-    good: NDArray[np.bool_] = heads["queue_offset"] == expected.numbers
-    good &= heads["queue_id"] == (ids[0] if which is None else ids[which])
+    good: NDArray[np.bool_] = headers["queue_offset"] == expected.numbers
+    good &= headers["queue_id"] == (ids[0] if which is None else ids[which])
     same = same_texts(found.view, layout.topics, layout.topics + layout.topic_bytes, topics, which)
     good &= same
     return good
@@ -181,9 +181,9 @@ def _have_heads(view: bytes | memoryview, starts: Ints, sizes: Ints) -> NDArray[
     """Tell which records lie in the buffer, and say that they are as long as told."""
     good = (starts >= 0) & (sizes >= OVERHEAD_BYTES) & (starts + sizes <= len(view))
     if good.all() and len(good):
-        heads = take_heads(view, starts, _HEAD)
-        good = (heads["total_bytes"] == sizes) & (
-            (heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2)
+        headers = take_headers(view, starts, _HEAD)
+        good = (headers["total_bytes"] == sizes) & (
+            (headers["magic"] == MAGIC_V1) | (headers["magic"] == MAGIC_V2)
         )
     return good
 
@@ -220,7 +220,7 @@ def _have_right_bodies(view: bytes | memoryview, layout: Layout) -> NDArray[np.b
     whole, crc32 = memoryview(view), zlib.crc32
     pairs = zip(layout.bodies.tolist(), layout.body_ends.tolist(), strict=True)
     crcs = np.array([crc32(whole[begin:end]) for begin, end in pairs], dtype=np.int64)
-    good: NDArray[np.bool_] = (crcs & 0x7FFFFFFF) == layout.heads["body_crc"]
+    good: NDArray[np.bool_] = (crcs & 0x7FFFFFFF) == layout.headers["body_crc"]
     good |= layout.bodies == layout.body_ends
     return good
 
@@ -236,7 +236,7 @@ def unpack_bodies(found: Found, bytes_max: int | None) -> Bodies:
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
     """
     layout, count = found.layout, len(found.rows)
-    flags = layout.heads["sys_flag"].astype(np.int64)
+    flags = layout.headers["sys_flag"].astype(np.int64)
     compressed: list[int] = np.flatnonzero(flags & FLAG_COMPRESSED).tolist()
     if not compressed:
         return Bodies((), (), count)
@@ -247,7 +247,7 @@ def unpack_bodies(found: Found, bytes_max: int | None) -> Bodies:
     more = 0
     for row in compressed:
         stored = bytes(whole[int(layout.bodies[row]) : int(layout.body_ends[row])])
-        at = PhysicalOffset(int(layout.heads["physical_offset"][row]))
+        at = PhysicalOffset(int(layout.headers["physical_offset"][row]))
         try:
             body = decompress(stored, int(flags[row]), at=at)
         except CorruptBody as error:

@@ -130,12 +130,12 @@ def unit_runs(
 
 def stored_units(batch: RecordBatch, topic: str, rows: Ints) -> Units:
     """Return the units of one topic's records in a batch that was read back from the log."""
-    heads = batch.heads
+    headers = batch.headers
     units = make_units(
-        heads["physical_offset"][rows].astype(np.int64), batch.sizes[rows], batch.tag_codes[rows]
+        headers["physical_offset"][rows].astype(np.int64), batch.sizes[rows], batch.tag_codes[rows]
     )
     if topic in (SCHEDULE_TOPIC, WHEEL_TOPIC):
-        stored_at_ms = heads["stored_at_ms"].astype(np.int64)
+        stored_at_ms = headers["stored_at_ms"].astype(np.int64)
         units["tag_code"] = _delivery_times(topic, batch, rows, stored_at_ms)
     return units
 

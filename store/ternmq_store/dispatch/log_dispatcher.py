@@ -257,7 +257,7 @@ class LogDispatcher:
         end = PhysicalOffset(file.base + found.end)
         if found.batch is not None:
             count = len(found.batch)
-            stored_at_ms = int(found.batch.heads["stored_at_ms"][-1])
+            stored_at_ms = int(found.batch.headers["stored_at_ms"][-1])
             if self.tells:
                 self._dispatch(found.batch, end, moved)
         if found.is_blank and file.end > limit:
@@ -290,10 +290,10 @@ class LogDispatcher:
 
     def _dispatch(self, batch: RecordBatch, end: PhysicalOffset, moved: Moved) -> None:
         """Add records that were read back to queues and index."""
-        heads = batch.heads
-        offsets = heads["physical_offset"].astype(np.int64)
-        stored_at_ms = heads["stored_at_ms"].astype(np.int64)
-        is_message = (heads["sys_flag"] & FLAG_PREPARED) == 0  # rolled back has that bit too
+        headers = batch.headers
+        offsets = headers["physical_offset"].astype(np.int64)
+        stored_at_ms = headers["stored_at_ms"].astype(np.int64)
+        is_message = (headers["sys_flag"] & FLAG_PREPARED) == 0  # rolled back has that bit too
         rows_of: list[tuple[ConsumeQueue, Ints]] = []
         placed = 0
         for topic, queue_id, rows in batch.queues:
@@ -311,7 +311,7 @@ class LogDispatcher:
             batch,
             rows_of,
             offsets=offsets,
-            queue_offsets=heads["queue_offset"].astype(np.int64),
+            queue_offsets=headers["queue_offset"].astype(np.int64),
             stored_at_ms=stored_at_ms,
             bit_maps=self.bit_maps,
         )

@@ -63,7 +63,7 @@ class Reservations:
         """
         rows_of = [(self._queues.of(q.topic, q.queue_id), q.rows) for q in batch.queues]
         offsets = np.zeros(len(batch), dtype=np.int64)
-        flags = batch.heads["sys_flag"] & FLAG_PREPARED
+        flags = batch.headers["sys_flag"] & FLAG_PREPARED
         if flags.any():  # prepared and rolled back: neither is a message of its queue
             rows_of = [(queue, rows[flags[rows] == 0]) for queue, rows in rows_of]
         try:

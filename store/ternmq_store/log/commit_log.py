@@ -226,7 +226,7 @@ class CommitLog:
         complete_records(
             done,
             batch.starts,
-            batch.heads,
+            batch.headers,
             queue_offsets=queue_offsets,
             physical_offsets=placement.physical_offsets,
             stored_at_ms=stored_at_ms,

@@ -88,10 +88,10 @@ def plain_tag_codes(units: NDArray[np.void]) -> TagCodes:
     return TagCodes(codes, ~elsewhere if elsewhere.any() else None)
 
 
-def _codes_in(heads: NDArray[np.void]) -> tuple[Ints, NDArray[np.bool_]]:
-    bit_map_bytes = heads["bit_map_bytes"].astype(np.int64)
-    is_known = (bit_map_bytes >= 0) & (heads["size"] == bit_map_bytes + _HEAD.size)
-    return heads["tag_code"].astype(np.int64), is_known
+def _codes_in(headers: NDArray[np.void]) -> tuple[Ints, NDArray[np.bool_]]:
+    bit_map_bytes = headers["bit_map_bytes"].astype(np.int64)
+    is_known = (bit_map_bytes >= 0) & (headers["size"] == bit_map_bytes + _HEAD.size)
+    return headers["tag_code"].astype(np.int64), is_known
 
 
 class ExtSource(NamedTuple):
@@ -111,8 +111,8 @@ class ExtSource(NamedTuple):
         if is_known is None:
             return plain
         rows = np.flatnonzero(~is_known)
-        for inside, heads in self._units(codes, rows, _HEAD_TYPE):
-            codes[inside], is_known[inside] = _codes_in(heads)
+        for inside, headers in self._units(codes, rows, _HEAD_TYPE):
+            codes[inside], is_known[inside] = _codes_in(headers)
         return TagCodes(codes, None if is_known.all() else is_known)
 
     def may_match(self, units: NDArray[np.void], test: BitTest) -> NDArray[np.bool_]:
@@ -267,8 +267,8 @@ class ConsumeQueueExt:
             inside = (offsets >= file.base) & (offsets <= file.end - _HEAD.size)
             rows = np.flatnonzero(inside)
             if len(rows):
-                heads = units_in(file.view, offsets[rows] - file.base, _HEAD_TYPE)
-                codes[rows], is_known[rows] = _codes_in(heads)
+                headers = units_in(file.view, offsets[rows] - file.base, _HEAD_TYPE)
+                codes[rows], is_known[rows] = _codes_in(headers)
         return TagCodes(codes, None if is_known.all() else is_known)
 
     def may_match(self, units: NDArray[np.void], test: BitTest) -> NDArray[np.bool_]:

@@ -113,9 +113,9 @@ class PreparedSearch:
         return PhysicalOffset(self.at + len(data) - _OVERLAP_BYTES)
 
     def _take(self, batch: RecordBatch) -> None:
-        heads = batch.heads
-        prepared = heads["prepared_offset"].astype(np.int64)
-        is_message = heads["sys_flag"] & FLAG_TRANSACTION_MASK == FLAG_COMMIT
+        headers = batch.headers
+        prepared = headers["prepared_offset"].astype(np.int64)
+        is_message = headers["sys_flag"] & FLAG_TRANSACTION_MASK == FLAG_COMMIT
         matched = is_message | (prepared > 0)
         if not len(self._wanted) or not matched.any():
             return
@@ -130,13 +130,13 @@ class PreparedSearch:
             if queue.topic == self._skipped_topic:
                 continue
             for row in queue.rows[matched[queue.rows]].tolist():
-                start = int(heads["physical_offset"][row])
+                start = int(headers["physical_offset"][row])
                 self.found.append(
                     PreparedRecord(
                         PhysicalOffset(int(prepared[row])),
                         queue.topic,
                         queue.queue_id,
-                        int(heads["queue_offset"][row]),
+                        int(headers["queue_offset"][row]),
                         PhysicalOffset(start),
                         PhysicalOffset(start + int(batch.sizes[row])),
                     )

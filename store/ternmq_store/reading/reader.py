@@ -20,7 +20,7 @@ from ternmq_model.record.format import (
     MAGIC_V2,
     Record,
 )
-from ternmq_model.record.headers import head_type, take_heads
+from ternmq_model.record.headers import header_type, take_headers
 from ternmq_store.disk.layout import base_of
 from ternmq_store.log.quarantine import DamagedPlaces
 from ternmq_store.queues.bit_tests import BitTest
@@ -49,7 +49,7 @@ class _Kind(NamedTuple):
 
 
 _KINDS: Final = [
-    _Kind(magic, length_bytes, born_flag | store_flag, head_type(born_bytes, store_bytes))
+    _Kind(magic, length_bytes, born_flag | store_flag, header_type(born_bytes, store_bytes))
     for magic, length_bytes in ((MAGIC_V1, 1), (MAGIC_V2, 2))
     for born_bytes, born_flag in ((8, 0), (20, FLAG_BORN_HOST_V6))
     for store_bytes, store_flag in ((8, 0), (20, FLAG_STORE_HOST_V6))
@@ -456,13 +456,13 @@ def _are_of_kind(
     if len(view) < head_bytes + len(wanted):
         return good
     positions = np.clip(starts - base, 0, len(view) - head_bytes)
-    heads = take_heads(view, positions, kind.head)
-    topics = positions + head_bytes + heads["body_bytes"]
+    headers = take_headers(view, positions, kind.head)
+    topics = positions + head_bytes + headers["body_bytes"]
     good = (topics >= 0) & (topics + len(wanted) <= positions + sizes)
-    good &= (positions + sizes <= len(view)) & (heads["magic"] == kind.magic)
-    good &= (heads["sys_flag"] & _HOST_FLAGS) == kind.host_flags
-    good &= (heads["physical_offset"] == starts) & (heads["total_bytes"] == sizes)
-    good &= (heads["queue_id"] == place.queue_id) & (heads["queue_offset"] == place.numbers)
+    good &= (positions + sizes <= len(view)) & (headers["magic"] == kind.magic)
+    good &= (headers["sys_flag"] & _HOST_FLAGS) == kind.host_flags
+    good &= (headers["physical_offset"] == starts) & (headers["total_bytes"] == sizes)
+    good &= (headers["queue_id"] == place.queue_id) & (headers["queue_offset"] == place.numbers)
     window: NDArray[np.bytes_] = np.ndarray(
         (len(view) - len(wanted) + 1,), f"S{len(wanted)}", view, strides=(1,)
     )

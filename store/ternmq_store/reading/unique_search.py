@@ -107,7 +107,7 @@ class UniqueSearch:
                 memoryview(data), 0, limit, at=at, records_max=_RECORDS_MAX, verify=Verify.NOTHING
             )
             if found.batch is not None:
-                offsets = found.batch.heads["physical_offset"].astype(np.int64)
+                offsets = found.batch.headers["physical_offset"].astype(np.int64)
                 yield from self._matches(find_keys(found.batch), offsets)
             if found.is_blank:
                 at = PhysicalOffset(base + self.source.file_bytes)

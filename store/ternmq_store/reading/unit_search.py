@@ -110,10 +110,10 @@ def counted(
     batch: RecordBatch, topic: str, rows: Ints, floor: PhysicalOffset
 ) -> tuple[Ints, Units]:
     """Return numbers and right units of those rows of a topic that have units."""
-    heads = batch.heads
-    is_message = (heads["sys_flag"][rows] & FLAG_PREPARED) == 0
-    rows = rows[is_message & (heads["physical_offset"][rows] >= floor)]
-    return heads["queue_offset"][rows].astype(np.int64), stored_units(batch, topic, rows)
+    headers = batch.headers
+    is_message = (headers["sys_flag"][rows] & FLAG_PREPARED) == 0
+    rows = rows[is_message & (headers["physical_offset"][rows] >= floor)]
+    return headers["queue_offset"][rows].astype(np.int64), stored_units(batch, topic, rows)
 
 
 class UnitSearch:

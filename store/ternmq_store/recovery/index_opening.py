@@ -149,7 +149,7 @@ def _has_key_between(log: CommitLog, before: PhysicalOffset, end: PhysicalOffset
         found = log.scan(at, limit, records_max=_NEIGHBOURS, verify=Verify.NOTHING)
         if found.batch is not None:
             keys = find_keys(found.batch)
-            offsets = found.batch.heads["physical_offset"].astype(np.int64)[keys.rows]
+            offsets = found.batch.headers["physical_offset"].astype(np.int64)[keys.rows]
             if (offsets > before).any():
                 return True
         if not found.is_blank:
@@ -177,9 +177,9 @@ def _catch_up(
         found = log.scan(at, limit, records_max=_RECORDS_MAX, verify=Verify.NOTHING)
         end = PhysicalOffset(file.base + found.end)
         if found.batch is not None:
-            heads = found.batch.heads
-            offsets = heads["physical_offset"].astype(np.int64)
-            times = heads["stored_at_ms"].astype(np.int64)
+            headers = found.batch.headers
+            offsets = headers["physical_offset"].astype(np.int64)
+            times = headers["stored_at_ms"].astype(np.int64)
             index.put(find_keys(found.batch), offsets, times, end)
             count += len(found.batch)
         if found.is_blank:

@@ -192,18 +192,18 @@ class LogScan:
         batch = scan_records(
             file.view, position, file.file_bytes, at=at, records_max=1, verify=Verify.NOTHING
         ).batch
-        if batch is None or batch.heads["sys_flag"][0] & FLAG_PREPARED:
+        if batch is None or batch.headers["sys_flag"][0] & FLAG_PREPARED:
             return
         for topic, queue_id, rows in batch.queues:
             queue = self._queues.find(topic, queue_id)
-            is_next = queue is not None and batch.heads["queue_offset"][0] == queue.end
+            is_next = queue is not None and batch.headers["queue_offset"][0] == queue.end
             if queue is not None and is_next and at >= self._dispatcher.dropped.get(topic, 0):
                 runs = unit_runs(
                     batch,
                     [(queue, rows)],
-                    offsets=batch.heads["physical_offset"].astype(np.int64),
-                    queue_offsets=batch.heads["queue_offset"].astype(np.int64),
-                    stored_at_ms=batch.heads["stored_at_ms"].astype(np.int64),
+                    offsets=batch.headers["physical_offset"].astype(np.int64),
+                    queue_offsets=batch.headers["queue_offset"].astype(np.int64),
+                    stored_at_ms=batch.headers["stored_at_ms"].astype(np.int64),
                     bit_maps=self._dispatcher.bit_maps,
                 )
                 for run in runs:

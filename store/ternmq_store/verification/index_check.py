@@ -92,11 +92,11 @@ class IndexCheck:
         Raises:
             OSError: The disk failed.
         """
-        keys, heads = find_keys(self.batch), self.batch.heads
+        keys, headers = find_keys(self.batch), self.batch.headers
         if not len(keys.rows):
             return
-        places = heads["physical_offset"].astype(np.int64)[keys.rows]
-        times = heads["stored_at_ms"].astype(np.int64)[keys.rows]
+        places = headers["physical_offset"].astype(np.int64)[keys.rows]
+        times = headers["stored_at_ms"].astype(np.int64)[keys.rows]
         with contextlib.suppress(FileNotFoundError):
             at = self.open or self._find(int(places[0]), int(keys.hashes[0]))
             self.open = None

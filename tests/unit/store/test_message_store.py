@@ -148,8 +148,8 @@ def test_prepared_and_rolled_back_records_are_no_messages_of_their_queue() -> No
     files = MemoryFileSystem()
     store = open_store(files)
     batch = batch_of(record("A"), record("A"), record("A"), record("A"))
-    batch.heads["sys_flag"][1] = FLAG_PREPARED
-    batch.heads["sys_flag"][2] = FLAG_ROLLBACK
+    batch.headers["sys_flag"][1] = FLAG_PREPARED
+    batch.headers["sys_flag"][2] = FLAG_ROLLBACK
     places = append(store, batch)
     assert places.queue_offsets.tolist() == [0, 0, 0, 1]
     settle(store)

@@ -77,7 +77,7 @@ def test_encoded_batch_equals_checking_the_same_bytes() -> None:
     assert batch.starts.tolist() == checked.starts.tolist()
     assert batch.properties.tolist() == checked.properties.tolist()
     assert batch.tag_codes.tolist() == [tag_code("late"), tag_code("late"), 0]
-    assert (batch.heads == checked.heads).all()
+    assert (batch.headers == checked.headers).all()
     assert [(q.topic, q.queue_id, q.rows.tolist()) for q in batch.queues] == [
         (q.topic, q.queue_id, q.rows.tolist()) for q in checked.queues
     ]

@@ -17,7 +17,7 @@ from ternmq_broker.transactions.half_codec import message_of, read_half
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import FLAG_COMPRESSED, decode_record
-from ternmq_model.record.headers import put_heads
+from ternmq_model.record.headers import put_headers
 
 HOST = bytes(8)
 STAGED = {
@@ -76,7 +76,7 @@ def half_of(
 
 def rows_of(batch: RecordBatch) -> list[object]:
     data = bytearray(batch.data)
-    put_heads(np.frombuffer(data, dtype=np.uint8), batch.starts, batch.heads)  # as the log does
+    put_headers(np.frombuffer(data, dtype=np.uint8), batch.starts, batch.headers)  # as the log does
     rows: list[object] = []
     for number, start in enumerate(batch.starts.tolist()):
         record = decode_record(bytes(data[start : start + int(batch.sizes[number])]))

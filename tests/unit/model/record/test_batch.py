@@ -135,7 +135,7 @@ def test_completion_fills_in_offsets_hosts_and_time() -> None:
     complete_records(
         memoryview(target),
         batch.starts,
-        batch.heads,
+        batch.headers,
         queue_offsets=np.array([7, 8]),
         physical_offsets=batch.starts + 1000,
         stored_at_ms=42,

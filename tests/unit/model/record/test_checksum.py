@@ -100,7 +100,7 @@ def test_batch_has_space_for_checksums_everywhere_or_nowhere(is_checksummed: boo
     same = batch_of(*wanted, is_checksummed=is_checksummed)
     assert batch.data == same.data
     assert batch.is_checksummed is is_checksummed
-    assert batch.heads.tobytes() == same.heads.tobytes()
+    assert batch.headers.tobytes() == same.headers.tobytes()
     for left, right in (
         (batch.starts, same.starts),
         (batch.sizes, same.sizes),

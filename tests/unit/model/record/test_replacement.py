@@ -29,7 +29,7 @@ def test_batch_with_rows_replaced_equals_the_batch_of_those_records(seed: int) -
         records[row] = other
     wanted = batch_of(*records)
     assert done.data == wanted.data
-    assert done.heads.tolist() == wanted.heads.tolist()
+    assert done.headers.tolist() == wanted.headers.tolist()
     for name in ("starts", "sizes", "tag_codes", "properties"):
         assert getattr(done, name).tolist() == getattr(wanted, name).tolist()
     assert sorted((q.topic, q.queue_id, q.rows.tolist()) for q in done.queues) == sorted(

@@ -87,9 +87,9 @@ def test_records_with_ipv6_hosts_are_stored_beside_the_others(is_checksummed: bo
     append(store, batch_of(record(body=b"4")))
     settle(store)
     found = drain(store, "flights", 0)
-    heads = [whole(data).header for _, data in found]
-    assert [head.born_host for head in heads] == [BORN_HOST, V6_HOST, V6_HOST, BORN_HOST]
-    assert [head.store_host for head in heads] == [STORE_HOST, V6_HOST, V6_HOST, STORE_HOST]
+    headers = [whole(data).header for _, data in found]
+    assert [head.born_host for head in headers] == [BORN_HOST, V6_HOST, V6_HOST, BORN_HOST]
+    assert [head.store_host for head in headers] == [STORE_HOST, V6_HOST, V6_HOST, STORE_HOST]
     if is_checksummed:
         assert all(verify_checksum(data, whole(data).properties) for _, data in found)
     records = [data for _, data in found]

@@ -5,7 +5,7 @@ import pytest
 
 from ternmq_model.arrays import layout_bytes
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.headers import head_type, put_heads
+from ternmq_model.record.headers import header_type, put_headers
 from ternmq_store.index.index_format import SLOT
 from ternmq_store.queues.units import (
     UNIT,
@@ -40,11 +40,11 @@ def test_bytes_of_items_are_those_of_the_layout_in_any_order(order: Literal["<",
 
 @pytest.mark.parametrize("order", "<>")
 def test_heads_of_records_lie_big_endian_in_any_order(order: Literal["<", ">"]) -> None:
-    kind = head_type(8, 8)
-    heads = np.ones(3, dtype=kind)
+    kind = header_type(8, 8)
+    headers = np.ones(3, dtype=kind)
     target = bytearray(300)
-    put_heads(target, np.array([0, 100, 200]), heads.astype(kind.newbyteorder(order)))
-    assert target[100:188] == heads[:1].tobytes()
+    put_headers(target, np.array([0, 100, 200]), headers.astype(kind.newbyteorder(order)))
+    assert target[100:188] == headers[:1].tobytes()
 
 
 def test_unit_in_the_other_byte_order_is_told_from_others() -> None:
