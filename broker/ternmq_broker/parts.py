@@ -14,9 +14,9 @@ from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.reading_parts import ReadingParts
 from ternmq_broker.registration import Registrar
-from ternmq_broker.replication.lives.member import Member
-from ternmq_broker.replication.lives.promoting import PromotionService
 from ternmq_broker.replication.place import place_of
+from ternmq_broker.replication.role.member import Member
+from ternmq_broker.replication.role.promoting import PromotionService
 from ternmq_broker.replication.services import (
     claims_of,
     metadata_of,

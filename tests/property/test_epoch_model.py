@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from ternmq_broker.replication.lives import starting
+from ternmq_broker.replication.role import starting
 from ternmq_broker.state import epochs
 from ternmq_model.offsets import PhysicalOffset
 from tests.support.epoch_model import faults, settle, steps, unsettled

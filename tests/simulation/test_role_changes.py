@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.lives.asking import Asked, Told
-from ternmq_broker.replication.lives.starting import NameServerAnswer
+from ternmq_broker.replication.role.asking import Asked, Told
+from ternmq_broker.replication.role.starting import NameServerAnswer
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import RefusedError

@@ -14,8 +14,8 @@ Strangers register with NameServers, each time an epoch up to 10^9 above the hig
 
 from collections.abc import Iterator
 
-from ternmq_broker.replication.lives import starting
-from ternmq_broker.replication.lives.starting import Start
+from ternmq_broker.replication.role import starting
+from ternmq_broker.replication.role.starting import Start
 from ternmq_broker.state import epochs as rules
 from ternmq_model.epochs import EPOCH_STEP_MAX, doubt_of
 from ternmq_model.offsets import PhysicalOffset

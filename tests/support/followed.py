@@ -10,11 +10,11 @@ from typing import Any
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.replication.lives.asking import Asked
 from ternmq_broker.replication.master.claims import EpochClaims
 from ternmq_broker.replication.master.reign import Reign
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.standing import MasterStanding
+from ternmq_broker.replication.role.asking import Asked
 from ternmq_broker.replication.rpc_replication import FollowService, MemberState, StatusService
 from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_broker.storage.confirmations import Confirmations

@@ -1,1 +1,1 @@
-"""How the members of one broker name keep the same log and the same tables."""
+"""Replication of one log and its tables among the members of a broker name."""

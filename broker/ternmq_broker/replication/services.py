@@ -5,19 +5,19 @@ from typing import Protocol
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.replication.lives import roles
-from ternmq_broker.replication.lives.member import Member, Outcome
 from ternmq_broker.replication.master.claims import EpochClaims
 from ternmq_broker.replication.master.reign import Reign
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.standing import MasterStanding
-from ternmq_broker.replication.metadata import MetadataService
+from ternmq_broker.replication.role import roles
+from ternmq_broker.replication.role.member import Member, Outcome
 from ternmq_broker.replication.rpc_replication import (
     FollowService,
     MemberState,
     Standing,
     StatusService,
 )
+from ternmq_broker.replication.tables import MetadataService
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.real_topics import RealTopics

@@ -1,1 +1,1 @@
-"""What a master does for its slaves: compares logs, feeds them, and waits for those that count."""
+"""The master's side of replication: handshakes, logs sent to slaves, the in-sync set."""

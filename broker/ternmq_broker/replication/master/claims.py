@@ -4,8 +4,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ternmq_broker.replication.lives.asking import Asked, named
 from ternmq_broker.replication.master.replicas import Replicas
+from ternmq_broker.replication.role.asking import Asked, named
 from ternmq_model.clock import Clock
 from ternmq_runtime.service import Job
 

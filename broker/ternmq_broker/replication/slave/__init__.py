@@ -1,1 +1,1 @@
-"""What a slave does: finds its master, follows its log, and says how far it is."""
+"""The slave's side of replication: the log is followed, and RPCs of masters are refused."""

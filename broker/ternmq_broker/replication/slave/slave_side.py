@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from ternmq_broker.replication.lives.member import Member, Outcome
-from ternmq_broker.replication.metadata import MetadataFollower, MetadataServices
-from ternmq_broker.replication.metadata.applying import TableServices
+from ternmq_broker.replication.role.member import Member, Outcome
 from ternmq_broker.replication.slave.follower import Follower, FollowerServices
 from ternmq_broker.replication.slave.following_rules import LogChange
+from ternmq_broker.replication.tables import MetadataFollower, MetadataServices
+from ternmq_broker.replication.tables.applying import TableServices
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.loop import StoreLoop

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.lives.asking import Asked, Told
-from ternmq_broker.replication.lives.starting import MemberAnswer, NameServerAnswer
+from ternmq_broker.replication.role.asking import Asked, Told
+from ternmq_broker.replication.role.starting import MemberAnswer, NameServerAnswer
 from ternmq_broker.state.epochs import Epoch
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_STEP_MAX

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from ternmq_broker.replication.metadata.names import (
+from ternmq_broker.replication.slave.following_rules import ProtocolBroken
+from ternmq_broker.replication.tables.names import (
     AFTER_THE_LOG,
     DELAY_OFFSETS,
     DELETIONS,
@@ -20,9 +21,8 @@ from ternmq_broker.replication.metadata.names import (
     TOPICS,
     TRANSACTIONS,
 )
-from ternmq_broker.replication.metadata.offset_rows import parse_rows
-from ternmq_broker.replication.metadata.reading import ToldTable
-from ternmq_broker.replication.slave.following_rules import ProtocolBroken
+from ternmq_broker.replication.tables.offset_rows import parse_rows
+from ternmq_broker.replication.tables.reading import ToldTable
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import as_int, as_object
 from ternmq_broker.state.filters import FilterTable

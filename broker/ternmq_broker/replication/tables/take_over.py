@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ternmq_broker.replication.metadata.names import OFFSETS
-from ternmq_broker.replication.metadata.offset_rows import parse_rows
-from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
 from ternmq_broker.replication.slave.finding import Finder
+from ternmq_broker.replication.tables.names import OFFSETS
+from ternmq_broker.replication.tables.offset_rows import parse_rows
+from ternmq_broker.replication.tables.reading import TableReader, ToldTable
 from ternmq_broker.state.offsets import KeptOffset
 from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import IllegalName, RefusedError, TernError

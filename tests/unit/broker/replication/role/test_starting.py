@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.lives.starting import (
+from ternmq_broker.replication.role.starting import (
     Answer,
     MemberAnswer,
     NameServerAnswer,

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.lives.asking import Asker
-from ternmq_broker.replication.lives.state import ReplicationState
+from ternmq_broker.replication.role.asking import Asker
+from ternmq_broker.replication.role.state import ReplicationState
 from ternmq_broker.replication.slave.finding import Finder
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_remoting.rpc import Identity

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.replication.lives.asking import Asked, Told
-from ternmq_broker.replication.lives.roles import (
+from ternmq_broker.replication.role.asking import Asked, Told
+from ternmq_broker.replication.role.roles import (
     decide,
     is_master,
     own_of,
@@ -17,7 +17,7 @@ from ternmq_broker.replication.lives.roles import (
     replicas_needed,
     role_as_master,
 )
-from ternmq_broker.replication.lives.starting import (
+from ternmq_broker.replication.role.starting import (
     Answer,
     MemberAnswer,
     NameServerAnswer,

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ternmq_broker.replication.metadata.names import (
+from ternmq_broker.replication.tables.names import (
     DELAY_OFFSETS,
     DELETIONS,
     FILTERS,

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.metadata import reading
-from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
 from ternmq_broker.replication.slave.following_rules import ProtocolBroken
+from ternmq_broker.replication.tables import reading
+from ternmq_broker.replication.tables.reading import TableReader, ToldTable
 from ternmq_model.address import Address
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ternmq_broker.replication.metadata.snapshots import Snapshot, Snapshots
+from ternmq_broker.replication.tables.snapshots import Snapshot, Snapshots
 from ternmq_broker.state.tables import Tables
 from ternmq_model.clock import Clock
 from ternmq_protos.v1 import replication_pb2 as replication
