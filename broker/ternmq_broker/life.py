@@ -13,9 +13,9 @@ from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.role import roles
 from ternmq_broker.replication.role.asking import Asker
 from ternmq_broker.replication.role.member import Member, Outcome
+from ternmq_broker.replication.role.member_discovery import Finder
 from ternmq_broker.replication.role.starting import Decision, Start
 from ternmq_broker.replication.role.state import SAVE_JOB, ReplicationState
-from ternmq_broker.replication.slave.finding import Finder
 from ternmq_broker.replication.tables import take_over_offsets
 from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.replication_record import LogCut

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.role.asking import Asker
+from ternmq_broker.replication.role.member_discovery import Finder
 from ternmq_broker.replication.role.state import ReplicationState
-from ternmq_broker.replication.slave.finding import Finder
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_remoting.rpc import Identity
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ternmq_broker.replication.slave.finding import Finder
+from ternmq_broker.replication.role.member_discovery import Finder
 from ternmq_broker.replication.slave.following_rules import (
     HEARTBEAT_MS,
     SILENCE_MAX_MS,

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ternmq_broker.replication.slave.finding import Finder
+from ternmq_broker.replication.role.member_discovery import Finder
 from ternmq_broker.replication.tables.names import OFFSETS
 from ternmq_broker.replication.tables.offset_rows import parse_rows
 from ternmq_broker.replication.tables.reading import TableReader, ToldTable

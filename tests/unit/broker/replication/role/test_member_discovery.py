@@ -3,7 +3,12 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.slave.finding import Finder, members_of, merged, with_remembered
+from ternmq_broker.replication.role.member_discovery import (
+    Finder,
+    members_of,
+    merged,
+    with_remembered,
+)
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import Unreachable
