@@ -16,7 +16,6 @@ from ternmq_broker.reading_parts import ReadingParts
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.place import place_of
 from ternmq_broker.replication.role.member import Member
-from ternmq_broker.replication.role.promoting import PromotionService
 from ternmq_broker.replication.services import (
     claims_of,
     metadata_of,
@@ -24,6 +23,7 @@ from ternmq_broker.replication.services import (
     replicas_of,
     replication_services,
 )
+from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.replication.slave_rules import slave_handlers
 from ternmq_broker.replies.forwarding import Replies
