@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.duplicates.stored_before import StoredBefore
 from ternmq_broker.group_parts import GroupParts, Service
-from ternmq_broker.intake import intake_of
 from ternmq_broker.live_settings.rpc import SettingsService
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.pull.offset_moved import MovedEvents
@@ -26,13 +24,15 @@ from ternmq_broker.replication.services import (
 from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.replication.slave_rules import slave_handlers
-from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_query import QueryService
-from ternmq_broker.rpc_send import SendService
 from ternmq_broker.rpc_store import StoreService
-from ternmq_broker.send_services import SendServices, properties_suffix
-from ternmq_broker.sending import MessageWriter
+from ternmq_broker.send.admission import intake_of
+from ternmq_broker.send.dedup import StoredBefore
+from ternmq_broker.send.request_reply import Replies
+from ternmq_broker.send.service import SendService
+from ternmq_broker.send.storing import SendServices, properties_suffix
+from ternmq_broker.send.validation import MessageWriter
 from ternmq_broker.state.table_formats import table_paths
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics

@@ -1,4 +1,4 @@
-from ternmq_broker.intake import Intake
+from ternmq_broker.send.admission import Intake
 
 
 def test_admission_has_space_below_both_limits() -> None:

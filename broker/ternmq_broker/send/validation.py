@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_broker.send.atomic_batch import RefusedRow, check_whole
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.storage.routed_batch import reroute
 from ternmq_broker.storage.system_topic_routing import Rules
-from ternmq_broker.whole_batch import RefusedRow, check_whole
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import HALF_TOPIC, is_send_forbidden

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_broker.send_services import SendServices
-from ternmq_broker.sending import Refusal, Sender
-from ternmq_broker.sending_stream import SendingStream, SendServerStream
+from ternmq_broker.send.storing import SendServices
+from ternmq_broker.send.stream import SendingStream, SendServerStream
+from ternmq_broker.send.validation import Refusal, Sender
 from ternmq_broker.storage.store_host import born_host_bytes
 from ternmq_model import properties as names
 from ternmq_model.errors import (

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_broker.sending import Stored
-from ternmq_broker.whole_batch import RefusedRow
+from ternmq_broker.send.atomic_batch import RefusedRow
+from ternmq_broker.send.validation import Stored
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset

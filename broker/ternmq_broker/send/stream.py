@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.send_services import SendServices
-from ternmq_broker.sending import Sender, Stored
+from ternmq_broker.send.storing import SendServices
+from ternmq_broker.send.validation import Sender, Stored
 from ternmq_broker.storage.ack_policy import Unsafe
 from ternmq_model.errors import (
     ClosedError,

@@ -7,12 +7,12 @@ from random import Random
 import numpy as np
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.duplicates.retried import join_places, queue_ids_of, refused_all, rest_of
-from ternmq_broker.duplicates.stored_before import Lookup
-from ternmq_broker.intake import Intake
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.replies.forwarding import Replies
-from ternmq_broker.sending import MessageWriter, Sender, Stored
+from ternmq_broker.send.admission import Intake
+from ternmq_broker.send.dedup import Lookup
+from ternmq_broker.send.request_reply import Replies
+from ternmq_broker.send.retried_batch import join_places, queue_ids_of, refused_all, rest_of
+from ternmq_broker.send.validation import MessageWriter, Sender, Stored
 from ternmq_broker.storage.ack_policy import REMARKS, Safety, Unsafe, append_with_room, in_doubt
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError, refusal

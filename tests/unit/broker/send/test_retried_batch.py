@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ternmq_broker.duplicates.retried import (
+from ternmq_broker.send.atomic_batch import RefusedRow
+from ternmq_broker.send.retried_batch import (
     Place,
     RetriedRow,
     join_places,
@@ -11,8 +12,7 @@ from ternmq_broker.duplicates.retried import (
     rest_of,
     retried_rows,
 )
-from ternmq_broker.sending import Stored
-from ternmq_broker.whole_batch import RefusedRow
+from ternmq_broker.send.validation import Stored
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import decode_record
 from tests.support.records import record, sizes_of

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_broker.duplicates.retried import Place, RetriedRow, place_of, retried_rows
+from ternmq_broker.send.retried_batch import Place, RetriedRow, place_of, retried_rows
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset

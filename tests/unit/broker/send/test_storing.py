@@ -6,10 +6,10 @@ from typing import Any, Final, cast
 import pytest
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.duplicates.retried import Place
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.send_services import SendServices
-from ternmq_broker.sending import MessageWriter, Sender
+from ternmq_broker.send.retried_batch import Place
+from ternmq_broker.send.storing import SendServices
+from ternmq_broker.send.validation import MessageWriter, Sender
 from ternmq_broker.storage.ack_policy import Safety
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import BrokerBusy, BrokerDraining, RefusedError

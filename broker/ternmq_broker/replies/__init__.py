@@ -1,1 +1,0 @@
-"""Replies to requests: passed on to who waits for them."""
