@@ -14,7 +14,7 @@ from ternmq_broker.groups.retry import GroupTopics, SendBackService, SendBackSer
 from ternmq_broker.groups.retry.resent_messages import RetrySends
 from ternmq_broker.groups.service import GroupService, GroupServices
 from ternmq_broker.groups.sessions import Sessions
-from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.registration import Registrar
 from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.lock_table import LockTable

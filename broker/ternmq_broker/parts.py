@@ -5,10 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from ternmq_broker.admin.query import QueryService
+from ternmq_broker.admin.service import AdminService, AdminServices
+from ternmq_broker.admin.settings import SettingsService
+from ternmq_broker.admin.store_service import StoreService
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.group_parts import GroupParts, Service
-from ternmq_broker.live_settings.rpc import SettingsService
-from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.reading_parts import ReadingParts
 from ternmq_broker.registration import Registrar
@@ -24,9 +27,6 @@ from ternmq_broker.replication.services import (
 from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.replication.slave_rules import slave_handlers
-from ternmq_broker.rpc_admin import AdminService, AdminServices
-from ternmq_broker.rpc_query import QueryService
-from ternmq_broker.rpc_store import StoreService
 from ternmq_broker.send.admission import intake_of
 from ternmq_broker.send.dedup import StoredBefore
 from ternmq_broker.send.request_reply import Replies

@@ -5,7 +5,7 @@ from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.group_parts import GroupParts, Service
-from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import PullHoldTable, TopicReaders
 from ternmq_broker.pull.offset_moved import MovedEvents

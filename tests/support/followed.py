@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.replication.master.claims import EpochClaims
 from ternmq_broker.replication.master.reign import Reign
 from ternmq_broker.replication.master.replicas import Replicas

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.replication.master.claims import EpochClaims
 from ternmq_broker.replication.master.reign import Reign
 from ternmq_broker.replication.master.replicas import Replicas

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.send.admission import Intake
 from ternmq_broker.send.dedup import Lookup
 from ternmq_broker.send.request_reply import Replies

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from ternmq_broker.live_settings.settings import ALLOWED
+from ternmq_broker.live_settings import ALLOWED
 from ternmq_console.aliases import ALIASES, SETTINGS, translate
 from ternmq_console.main import ternmq
 from ternmq_model.errors import UsageError

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.replication.master.replicas import Replicas, Stream
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ternmq_broker.rpc_admin import AdminService
+from ternmq_broker.admin.service import AdminService
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_model.errors import (
     IllegalName,

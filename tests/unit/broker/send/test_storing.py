@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 import pytest
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.send.retried_batch import Place
 from ternmq_broker.send.storing import SendServices
 from ternmq_broker.send.validation import MessageWriter, Sender

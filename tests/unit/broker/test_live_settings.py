@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.live_settings.settings import ALLOWED, LiveSettings
+from ternmq_broker.live_settings import ALLOWED, LiveSettings
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_store.config import StoreConfig

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import LIST_SETTINGS, UPDATE_SETTINGS
 from ternmq_remoting.rpc import Call, Handler, unary

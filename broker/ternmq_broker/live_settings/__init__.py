@@ -1,1 +1,0 @@
-"""The few settings that an operator may change while the broker runs."""
