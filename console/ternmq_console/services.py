@@ -29,7 +29,7 @@ from ternmq_runtime.settings.loader import LoadedSettings, load_settings
 from ternmq_store.config import StoreConfig
 
 if TYPE_CHECKING:
-    from ternmq_broker.server import Broker
+    from ternmq_broker.broker import Broker
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,7 +67,7 @@ class DevServices(Lifecycle):
 def new_broker(config: BrokerConfig, store: StoreConfig, env: Environment) -> "Broker":
     """Return a broker that does not run yet."""
     # 200 modules, which neither a NameServer nor the verbs behind `ternmq broker` need.
-    from ternmq_broker.server import Broker
+    from ternmq_broker.broker import Broker
 
     return Broker(config, store, env)
 

@@ -68,7 +68,7 @@ def configure_logging(settings: LoggingSettings, stream: IO[str] | None = None) 
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Writes `2026-01-31 12:00:00.000 INFO    ternmq_broker.server: broker ready name=b0`."""
+    """Writes `2026-01-31 12:00:00.000 INFO    ternmq_broker.broker: broker ready name=b0`."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ternmq_broker.broker import Broker
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.server import Broker
 from ternmq_model.errors import (
     CannotListen,
     ConnectionLost,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_broker.broker import Broker
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.server import Broker
 from ternmq_model.message_id import host_text
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts

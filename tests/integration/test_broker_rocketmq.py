@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
+from ternmq_broker.broker import Broker
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.server import Broker
 from ternmq_broker.state.table_formats import parse_table
 from ternmq_model.errors import PermissionRefused
 from ternmq_model.names import is_read_forbidden

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_broker.broker import Broker
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.registration import Registrant, register_request
-from ternmq_broker.server import Broker
 from ternmq_broker.state.topics import TopicTable
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ternmq_broker.broker import Broker
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.server import Broker
 from ternmq_model.address import parse_address
 from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ternmq_broker.server import Broker
+from ternmq_broker.broker import Broker
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, TernError
 from ternmq_model.message import Message, SendResult, SendStatus

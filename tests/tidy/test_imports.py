@@ -56,7 +56,7 @@ from tools.project import PACKAGES, ROOT
         (
             "unit_tests_run_no_whole_service",
             "tests/unit/broker/test_x.py",
-            "from ternmq_broker.server import Broker\nfrom ternmq import Message, Producer\n"
+            "from ternmq_broker.broker import Broker\nfrom ternmq import Message, Producer\n"
             "from ternmq_broker import topics\nfrom tests.support import brokers\n"
             "from tests.support.simulated_cluster import SimulatedCluster\n"
             "from tests.support.stores import SMALL\nfrom ternmq import BlockingProducer\n",
@@ -65,7 +65,7 @@ from tools.project import PACKAGES, ROOT
         (
             "unit_tests_run_no_whole_service",
             "tests/simulation/broker/test_x.py",
-            "from ternmq_broker.server import Broker\n",
+            "from ternmq_broker.broker import Broker\n",
             [],
         ),
     ],

@@ -14,7 +14,7 @@ from ternmq_runtime.logs import (
     configure_logging,
 )
 
-logger = logging.getLogger("ternmq_broker.server")
+logger = logging.getLogger("ternmq_broker.broker")
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_console_format_is_one_readable_line() -> None:
     stream = stream_with(LogFormat.CONSOLE)
     logger.info("broker ready name=%s", "b0\nforged line")
     [line] = stream.getvalue().splitlines()
-    assert line.endswith(r" INFO    ternmq_broker.server: broker ready name=b0\nforged line")
+    assert line.endswith(r" INFO    ternmq_broker.broker: broker ready name=b0\nforged line")
 
 
 HOSTILE = "a@\x1b]0;x\x07\x1b[2J\r\n\x7f\x9b31m\u2028\u202e"
@@ -62,7 +62,7 @@ def test_traceback_cannot_forge_lines_of_the_log() -> None:
     logger.info("before")
     time = stream.getvalue()[:23]
     try:
-        raise OSError(f"\n{time} ERROR   ternmq_broker.server: forged\r{time} ERROR   x: forged")
+        raise OSError(f"\n{time} ERROR   ternmq_broker.broker: forged\r{time} ERROR   x: forged")
     except OSError as error:
         error.add_note(f"{time} forged")
         logger.warning("failed", exc_info=True, stack_info=True)
@@ -108,7 +108,7 @@ def test_json_format_has_named_arguments_and_extras_as_members() -> None:
     assert written.pop("ts").endswith("Z")
     assert written == {
         "level": "info",
-        "logger": "ternmq_broker.server",
+        "logger": "ternmq_broker.broker",
         "message": "log rolled file=000 next=1024 took 0.2 ms, 100% full",
         "file": "000",
         "next": 1024,

@@ -9,9 +9,9 @@ from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.filters import with_room_for_bit_maps
-from ternmq_broker.life import Life
 from ternmq_broker.replication.role.member import Outcome
 from ternmq_broker.steady_clock import SteadyClock
+from ternmq_broker.term import Life
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
