@@ -1,14 +1,14 @@
 """Consumers: the push consumer of a group, and the pull consumer of assigned queues."""
 
-from ternmq_consumer.answers import DEAD_LETTER as DEAD_LETTER
-from ternmq_consumer.answers import ConsumeStatus as ConsumeStatus
-from ternmq_consumer.answers import ReconsumeLater as ReconsumeLater
 from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer
 from ternmq_consumer.config import ConsumeFrom as ConsumeFrom
 from ternmq_consumer.config import MessageModel as MessageModel
 from ternmq_consumer.config import OffsetsKept as OffsetsKept
 from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig
 from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
+from ternmq_consumer.consume_status import DEAD_LETTER as DEAD_LETTER
+from ternmq_consumer.consume_status import ConsumeStatus as ConsumeStatus
+from ternmq_consumer.consume_status import ReconsumeLater as ReconsumeLater
 from ternmq_consumer.pull import PullConsumer as PullConsumer
 from ternmq_consumer.push import PushConsumer as PushConsumer
 from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely as allocate_averagely

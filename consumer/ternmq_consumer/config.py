@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ternmq_consumer.answers import SUSPEND_S_MAX, SUSPEND_S_MIN
+from ternmq_consumer.consume_status import SUSPEND_S_MAX, SUSPEND_S_MIN
 from ternmq_consumer.rebalance.allocation.strategy import AllocationStrategy
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_model.arguments import check_kinds, fault_of_time_ms

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
-from ternmq_consumer.answers import LATER, Answer, wish_of
+from ternmq_consumer.consume_status import LATER, ListenerAnswer, reconsume_later_of
 from ternmq_consumer.work import Work
 from ternmq_model.arguments import is_async
 from ternmq_model.clock import Clock
@@ -21,8 +21,10 @@ from ternmq_remoting.environment import Blocking
 
 T = TypeVar("T")
 
-Listener: TypeAlias = Callable[[StoredMessage], Answer | Awaitable[Answer]]
-BatchListener: TypeAlias = Callable[[Sequence[StoredMessage]], Answer | Awaitable[Answer]]
+Listener: TypeAlias = Callable[[StoredMessage], ListenerAnswer | Awaitable[ListenerAnswer]]
+BatchListener: TypeAlias = Callable[
+    [Sequence[StoredMessage]], ListenerAnswer | Awaitable[ListenerAnswer]
+]
 
 CallListener: TypeAlias = Callable[[Work], Awaitable[None]]
 """Hands a hand-out's messages to a listener and notes in it what came of them. Raises nothing that
@@ -140,24 +142,24 @@ def _call_plain(listener: Listener, work: Work, *, in_order: bool) -> None:
 
 def _take_answer(work: Work, message: StoredMessage, said: Said) -> bool:
     """Note what a listener said of one message; return whether it is finished."""
-    wish = LATER if said.error is not None else wish_of(said.answer)
-    if wish is None:
+    later = LATER if said.error is not None else reconsume_later_of(said.answer)
+    if later is None:
         return True
     work.error = work.error or said.error
-    work.suspend_s = wish.suspend_s
-    work.fail(message, wish.delay_level)
+    work.suspend_s = later.suspend_s
+    work.fail(message, later.delay_level)
     return False
 
 
 def _take_batch_answer(work: Work, said: Said) -> None:
     """Note what a listener said of all messages of `work`."""
-    wish = LATER if said.error is not None else wish_of(said.answer)
-    if wish is None:
+    later = LATER if said.error is not None else reconsume_later_of(said.answer)
+    if later is None:
         return
     work.error = said.error
-    work.suspend_s = wish.suspend_s
-    for message in work.handout.messages[wish.finished :]:
-        work.fail(message, wish.delay_level)
+    work.suspend_s = later.suspend_s
+    for message in work.handout.messages[later.finished :]:
+        work.fail(message, later.delay_level)
 
 
 def _caller(
@@ -192,20 +194,20 @@ async def _intercepted(
     begin_ms = clock.monotonic_ms()
     said = await caller(argument, work)
     took_ms = clock.monotonic_ms() - begin_ms
-    wish = LATER if said.error is not None else wish_of(said.answer)
+    later = LATER if said.error is not None else reconsume_later_of(said.answer)
     if work.is_over:
         outcome = ConsumeOutcome.TIME_OUT
     elif said.error is not None and said is not _NOT_CALLED:
         outcome = ConsumeOutcome.EXCEPTION
     else:
-        outcome = ConsumeOutcome.SUCCESS if wish is None else ConsumeOutcome.FAILED
+        outcome = ConsumeOutcome.SUCCESS if later is None else ConsumeOutcome.FAILED
     interception.interceptors.after(
         replace(
             event,
             took_ms=took_ms,
             outcome=outcome,
             error=None if said is _NOT_CALLED else said.error,
-            unfinished=() if wish is None else messages[wish.finished :],
+            unfinished=() if later is None else messages[later.finished :],
         )
     )
     return said
@@ -236,7 +238,7 @@ def _get_answer(listener: Callable[[T], Any], argument: T) -> Said:
 
 
 def _said(answer: object) -> Said:
-    """Return what a listener answered, which `wish_of` can read.
+    """Return what a listener answered, which `reconsume_later_of` can read.
 
     Raises:
         UsageError: It is no answer.
@@ -247,5 +249,5 @@ def _said(answer: object) -> Said:
         kind = type(answer).__name__
         raise UsageError(f"the listener returned a {kind}: declare it with `async def`, and await")
     if answer is not None:
-        wish_of(answer)
+        reconsume_later_of(answer)
     return Said(answer)

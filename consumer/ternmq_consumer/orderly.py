@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ternmq_consumer.answers import DEAD_LETTER
+from ternmq_consumer.consume_status import DEAD_LETTER
 from ternmq_consumer.results import HandsOut, Lot, TakesBack
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.try_counts import TryCounts

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ternmq_client.internal_producer import InternalProducer
-from ternmq_consumer.answers import DEAD_LETTER, DELAY_LEVEL_MAX
+from ternmq_consumer.consume_status import DEAD_LETTER, DELAY_LEVEL_MAX
 from ternmq_model import properties as names
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendStatus

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from ternmq_consumer.answers import DEAD_LETTER
 from ternmq_consumer.broker_connections import BrokerConnections
+from ternmq_consumer.consume_status import DEAD_LETTER
 from ternmq_consumer.results import Lot
 from ternmq_model.errors import ClosedError, TernError
 from ternmq_model.queue import MessageQueue

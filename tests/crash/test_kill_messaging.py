@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from ternmq_consumer.answers import ReconsumeLater
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.consume_status import ReconsumeLater
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from ternmq_broker.state.lock_table import QueueKey
-from ternmq_consumer.answers import Answer, ConsumeStatus, ReconsumeLater
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.consume_status import ConsumeStatus, ListenerAnswer, ReconsumeLater
 from ternmq_consumer.queue_locks import TRUST_MS
 from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
@@ -252,7 +252,7 @@ def test_failed_message_is_retried_first_after_the_suspension() -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: list[tuple[float, int, int]] = []
 
-        def listener(message: StoredMessage) -> Answer:
+        def listener(message: StoredMessage) -> ListenerAnswer:
             seen.append((now_s(), message.queue_offset, message.reconsume_times))
             if message.queue_offset == 3 and message.reconsume_times < 3:
                 return ReconsumeLater(suspend_s=5) if message.reconsume_times == 1 else False
@@ -276,7 +276,7 @@ def test_dead_letter_frees_its_queue_only_once_the_broker_has_it(way: str) -> No
     async def test(cluster: ToyCluster) -> None:
         seen: list[int] = []
 
-        def listener(message: StoredMessage) -> Answer:
+        def listener(message: StoredMessage) -> ListenerAnswer:
             seen.append(message.queue_offset)
             if message.body != b"bad":
                 return None

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ternmq_consumer.answers import Answer, ConsumeStatus
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.consume_status import ConsumeStatus, ListenerAnswer
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import ClosedError, IllegalName, Unreachable, UsageError
 from ternmq_model.queue import MessageQueue
@@ -111,7 +111,7 @@ def test_failed_send_back_is_redelivered_and_holds_the_offset() -> None:
         calls: list[tuple[MessageQueue, int]] = []
         queue = cluster.queues[0]
 
-        def listener(message: StoredMessage) -> Answer:
+        def listener(message: StoredMessage) -> ListenerAnswer:
             calls.append(place(message))
             attempts = calls.count(place(message))
             if message.queue == queue and message.queue_offset == 7 and attempts < 3:

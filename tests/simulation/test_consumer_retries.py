@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome
-from ternmq_consumer.answers import Answer, ConsumeStatus, ReconsumeLater
+from ternmq_consumer.consume_status import ConsumeStatus, ListenerAnswer, ReconsumeLater
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from tests.support.toy_broker import ToyBroker
@@ -108,7 +108,7 @@ def test_failed_messages_of_many_calls_share_few_requests() -> None:
 
 def test_listener_answer_sets_the_retry_delay_or_dead_letter() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
-        answers: dict[bytes, Answer] = {
+        answers: dict[bytes, ListenerAnswer] = {
             b"level 5": ReconsumeLater(5),
             b"later": ConsumeStatus.RECONSUME_LATER,
             b"dead": ConsumeStatus.DEAD_LETTER,
@@ -119,7 +119,7 @@ def test_listener_answer_sets_the_retry_delay_or_dead_letter() -> None:
             cluster.append(cluster.queues[0], body)
         times: dict[bytes, list[float]] = {body: [] for body in answers}
 
-        def listener(message: StoredMessage) -> Answer:
+        def listener(message: StoredMessage) -> ListenerAnswer:
             times[message.body].append(now_s())
             return None if message.reconsume_times else answers[message.body]
 
@@ -150,7 +150,7 @@ def test_failed_batch_sends_back_only_messages_behind_its_last_good_one() -> Non
         for _ in range(10):
             cluster.append(cluster.queues[0], b"body")
 
-        def listener(batch: Sequence[StoredMessage]) -> Answer:
+        def listener(batch: Sequence[StoredMessage]) -> ListenerAnswer:
             good = [message.queue_offset < 7 or message.reconsume_times > 0 for message in batch]
             return None if all(good) else ReconsumeLater(finished=good.index(False))
 

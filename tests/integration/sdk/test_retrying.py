@@ -16,7 +16,7 @@ from ternmq import (
     ReconsumeLater,
     StoredMessage,
 )
-from ternmq_consumer.answers import Answer
+from ternmq_consumer.consume_status import ListenerAnswer
 from tests.support.sdk_place import Place, eventually
 
 FROM_FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, retries_max=1)
@@ -35,7 +35,7 @@ def test_failed_message_is_redelivered_under_its_topic_and_offset_moves_on(
         taken: defaultdict[bytes, list[StoredMessage]] = defaultdict(list)
         done = asyncio.Event()
 
-        async def listen(message: StoredMessage) -> Answer:
+        async def listen(message: StoredMessage) -> ListenerAnswer:
             taken[message.body].append(message)
             if len(taken[message.body]) == 1 and message.body == b"3":
                 return ReconsumeLater(delay_level=1)
@@ -64,12 +64,12 @@ def test_failed_message_is_redelivered_under_its_topic_and_offset_moves_on(
 
 
 @pytest.mark.parametrize("answer", [ConsumeStatus.DEAD_LETTER, ReconsumeLater(delay_level=-1)])
-def test_dead_letter_can_be_redriven(place: Place, answer: Answer) -> None:
+def test_dead_letter_can_be_redriven(place: Place, answer: ListenerAnswer) -> None:
     async def main() -> None:
         taken: list[bytes] = []
         is_bad = True
 
-        async def listen(message: StoredMessage) -> Answer:
+        async def listen(message: StoredMessage) -> ListenerAnswer:
             taken.append(message.body)
             return answer if is_bad and message.body == b"1" else None
 

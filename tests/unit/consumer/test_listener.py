@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
-from ternmq_consumer.answers import Answer, ConsumeStatus, ReconsumeLater
+from ternmq_consumer.consume_status import ConsumeStatus, ListenerAnswer, ReconsumeLater
 from ternmq_consumer.listener import (
     BatchListener,
     Interception,
@@ -82,9 +82,9 @@ def as_is(listener: Any) -> Any:
 
 
 def awaited(listener: Any) -> Any:
-    async def call(argument: Any) -> Answer:
+    async def call(argument: Any) -> ListenerAnswer:
         await asyncio.sleep(0)
-        return cast("Answer", listener(argument))
+        return cast("ListenerAnswer", listener(argument))
 
     return call
 
@@ -111,12 +111,12 @@ class TestBothKinds:
 
     @pytest.mark.parametrize("answer", [False, ConsumeStatus.RECONSUME_LATER, ReconsumeLater()])
     def test_negative_answer_leaves_its_messages_unfinished(
-        self, make: Any, answer: Answer
+        self, make: Any, answer: ListenerAnswer
     ) -> None:
-        def odd(message: StoredMessage) -> Answer:
+        def odd(message: StoredMessage) -> ListenerAnswer:
             return answer if message.queue_offset % 2 else None
 
-        def batch(_: object) -> Answer:
+        def batch(_: object) -> ListenerAnswer:
             return answer
 
         assert failed(hand_over(make(odd))) == [1, 3]
@@ -135,9 +135,9 @@ class TestBothKinds:
         assert isinstance(work.error, ValueError)
 
     def test_each_message_gets_its_own_delay(self, make: Any) -> None:
-        answers: list[Answer] = [ReconsumeLater(5), ConsumeStatus.DEAD_LETTER, False, None]
+        answers: list[ListenerAnswer] = [ReconsumeLater(5), ConsumeStatus.DEAD_LETTER, False, None]
 
-        def listener(message: StoredMessage) -> Answer:
+        def listener(message: StoredMessage) -> ListenerAnswer:
             return answers[message.queue_offset]
 
         work = hand_over(make(listener))
@@ -145,7 +145,7 @@ class TestBothKinds:
         assert work.levels == [5, -1, 0]
 
     def test_batch_listener_may_return_how_many_succeeded(self, make: Any) -> None:
-        def listener(_: object) -> Answer:
+        def listener(_: object) -> ListenerAnswer:
             return ReconsumeLater(4, finished=3)
 
         work = hand_over_batch(make(listener))
@@ -155,7 +155,7 @@ class TestBothKinds:
     def test_orderly_listener_gets_nothing_behind_a_failure(self, make: Any) -> None:
         seen: list[int] = []
 
-        def listener(message: StoredMessage) -> Answer:
+        def listener(message: StoredMessage) -> ListenerAnswer:
             seen.append(message.queue_offset)
             return ReconsumeLater(suspend_s=7) if message.queue_offset == 1 else None
 
@@ -187,7 +187,7 @@ class TestBothKinds:
         assert seen == [0, 1]
 
     def test_interceptors_see_each_call_and_its_result(self, make: Any) -> None:
-        def listener(message: StoredMessage) -> Answer:
+        def listener(message: StoredMessage) -> ListenerAnswer:
             if message.queue_offset == 1:
                 raise ValueError("one")
             return message.queue_offset != 2
@@ -206,7 +206,7 @@ class TestBothKinds:
         assert [of_offsets(event.unfinished) for event in watch.after] == [[], [1], [2], []]
 
     def test_interceptors_see_a_batch_as_one_call(self, make: Any) -> None:
-        def listener(_: object) -> Answer:
+        def listener(_: object) -> ListenerAnswer:
             return ReconsumeLater(finished=1)
 
         watch = Watch()
@@ -217,7 +217,7 @@ class TestBothKinds:
 
 
 def test_answer_out_of_range_is_a_failure() -> None:
-    def listener(_: StoredMessage) -> Answer:
+    def listener(_: StoredMessage) -> ListenerAnswer:
         return ReconsumeLater(delay_level=19)
 
     work = hand_over(listener)

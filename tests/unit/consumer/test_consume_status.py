@@ -1,15 +1,15 @@
-"""What a listener may answer."""
+"""The answers that a listener may give."""
 
 from typing import Any
 
 import pytest
 
-from ternmq_consumer.answers import LATER, ConsumeStatus, ReconsumeLater, wish_of
+from ternmq_consumer.consume_status import LATER, ConsumeStatus, ReconsumeLater, reconsume_later_of
 from ternmq_model.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("answer", "wish"),
+    ("answer", "later"),
     [
         (None, None),
         (True, None),
@@ -20,14 +20,14 @@ from ternmq_model.errors import UsageError
         (ReconsumeLater(18, finished=3), ReconsumeLater(18, finished=3)),
     ],
 )
-def test_every_answer_has_one_meaning(answer: object, wish: ReconsumeLater | None) -> None:
-    assert wish_of(answer) == wish
+def test_every_answer_has_one_meaning(answer: object, later: ReconsumeLater | None) -> None:
+    assert reconsume_later_of(answer) == later
 
 
 @pytest.mark.parametrize("answer", ["done", 0, 1, "RECONSUME_LATER", ConsumeStatus, []])
 def test_other_answer_is_refused(answer: object) -> None:
     with pytest.raises(UsageError, match=r"must be None, True or ConsumeStatus.SUCCESS"):
-        wish_of(answer)
+        reconsume_later_of(answer)
 
 
 @pytest.mark.parametrize(

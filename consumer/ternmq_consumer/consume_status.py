@@ -1,4 +1,4 @@
-"""What a listener may answer, and what it means. Pure."""
+"""Consume statuses: the answers that a listener may give, and their meaning. Pure."""
 
 import enum
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SUSPEND_S_MAX: Final = 30.0
 
 
 class ConsumeStatus(enum.Enum):
-    """What a listener may say of what it was handed.
+    """Answer of a listener for the message, or the batch, that it was handed.
 
     Attributes:
         SUCCESS: It is finished.
@@ -69,14 +69,14 @@ class ReconsumeLater:
             )
 
 
-Answer: TypeAlias = ConsumeStatus | ReconsumeLater | bool | None
+ListenerAnswer: TypeAlias = ConsumeStatus | ReconsumeLater | bool | None
 """None, True and SUCCESS: finished. False and RECONSUME_LATER: again later."""
 
 LATER: Final = ReconsumeLater()
 _NEVER: Final = ReconsumeLater(DEAD_LETTER)
 
 
-def wish_of(answer: object) -> ReconsumeLater | None:
+def reconsume_later_of(answer: object) -> ReconsumeLater | None:
     """Return how a listener's answer wants the messages again; None = they are finished.
 
     Raises:
