@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from ternmq_consumer.assigned_queue import AssignedQueue
 from ternmq_consumer.offsets.consume_from_where import StartOffsets
 from ternmq_consumer.offsets.offset_store import OffsetStore
+from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
+from ternmq_consumer.process_queue.queue_locks import Lease, QueueLocks
+from ternmq_consumer.process_queue.running_info import QueueReport
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import QueueSubscriber
-from ternmq_consumer.queue_locks import Lease, QueueLocks
-from ternmq_consumer.running_state import QueueReport
 from ternmq_model.errors import RefusedError, TernError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_consumer.assigned_queue import AssignedQueue
 from ternmq_consumer.listener import CallListener
+from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
 from ternmq_consumer.results import Results
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.work import Work

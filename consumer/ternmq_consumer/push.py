@@ -19,6 +19,8 @@ from ternmq_consumer.message_iterator import MessageIterator
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
+from ternmq_consumer.process_queue.queue_locks import RENEW_INTERVAL_S, QueueLocks
+from ternmq_consumer.process_queue.running_info import StateReporter, facts_of
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.push_parts import (
@@ -31,11 +33,9 @@ from ternmq_consumer.push_parts import (
     results_of,
     traced,
 )
-from ternmq_consumer.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
 from ternmq_consumer.results import Results
-from ternmq_consumer.running_state import StateReporter, facts_of
 from ternmq_consumer.seeking import SeekingConsumer, looks_for_resets, resets_of
 from ternmq_consumer.statistics import ConsumerStatistics, Counters
 from ternmq_consumer.subscriptions import (

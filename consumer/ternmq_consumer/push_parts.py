@@ -29,7 +29,7 @@ from ternmq_consumer.offsets.local_offset_store import (
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.orderly import OrderlyResults
-from ternmq_consumer.queue_locks import QueueLocks
+from ternmq_consumer.process_queue.queue_locks import QueueLocks
 from ternmq_consumer.results import Results
 from ternmq_consumer.retry_copies import RetryCopies
 from ternmq_consumer.send_back import SendBacks

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from ternmq_consumer.assigned_queue import AssignedQueue
-from ternmq_consumer.process_queue import Handout, ProcessQueue
+from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
+from ternmq_consumer.process_queue.process_queue import Handout, ProcessQueue
 from ternmq_model.stored_message import StoredMessage
 
 

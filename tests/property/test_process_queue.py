@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ternmq_consumer.process_queue import Handout, ProcessQueue
+from ternmq_consumer.process_queue.process_queue import Handout, ProcessQueue
 from ternmq_model.offsets import QueueOffset
 from tests.support.examples import examples
 

@@ -11,7 +11,7 @@ import pytest
 from ternmq_broker.state.lock_table import QueueKey
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.consume_status import ConsumeStatus, ListenerAnswer, ReconsumeLater
-from ternmq_consumer.queue_locks import TRUST_MS
+from ternmq_consumer.process_queue.queue_locks import TRUST_MS
 from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import cast
 
-from ternmq_consumer.assigned_queue import AssignedQueue
 from ternmq_consumer.dispatch import Dispatcher
+from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
+from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
-from ternmq_consumer.queue_locks import Lease
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.work import Work
 from ternmq_model.errors import RefusedError

@@ -23,9 +23,9 @@ from ternmq_consumer.config import (
     PullConsumerConfig,
     PushConsumerConfig,
 )
+from ternmq_consumer.process_queue.queue_locks import TRUST_MS
 from ternmq_consumer.pull import PullConsumer
 from ternmq_consumer.push import PushConsumer
-from ternmq_consumer.queue_locks import TRUST_MS
 from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendResult, SendStatus

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ternmq_consumer.queue_locks import Lease
+from ternmq_consumer.process_queue.queue_locks import Lease
 from tests.support.handed_out import World, offsets
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 

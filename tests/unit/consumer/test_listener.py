@@ -15,7 +15,7 @@ from ternmq_consumer.listener import (
     in_batches,
     one_by_one,
 )
-from ternmq_consumer.queue_locks import Lease
+from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.work import Work
 from ternmq_model.errors import UsageError
 from ternmq_model.stored_message import StoredMessage

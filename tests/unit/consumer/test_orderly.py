@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ternmq_consumer.orderly import UNLIMITED, OrderlyResults, is_dead
-from ternmq_consumer.queue_locks import Lease
+from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.results import Lot
 from ternmq_consumer.work import Work
 from ternmq_model.queue import MessageQueue

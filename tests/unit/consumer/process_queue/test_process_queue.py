@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ternmq_consumer.process_queue import ProcessQueue
+from ternmq_consumer.process_queue.process_queue import ProcessQueue
 from ternmq_model.offsets import QueueOffset
 
 

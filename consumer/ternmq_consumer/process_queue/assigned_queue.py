@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ternmq_consumer.process_queue import Handout, ProcessQueue
+from ternmq_consumer.process_queue.process_queue import Handout, ProcessQueue
+from ternmq_consumer.process_queue.queue_locks import Lease
+from ternmq_consumer.process_queue.running_info import QueueReport
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
-from ternmq_consumer.queue_locks import Lease
-from ternmq_consumer.running_state import QueueReport
 from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.names import RETRY_PREFIX

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from ternmq_consumer.running_state import QueueReport, StateReporter, running_state
+from ternmq_consumer.process_queue.running_info import QueueReport, StateReporter, running_state
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import groups_pb2 as groups
 

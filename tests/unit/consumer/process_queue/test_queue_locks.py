@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.queue_locks import QueueLocks, is_trusted
+from ternmq_consumer.process_queue.queue_locks import QueueLocks, is_trusted
 from ternmq_model.errors import ConnectionLost, RefusedError, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -186,7 +186,7 @@ def test_answer_for_a_released_queue_is_ignored() -> None:
 
 def test_first_refusal_to_lock_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def test(broker: Broker, locks: QueueLocks) -> None:
-        caplog.set_level("INFO", "ternmq_consumer.queue_locks")
+        caplog.set_level("INFO", "ternmq_consumer.process_queue.queue_locks")
         codes = [ResponseCode.GO_AWAY, *[ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST] * 3]
         for code in codes:
             broker.refusal = refusal(code, "no")
