@@ -14,7 +14,7 @@ from ternmq_consumer.offsets.consume_from_where import StartOffsets
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
 from ternmq_consumer.process_queue.queue_locks import Lease, QueueLocks
-from ternmq_consumer.process_queue.running_info import QueueReport
+from ternmq_consumer.process_queue.running_info import ProcessQueueInfo
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import QueueSubscriber
 from ternmq_model.errors import RefusedError, TernError, UsageError
@@ -85,7 +85,7 @@ class Assignment:
         """The owned queues, sorted."""
         return sorted(self._owned)
 
-    def reports(self) -> list[QueueReport]:
+    def reports(self) -> list[ProcessQueueInfo]:
         """Return how every owned queue stands."""
         return [one.report() for one in self._owned.values()]
 

@@ -20,7 +20,7 @@ from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_fro
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.process_queue.queue_locks import RENEW_INTERVAL_S, QueueLocks
-from ternmq_consumer.process_queue.running_info import StateReporter, facts_of
+from ternmq_consumer.process_queue.running_info import RunningInfoReporter, facts_of
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.push_parts import (
@@ -266,9 +266,9 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         """
         return [] if self._assignment is None else self._assignment.queues
 
-    def _reporter(self, client: ClientInstance) -> StateReporter:
+    def _reporter(self, client: ClientInstance) -> RunningInfoReporter:
         """Return what answers brokers that ask how consuming goes."""
-        return StateReporter(
+        return RunningInfoReporter(
             client.sessions,
             self._group,
             queues=lambda: [] if self._assignment is None else self._assignment.reports(),

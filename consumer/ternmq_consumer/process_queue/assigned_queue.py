@@ -7,7 +7,7 @@ import numpy as np
 
 from ternmq_consumer.process_queue.process_queue import Handout, ProcessQueue
 from ternmq_consumer.process_queue.queue_locks import Lease
-from ternmq_consumer.process_queue.running_info import QueueReport
+from ternmq_consumer.process_queue.running_info import ProcessQueueInfo
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
 from ternmq_model.errors import CorruptRecord, RefusedError
@@ -81,10 +81,10 @@ class AssignedQueue:
         self._must_wait = False
         """Reading is to begin when nothing is left."""
 
-    def report(self) -> QueueReport:
+    def report(self) -> ProcessQueueInfo:
         """Return how the queue stands."""
         in_hand = self.in_hand
-        return QueueReport(
+        return ProcessQueueInfo(
             self.queue,
             in_hand.commit_offset,
             in_hand.next_offset,

@@ -16,8 +16,8 @@ from typing import Generic, Protocol, TypeVar
 from ternmq_model.offsets import QueueOffset
 
 
-class InHand(Protocol):
-    """What is asked of a message here."""
+class QueuedMessage(Protocol):
+    """A message in hand: a `StoredMessage`, or a test's own."""
 
     @property
     def queue_offset(self) -> QueueOffset:
@@ -30,7 +30,7 @@ class InHand(Protocol):
         ...
 
 
-M = TypeVar("M", bound=InHand)
+M = TypeVar("M", bound=QueuedMessage)
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +52,7 @@ class Handout(Generic[M]):
 
 
 @dataclass(slots=True, eq=False)
-class _Batch(Generic[M]):
+class _WaitingBatch(Generic[M]):
     messages: list[M]
     record_bytes: int
     taken: int = 0
@@ -81,7 +81,7 @@ class ProcessQueue(Generic[M]):
         self.record_bytes = 0
         self.running = 0
         self.dropped = False
-        self._waiting: deque[_Batch[M]] = deque()
+        self._waiting: deque[_WaitingBatch[M]] = deque()
         self._handed: deque[Handout[M]] = deque()
         self._waiting_count = 0
 
@@ -117,7 +117,7 @@ class ProcessQueue(Generic[M]):
         assert next_offset >= self.next_offset, "a queue is read forwards"
         if messages:
             assert messages[0].queue_offset >= self.next_offset, "a batch overlaps its forerunner"
-            self._waiting.append(_Batch(messages, record_bytes))
+            self._waiting.append(_WaitingBatch(messages, record_bytes))
             self._waiting_count += len(messages)
             self.count += len(messages)
             self.record_bytes += record_bytes

@@ -67,7 +67,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lingering:
+class _LingeringLock:
     """A lock that is given back when a listener call has ended."""
 
     queue: MessageQueue
@@ -113,7 +113,7 @@ class QueueLocks:
         self._on_renewed = on_renewed
         self._leases: dict[MessageQueue, Lease] = {}
         self._troubles: dict[str, str] = {}
-        self._lingering: list[_Lingering] = []
+        self._lingering: list[_LingeringLock] = []
         self._renewing: set[str] = set()
 
     def token(self, queue: MessageQueue) -> int:
@@ -172,7 +172,7 @@ class QueueLocks:
         take longer than the lease, somebody else may have it."""
         lease = self.forget(queue)
         if lease is not None:
-            self._lingering.append(_Lingering(queue, lease.token, is_busy))
+            self._lingering.append(_LingeringLock(queue, lease.token, is_busy))
 
     def forget(self, queue: MessageQueue) -> Lease | None:
         """Renew the lock of `queue` no more, and begin no listener call under it."""

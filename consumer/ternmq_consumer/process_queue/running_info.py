@@ -1,4 +1,4 @@
-"""What a consumer says when a broker asks how consuming goes.
+"""Running info of a consumer: its owned queues and settings, sent to a broker that asks for them.
 
 Source: RocketMQ `ConsumerRunningInfo`, `ClientRemotingProcessor.getConsumerRunningInfo`.
 """
@@ -13,8 +13,8 @@ from ternmq_model.version import __version__
 from ternmq_protos.v1 import groups_pb2 as groups
 
 
-class QueueReport(NamedTuple):
-    """How one owned queue stands."""
+class ProcessQueueInfo(NamedTuple):
+    """State of one owned queue, as its consumer reports it."""
 
     queue: MessageQueue
     commit_offset: int
@@ -37,8 +37,8 @@ class QueueReport(NamedTuple):
     """When a message was finished last, alike."""
 
 
-class Hearing(Protocol):
-    """What is needed of a client's `BrokerSessions`."""
+class SessionCommands(Protocol):
+    """Commands of brokers on the Sessions of a client, and its answers: `BrokerSessions`."""
 
     def on_command(
         self, name: str, handler: Callable[[groups.SessionReply, str], None]
@@ -51,8 +51,8 @@ class Hearing(Protocol):
         ...
 
 
-class StateReporter:
-    """Answers brokers for one consumer, between `with` and its end. On its event loop.
+class RunningInfoReporter:
+    """Reports the running info of one consumer, between `with` and its end. On its event loop.
 
     Args:
         sessions: Of the client.
@@ -63,10 +63,10 @@ class StateReporter:
 
     def __init__(
         self,
-        sessions: Hearing,
+        sessions: SessionCommands,
         group: str,
         *,
-        queues: Callable[[], Iterable[QueueReport]],
+        queues: Callable[[], Iterable[ProcessQueueInfo]],
         facts: Callable[[], Mapping[str, object]],
     ) -> None:
         self._sessions = sessions
@@ -86,19 +86,19 @@ class StateReporter:
     def _on_question(self, command: groups.SessionReply, broker_name: str) -> None:
         question = command.report_state
         if question.group == self._group:
-            state = running_state(self._group, self._queues(), self._facts())
+            state = running_info(self._group, self._queues(), self._facts())
             state.request_id = question.request_id
             self._sessions.say(broker_name, groups.SessionRequest(running_state=state))
 
 
-def running_state(
-    group: str, queues: Iterable[QueueReport], facts: Mapping[str, object]
+def running_info(
+    group: str, queues: Iterable[ProcessQueueInfo], facts: Mapping[str, object]
 ) -> groups.RunningState:
-    """Return the answer, without the question's number. Pure."""
+    """Return the running info, without the number of the question for it. Pure."""
     state = groups.RunningState(
         group=group, facts={name: str(value) for name, value in facts.items()}
     )
-    for one in sorted(queues, key=_place):
+    for one in sorted(queues, key=_queue_order):
         state.queues.add(
             topic=one.queue.topic,
             broker_name=one.queue.broker_name,
@@ -134,5 +134,5 @@ def facts_of(config: object, statistics: object) -> dict[str, object]:
     return facts
 
 
-def _place(one: QueueReport) -> tuple[str, int, str]:
+def _queue_order(one: ProcessQueueInfo) -> tuple[str, int, str]:
     return one.queue.topic, one.queue.queue_id, one.queue.broker_name

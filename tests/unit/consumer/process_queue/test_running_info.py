@@ -1,6 +1,10 @@
 from collections.abc import Callable
 
-from ternmq_consumer.process_queue.running_info import QueueReport, StateReporter, running_state
+from ternmq_consumer.process_queue.running_info import (
+    ProcessQueueInfo,
+    RunningInfoReporter,
+    running_info,
+)
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import groups_pb2 as groups
 
@@ -30,14 +34,14 @@ class Line:
 
 
 QUEUES = [
-    QueueReport(MessageQueue("T", "b", 1), 3, 9, 4, 400, True, 11, 12),
-    QueueReport(MessageQueue("T", "b", 0), 5, 5, 0, 0),
-    QueueReport(MessageQueue("S", "b", 2), 0, 1, 1, 10),
+    ProcessQueueInfo(MessageQueue("T", "b", 1), 3, 9, 4, 400, True, 11, 12),
+    ProcessQueueInfo(MessageQueue("T", "b", 0), 5, 5, 0, 0),
+    ProcessQueueInfo(MessageQueue("S", "b", 2), 0, 1, 1, 10),
 ]
 
 
 def test_queues_are_reported_in_order_with_everything_known() -> None:
-    state = running_state("G", QUEUES, {"workers": 4})
+    state = running_info("G", QUEUES, {"workers": 4})
     assert [(one.topic, one.queue_id) for one in state.queues] == [("S", 2), ("T", 0), ("T", 1)]
     last = state.queues[-1]
     assert (last.commit_offset, last.read_offset, last.messages, last.bytes) == (3, 9, 4, 400)
@@ -47,7 +51,7 @@ def test_queues_are_reported_in_order_with_everything_known() -> None:
 
 def test_question_is_answered_only_by_its_living_group() -> None:
     line = Line()
-    with StateReporter(line, "G", queues=lambda: QUEUES, facts=dict):
+    with RunningInfoReporter(line, "G", queues=lambda: QUEUES, facts=dict):
         line.ask("G", 7)
         line.ask("H", 8)
     line.ask("G", 9)
