@@ -72,7 +72,7 @@ _OF_HALVES: Final = frozenset({_OF_HALF, b"\x02" + STAGED_FOR.encode()})
 """What `_NOT_PLAIN` finds of half messages: clients may send those."""
 
 
-class Refused(NamedTuple):
+class RejectedRecord(NamedTuple):
     """One record that cannot be stored, and why."""
 
     row: int
@@ -122,7 +122,7 @@ class CheckedRecords:
     """The good ones, in order; None when there are none."""
     indexes: Ints
     """Which record of the request each row of the batch is."""
-    refused: Sequence[Refused]
+    refused: Sequence[RejectedRecord]
 
 
 def check_records(
@@ -161,10 +161,10 @@ def check_records(
     if isinstance(checked, RecordBatch):
         return CheckedRecords(checked, everyone, ())
     ends = np.cumsum(lengths)
-    refused: list[Refused] = []
+    refused: list[RejectedRecord] = []
     for index in np.flatnonzero(~checked).tolist():
         record = records[ends[index] - lengths[index] : ends[index]]
-        refused.append(Refused(index, _reason(record, form)))
+        refused.append(RejectedRecord(index, _reason(record, form)))
     indexes = np.flatnonzero(checked)
     if not len(indexes):
         return CheckedRecords(None, indexes, refused)

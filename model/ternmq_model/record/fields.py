@@ -31,7 +31,7 @@ class QueueRows(NamedTuple):
     """Ascending positions in the batch."""
 
 
-class Topics(NamedTuple):
+class BatchTopics(NamedTuple):
     """The distinct topics of a batch."""
 
     names: Sequence[bytes]
@@ -87,7 +87,7 @@ def topic_name(topic: bytes) -> str | None:
         return None
 
 
-def find_topics(records: bytes, topics: Ints, topic_bytes: Ints) -> Topics:
+def find_topics(records: bytes, topics: Ints, topic_bytes: Ints) -> BatchTopics:
     """Return the distinct topics, which begin at `topics`, of at least one record."""
     begin, length = int(topics[0]), int(topic_bytes[0])
     first = records[begin : begin + length]
@@ -102,12 +102,12 @@ def find_topics(records: bytes, topics: Ints, topic_bytes: Ints) -> Topics:
             == np.frombuffer(first, dtype=np.uint8)
         ).all()
     ):
-        return Topics((first,), None)
+        return BatchTopics((first,), None)
     numbers: dict[bytes, int] = {}
     rows = np.empty(len(topics), dtype=np.int64)
     for row, (at, size) in enumerate(zip(topics.tolist(), topic_bytes.tolist(), strict=True)):
         rows[row] = numbers.setdefault(records[at : at + size], len(numbers))
-    return Topics(tuple(numbers), rows)
+    return BatchTopics(tuple(numbers), rows)
 
 
 def queues_of(

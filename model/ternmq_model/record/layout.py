@@ -19,7 +19,7 @@ _IPV6_MORE: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RecordLayout:
     """Where the parts of records lie whose sizes add up."""
 
     starts: Ints
@@ -37,7 +37,7 @@ class Layout:
 
 def lay_out(
     data: bytes | memoryview, starts: Ints, ends: Ints, places: Ints | None
-) -> Layout | int:
+) -> RecordLayout | int:
     """Find the parts of records; or the first one whose sizes do not add up.
 
     Args:
@@ -71,7 +71,7 @@ def lay_out(
     good = (properties_bytes >= 0) & (properties + properties_bytes == ends)
     if not good.all():
         return int(good.argmin())
-    return Layout(starts, ends, headers, bodies, body_ends, topics, topic_bytes, properties)
+    return RecordLayout(starts, ends, headers, bodies, body_ends, topics, topic_bytes, properties)
 
 
 def _shorts(view: NDArray[np.uint8], ends: Ints) -> Ints:

@@ -19,8 +19,8 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.checksum import match_checksums, verify_checksum
 from ternmq_model.record.fields import (
+    BatchTopics,
     QueueRows,
-    Topics,
     body_crcs,
     cut_out,
     find_topics,
@@ -37,7 +37,7 @@ from ternmq_model.record.format import (
 )
 from ternmq_model.record.headers import Headers
 from ternmq_model.record.integrity import check_record
-from ternmq_model.record.layout import Layout, lay_out
+from ternmq_model.record.layout import RecordLayout, lay_out
 
 SCAN_BYTES_MAX: Final = 4 << 20
 """One scan ends behind the record that reaches it."""
@@ -59,7 +59,7 @@ class Verify(enum.IntEnum):
     """Besides, that the checksum of the whole record is there and holds."""
 
 
-class Scan(NamedTuple):
+class LogScan(NamedTuple):
     """What lies in a stretch of the log."""
 
     batch: RecordBatch | None
@@ -86,7 +86,7 @@ def scan_records(
     at: PhysicalOffset,
     records_max: int,
     verify: Verify,
-) -> Scan:
+) -> LogScan:
     """Return the records in `view` from `position` on.
 
     Args:
@@ -120,7 +120,7 @@ def scan_records(
     error = None
     if is_stopped:
         error = _fault(view, end, PhysicalOffset(at + end - position), verify)
-    return Scan(batch, end, is_stopped and error is None, error)
+    return LogScan(batch, end, is_stopped and error is None, error)
 
 
 def follow_lengths(
@@ -180,7 +180,7 @@ def _take(
     view: memoryview,
     position: int,
     data: bytes,
-    layout: Layout,
+    layout: RecordLayout,
     at: PhysicalOffset,
     verify: Verify,
 ) -> tuple[int, RecordBatch | None]:
@@ -211,7 +211,7 @@ def _take(
 
 
 def _suspects(
-    data: bytes, layout: Layout, parts: list[bytes], topics: Topics, room: int
+    data: bytes, layout: RecordLayout, parts: list[bytes], topics: BatchTopics, room: int
 ) -> NDArray[np.bool_]:
     """Tell which records a look at each by itself may find bad."""
     crcs = body_crcs(data, layout.bodies, layout.body_ends)
@@ -228,7 +228,7 @@ def _suspects(
     return suspects
 
 
-def _queues(headers: Headers, topics: Topics) -> tuple[QueueRows, ...]:
+def _queues(headers: Headers, topics: BatchTopics) -> tuple[QueueRows, ...]:
     """Sort the records that can be in a queue."""
     queue_ids = headers["queue_id"].astype(np.int64)
     names = [topic_name(topic) for topic in topics.names]

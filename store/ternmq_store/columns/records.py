@@ -22,7 +22,7 @@ from ternmq_model.record.format import (
 )
 from ternmq_model.record.headers import header_type, take_headers
 from ternmq_model.record.integrity import has_lost_sector
-from ternmq_model.record.layout import Layout, lay_out
+from ternmq_model.record.layout import RecordLayout, lay_out
 from ternmq_store.columns.slices import gather, parts_of, same_texts
 
 _HEAD: Final = header_type(8, 8)
@@ -70,14 +70,14 @@ class Found:
     """Records that are good, in the order in which they were given."""
 
     view: bytes | memoryview
-    layout: Layout
+    layout: RecordLayout
     rows: Ints
     """Which of those that were given."""
 
     def only(self, keep: NDArray[np.bool_] | Ints) -> "Found":
         """Return some of them."""
-        some = {each.name: getattr(self.layout, each.name)[keep] for each in fields(Layout)}
-        return Found(self.view, Layout(**some), self.rows[keep])
+        some = {each.name: getattr(self.layout, each.name)[keep] for each in fields(RecordLayout)}
+        return Found(self.view, RecordLayout(**some), self.rows[keep])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def find_records(
     places = None if expected is None else expected.places
     damaged: list[Damage] = []
     good = _have_heads(view, starts, sizes)
-    layout: Layout | int = 0
+    layout: RecordLayout | int = 0
     if len(rows) and good.all():
         layout = lay_out(view, starts, ends, places)
     if isinstance(layout, int):
@@ -119,7 +119,7 @@ def find_records(
         if not len(rows):
             return None, damaged
         layout = lay_out(view, starts[rows], ends[rows], None)
-        assert isinstance(layout, Layout), "what is good one by one is good together"
+        assert isinstance(layout, RecordLayout), "what is good one by one is good together"
     found = Found(view, layout, rows)
     told = expected.only(rows) if expected is not None and damaged else expected
     for bad, reason in _doubts(found, told):
@@ -215,7 +215,7 @@ def _place(row: int, starts: Ints, places: Ints | None) -> PhysicalOffset:
     return PhysicalOffset(int((starts if places is None else places)[row]))
 
 
-def _have_right_bodies(view: bytes | memoryview, layout: Layout) -> NDArray[np.bool_]:
+def _have_right_bodies(view: bytes | memoryview, layout: RecordLayout) -> NDArray[np.bool_]:
     """Tell which bodies have the checksum that their records keep of them."""
     whole, crc32 = memoryview(view), zlib.crc32
     pairs = zip(layout.bodies.tolist(), layout.body_ends.tolist(), strict=True)
