@@ -1,4 +1,4 @@
-"""A condition that was read, ready to be asked about messages. Pure."""
+"""A parsed condition, ready to be asked about messages. Pure."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""From the tree of a condition to a function of a message's properties. Pure.
+"""Evaluation of a condition's tree, as a function of a message's properties. Pure.
 
 Each part becomes one closure that returns true, false, or None for unknown; what is known to be
 frequent has a shorter one. A string that cannot be converted raises, out of the whole condition.

@@ -1,4 +1,4 @@
-"""From the text of a condition to its tree, by recursive descent. Pure.
+"""Parser of the text of a condition to its tree, by recursive descent. Pure.
 
 What binds least comes first: OR, AND, equality, comparison, sign and NOT. A condition that is read
 stays within bounds: of its length, its depth and its number of parts.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ternmq_model.errors import UsageError
-from ternmq_model.sql92.tokens import Kind, Token, Tokens
+from ternmq_model.sql92.tokenizer import Token, Tokenizer, TokenKind
 from ternmq_model.sql92.tree import (
     AllOf,
     AnyOf,
@@ -41,7 +41,7 @@ _TEXT_TESTS: Final = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
 _AFTER_NOT: Final = _TEXT_TESTS | {"BETWEEN", "IN"}
 
 
-class Parsed(NamedTuple):
+class ParsedCondition(NamedTuple):
     """A condition that was read."""
 
     tree: Node
@@ -52,12 +52,12 @@ class Parsed(NamedTuple):
     """Where in the text something begins that belongs to it no more, and is ignored."""
 
 
-class _Part(NamedTuple):
+class _ParsedNode(NamedTuple):
     node: Node
     depth: int
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParsedCondition:
     """Read a condition.
 
     As in RocketMQ, it ends where it cannot go on, and what follows is ignored.
@@ -65,36 +65,36 @@ def parse(text: str) -> Parsed:
     Raises:
         UsageError: It is none, or beyond the bounds; tells where.
     """
-    tokens = Tokens(text)
+    tokens = Tokenizer(text)
     parser = _Parser(tokens)
-    if tokens.peek().kind is Kind.END:
+    if tokens.peek().kind is TokenKind.END:
         raise UsageError("SQL92: the expression is empty")
     part = parser.truth(parser.any_of(), tokens.peek())
     rest = tokens.peek()
-    ignored_from = None if rest.kind is Kind.END else rest.position
-    return Parsed(part.node, parser.nodes, ignored_from)
+    ignored_from = None if rest.kind is TokenKind.END else rest.position
+    return ParsedCondition(part.node, parser.nodes, ignored_from)
 
 
 class _Parser:
     """Reads one condition."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokenizer) -> None:
         self._tokens = tokens
         self._nesting = 0
         self.nodes = 0
 
-    def any_of(self) -> _Part:
+    def any_of(self) -> _ParsedNode:
         """Read what OR joins."""
         return self._joined("OR", self._all_of, AnyOf)
 
-    def _all_of(self) -> _Part:
+    def _all_of(self) -> _ParsedNode:
         return self._joined("AND", self._equality, AllOf)
 
     def _joined(
-        self, word: str, operand: Callable[[], _Part], make: Callable[[Sequence[Node]], Node]
-    ) -> _Part:
+        self, word: str, operand: Callable[[], _ParsedNode], make: Callable[[Sequence[Node]], Node]
+    ) -> _ParsedNode:
         first = operand()
-        parts: list[_Part] = []
+        parts: list[_ParsedNode] = []
         while self._is_keyword(token := self._tokens.peek(), word):
             self._tokens.take()
             if not parts:
@@ -104,11 +104,11 @@ class _Parser:
             return first
         return self._made(make([part.node for part in parts]), token, *parts)
 
-    def _equality(self) -> _Part:
+    def _equality(self) -> _ParsedNode:
         left = self._comparison()
         while True:
             token = self._tokens.peek()
-            if token.kind is Kind.SYMBOL and token.text in ("=", "<>"):
+            if token.kind is TokenKind.SYMBOL and token.text in ("=", "<>"):
                 self._tokens.take()
                 right = self._comparison()
                 self._check_equal(left.node, right.node, token)
@@ -125,18 +125,18 @@ class _Parser:
             else:
                 return left
 
-    def _comparison(self) -> _Part:
+    def _comparison(self) -> _ParsedNode:
         left = self._unary()
         while True:
             token = self._tokens.peek()
             is_negated = self._is_keyword(token, "NOT")
             word = self._tokens.peek(1).text if is_negated else token.text
-            if token.kind is Kind.SYMBOL and token.text in _ORDERS:
+            if token.kind is TokenKind.SYMBOL and token.text in _ORDERS:
                 self._tokens.take()
                 left = self._ordered(left, token.text, self._unary(), token)
             elif is_negated and word not in _AFTER_NOT:
                 raise self._tokens.error(token.position, "NOT stands before what it negates,")
-            elif token.kind is Kind.KEYWORD and word in _AFTER_NOT:
+            elif token.kind is TokenKind.KEYWORD and word in _AFTER_NOT:
                 self._tokens.take()
                 if is_negated:
                     self._tokens.take()
@@ -144,7 +144,9 @@ class _Parser:
             else:
                 return left
 
-    def _tested(self, left: _Part, word: str, *, is_negated: bool, token: Token) -> _Part:
+    def _tested(
+        self, left: _ParsedNode, word: str, *, is_negated: bool, token: Token
+    ) -> _ParsedNode:
         if word == "BETWEEN":
             return self._between(left, is_negated=is_negated, token=token)
         if word == "IN":
@@ -155,7 +157,7 @@ class _Parser:
         text = self._string()
         return self._made(HasText(left.node, word, text, is_negated), token, left)
 
-    def _between(self, value: _Part, *, is_negated: bool, token: Token) -> _Part:
+    def _between(self, value: _ParsedNode, *, is_negated: bool, token: Token) -> _ParsedNode:
         low = self._unary()
         self._expect("AND")
         high = self._unary()
@@ -173,9 +175,9 @@ class _Parser:
                 raise self._tokens.error(token.position, f"{least} is more than {most},")
         return self._made(AllOf((above.node, below.node)), token, above, below)
 
-    def _unary(self) -> _Part:
+    def _unary(self) -> _ParsedNode:
         token = self._tokens.peek()
-        is_sign = token.kind is Kind.SYMBOL and token.text in ("+", "-")
+        is_sign = token.kind is TokenKind.SYMBOL and token.text in ("+", "-")
         if not is_sign and not self._is_keyword(token, "NOT"):
             return self._primary()
         self._tokens.take()
@@ -187,11 +189,11 @@ class _Parser:
         part = self.truth(with_sign, token)
         return self._made(Not(part.node), token, part)
 
-    def _primary(self) -> _Part:
+    def _primary(self) -> _ParsedNode:
         token = self._tokens.take()
-        if token.kind is Kind.NAME:
+        if token.kind is TokenKind.NAME:
             return self._made(Property(token.text), token)
-        if token.kind is Kind.SYMBOL and token.text == "(":
+        if token.kind is TokenKind.SYMBOL and token.text == "(":
             part = self._nested(self.any_of, token)
             self._expect(")")
             return part
@@ -200,20 +202,20 @@ class _Parser:
     def _literal(self, token: Token) -> Literal:
         text = token.text
         match token.kind:
-            case Kind.STRING:
+            case TokenKind.STRING:
                 return Literal(_unquoted(text))
-            case Kind.INTEGER:
+            case TokenKind.INTEGER:
                 number = int(text.rstrip("lL"))
                 if number > LONG_MAX:
                     raise self._tokens.error(token.position, "the number has more than 64 bits,")
                 return Literal(number)
-            case Kind.FLOAT:
+            case TokenKind.FLOAT:
                 value = float(text)
                 if value < DOUBLE_LEAST or value == float("inf"):
                     rule = "a number with a point or an exponent must be above 0 and finite,"
                     raise self._tokens.error(token.position, rule)
                 return Literal(value)
-            case Kind.KEYWORD if text in _LITERALS:
+            case TokenKind.KEYWORD if text in _LITERALS:
                 return Literal(_LITERALS[text])
             case _:
                 raise self._tokens.error(token.position, "a value or a property is missing")
@@ -221,7 +223,7 @@ class _Parser:
     def _strings(self) -> frozenset[str]:
         self._expect("(")
         strings = [self._string()]
-        while (token := self._tokens.peek()).kind is Kind.SYMBOL and token.text == ",":
+        while (token := self._tokens.peek()).kind is TokenKind.SYMBOL and token.text == ",":
             self._tokens.take()
             strings.append(self._string())
         self._expect(")")
@@ -229,16 +231,16 @@ class _Parser:
 
     def _string(self) -> str:
         token = self._tokens.take()
-        if token.kind is not Kind.STRING:
+        if token.kind is not TokenKind.STRING:
             raise self._tokens.error(token.position, "a string in single quotes is missing")
         return _unquoted(token.text)
 
     def _expect(self, text: str) -> None:
         token = self._tokens.take()
-        if token.kind not in (Kind.KEYWORD, Kind.SYMBOL) or token.text != text:
+        if token.kind not in (TokenKind.KEYWORD, TokenKind.SYMBOL) or token.text != text:
             raise self._tokens.error(token.position, f"{text} is missing")
 
-    def truth(self, part: _Part, token: Token) -> _Part:
+    def truth(self, part: _ParsedNode, token: Token) -> _ParsedNode:
         """Return a part as a truth value; `token` says where it is wanted.
 
         Raises:
@@ -250,7 +252,9 @@ class _Parser:
             return self._made(Truth(part.node), token, part)
         raise self._tokens.error(token.position, "a number or a string is no condition,")
 
-    def _ordered(self, left: _Part, symbol: str, right: _Part, token: Token) -> _Part:
+    def _ordered(
+        self, left: _ParsedNode, symbol: str, right: _ParsedNode, token: Token
+    ) -> _ParsedNode:
         for node in (left.node, right.node):
             is_wrong = isinstance(node, Literal) and not is_number(node.value)
             if is_wrong or is_truth_value(node):
@@ -264,27 +268,27 @@ class _Parser:
         if len(literals) == 2 and isinstance(literals[0], bool) > isinstance(literals[1], bool):
             raise self._tokens.error(token.position, "TRUE and FALSE are no strings or numbers,")
 
-    def _nested(self, read: Callable[[], _Part], token: Token) -> _Part:
+    def _nested(self, read: Callable[[], _ParsedNode], token: Token) -> _ParsedNode:
         self._nesting += 1
         self._check_depth(self._nesting, token)
         part = read()
         self._nesting -= 1
         return part
 
-    def _made(self, node: Node, token: Token, *parts: _Part) -> _Part:
+    def _made(self, node: Node, token: Token, *parts: _ParsedNode) -> _ParsedNode:
         self.nodes += 1
         if self.nodes > NODES_MAX:
             raise self._tokens.error(token.position, f"more than {NODES_MAX} parts")
         depth = 1 + max((part.depth for part in parts), default=0)
         self._check_depth(depth, token)
-        return _Part(node, depth)
+        return _ParsedNode(node, depth)
 
     def _check_depth(self, depth: int, token: Token) -> None:
         if depth > DEPTH_MAX:
             raise self._tokens.error(token.position, f"parts lie more than {DEPTH_MAX} deep")
 
     def _is_keyword(self, token: Token, word: str) -> bool:
-        return token.kind is Kind.KEYWORD and token.text == word
+        return token.kind is TokenKind.KEYWORD and token.text == word
 
 
 _LITERALS: Final[dict[str, bool | None]] = {"TRUE": True, "FALSE": False, "NULL": None}

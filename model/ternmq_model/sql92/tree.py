@@ -1,4 +1,4 @@
-"""What a condition consists of: a tree of values. Pure.
+"""The syntax tree of a condition: a tree of values. Pure.
 
 Source: RocketMQ `filter.expression`.
 """

@@ -1,4 +1,4 @@
-"""How values of a condition are compared: properties are strings, whatever they are to mean. Pure.
+"""Comparison of the values of a condition: properties are strings, whatever they mean. Pure.
 
 Source: RocketMQ `ComparisonExpression`, Java's `Long.valueOf`, `Double.valueOf`, `compareTo`.
 """

@@ -1,4 +1,4 @@
-"""From the text of a condition to its tokens, one at a time. Pure.
+"""Tokenizer of the text of a condition: one token at a time. Pure.
 
 Only as much is read as the parser asks for: what follows a condition is ignored, and need not
 consist of tokens.
@@ -24,7 +24,7 @@ KEYWORDS: Final = frozenset(
 """Written in any case; no property can have such a name."""
 
 
-class Kind(enum.Enum):
+class TokenKind(enum.Enum):
     """What a token is."""
 
     KEYWORD = "keyword"
@@ -39,7 +39,7 @@ class Kind(enum.Enum):
 class Token(NamedTuple):
     """One token."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     """As it is written; a keyword in capitals."""
 
@@ -62,7 +62,7 @@ _TOKEN: Final = re.compile(
 )
 
 
-class Tokens:
+class Tokenizer:
     """The tokens of one text, in order.
 
     Raises:
@@ -110,14 +110,14 @@ class Tokens:
         skipped = _SKIPPED.match(text, self._position)
         position = self._position if skipped is None else skipped.end()
         if position == len(text):
-            return Token(Kind.END, "", position)
+            return Token(TokenKind.END, "", position)
         found = _TOKEN.match(text, position)
         if found is None:
             raise self.error(position, _why_none(text[position]))
         self._position = found.end()
-        kind, image = Kind[found.lastgroup or ""], found.group()
-        if kind is Kind.NAME and image.upper() in KEYWORDS:
-            return Token(Kind.KEYWORD, image.upper(), position)
+        kind, image = TokenKind[found.lastgroup or ""], found.group()
+        if kind is TokenKind.NAME and image.upper() in KEYWORDS:
+            return Token(TokenKind.KEYWORD, image.upper(), position)
         return Token(kind, image, position)
 
 
