@@ -18,7 +18,7 @@ from click.shell_completion import (
 )
 
 from ternmq_console.output import make_output_visible
-from ternmq_model.visible_text import visible
+from ternmq_model.printable_text import printable
 
 NOBODY_READS: Final = 128 + 13
 """The exit code that a shell shows of a process that SIGPIPE ended."""
@@ -127,7 +127,7 @@ def _errors_in_one_line() -> Generator[None]:
     try:
         yield
     except click.ClickException as error:
-        vars(error)["message"] = visible(error.message)  # which click declares final
+        vars(error)["message"] = printable(error.message)  # which click declares final
         raise
 
 

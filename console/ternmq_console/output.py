@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO, cast
 
 import click
 
-from ternmq_model.visible_text import visible, visible_json
+from ternmq_model.printable_text import printable, printable_json
 
 Row = Mapping[str, object]
 
@@ -24,7 +24,7 @@ _PADDED_MAX: Final = 120
 """A longer cell or name of a field does not widen its column: one message must not blow up all."""
 
 
-class VisibleStream:
+class PrintableStream:
     """A text stream in front of another, which gets only what a terminal can show.
 
     It has no `buffer`: neither click nor a verb goes around it.
@@ -39,7 +39,7 @@ class VisibleStream:
     def write(self, text: str | bytes) -> int:
         """Write `text`, whose lines and tabs stay; click writes completions as bytes of UTF-8."""
         shown = text.decode() if isinstance(text, bytes) else text
-        self.inner.write(visible(shown, keep="\n\t"))
+        self.inner.write(printable(shown, keep="\n\t"))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -55,14 +55,14 @@ class VisibleStream:
 
 
 def make_output_visible() -> None:
-    """Put a `VisibleStream` in front of standard output and error. Safe to repeat.
+    """Put a `PrintableStream` in front of standard output and error. Safe to repeat.
 
     One that the caller has closed stays None: click prints nothing there.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, VisibleStream):
-            setattr(sys, name, VisibleStream(stream))
+        if stream is not None and not isinstance(stream, PrintableStream):
+            setattr(sys, name, PrintableStream(stream))
 
 
 def print_line(text: str = "", *, keep: str = "", to_stderr: bool = False) -> None:
@@ -73,12 +73,12 @@ def print_line(text: str = "", *, keep: str = "", to_stderr: bool = False) -> No
         keep: Unprintable characters that stay, such as tabs.
         to_stderr: Print it on standard error.
     """
-    click.echo(visible(text, keep=keep), err=to_stderr)
+    click.echo(printable(text, keep=keep), err=to_stderr)
 
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print many lines, some hundred at a time."""
-    rest = map(visible, lines)
+    rest = map(printable, lines)
     while some := list(islice(rest, _LINES_AT_ONCE)):
         click.echo("\n".join(some))
 
@@ -92,7 +92,7 @@ def _json(value: object, *, indent: int | None) -> str:
     # What an encoding lacks, the stream shows as an escape of Python's, which is no JSON.
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     is_utf_8 = codecs.lookup(encoding).name == "utf-8"
-    return visible_json(value, indent=indent, ensure_ascii=not is_utf_8)
+    return printable_json(value, indent=indent, ensure_ascii=not is_utf_8)
 
 
 def confirm(question: str) -> None:
@@ -103,7 +103,7 @@ def confirm(question: str) -> None:
     """
     if cast("TextIO | None", sys.stdin) is None:
         raise click.Abort
-    click.confirm(visible(question), abort=True, err=True)
+    click.confirm(printable(question), abort=True, err=True)
 
 
 def confirm_losses(lines: Sequence[str]) -> None:
@@ -144,7 +144,7 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None
     if output == "json":
         print_json(list(rows), indent=2)
         return
-    cells = [[visible(_text(row[column])) for column in columns] for row in rows]
+    cells = [[printable(_text(row[column])) for column in columns] for row in rows]
     headings = [column.replace("_", " ") for column in columns]
     widths = [
         max(len(line[place]) for line in [headings, *cells] if len(line[place]) <= _PADDED_MAX)

@@ -10,9 +10,9 @@ from typing import Final, cast
 
 from ternmq_console.admin import time_text
 from ternmq_model.message_id import offset_message_id
+from ternmq_model.printable_text import printable, printable_json
 from ternmq_model.properties import KEYS, TAGS, decode_properties
 from ternmq_model.record.format import body_crc
-from ternmq_model.visible_text import visible, visible_json
 from ternmq_store.inspection.index_inspection import FoundEntries
 from ternmq_store.inspection.log_inspection import FoundRecord
 from ternmq_store.inspection.queue_inspection import FoundUnits, QueueFiles
@@ -96,7 +96,7 @@ def entry_rows(path: Path, slots: int, found: FoundEntries) -> Generator[Row]:
 
 def json_line(row: Row) -> str:
     """Return `row` as one line of JSON, in ASCII as RocketMQ's decoder writes it."""
-    return visible_json(row, separators=(",", ":"), ensure_ascii=True)
+    return printable_json(row, separators=(",", ":"), ensure_ascii=True)
 
 
 def text_line(row: Row) -> str:
@@ -115,7 +115,7 @@ def text_line(row: Row) -> str:
             f" {row['physicalOffset']:>14} {row['timeDiff']:>10} {row['previous']:>8}"
             f" {row['slot']:>8}"
         )
-    return visible(line.rstrip())
+    return printable(line.rstrip())
 
 
 def _record_line(row: Row) -> str:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import IO
 
-from ternmq_model.visible_text import visible, visible_json
+from ternmq_model.printable_text import printable, printable_json
 
 REPEATS_MAX = 20
 """Lines of one template that are written in one window. A restart of 16 brokers fits."""
@@ -76,11 +76,11 @@ class ConsoleFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Keep the message on one line, whatever names a peer made up."""
-        return visible(super().formatMessage(record))
+        return printable(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message and its traceback, indented: only the message begins with a time."""
-        return visible(super().format(record), keep="\n").replace("\n", "\n    ")
+        return printable(super().format(record), keep="\n").replace("\n", "\n    ")
 
 
 class JsonFormatter(logging.Formatter):
@@ -103,7 +103,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             members["exception"] = self.formatException(record.exc_info)
         # ASCII: what its encoding lacks, a stream may show as an escape that is no JSON.
-        return visible_json(members, ensure_ascii=True, default=str)
+        return printable_json(members, ensure_ascii=True, default=str)
 
 
 _DIRECTIVE = re.compile(r"(?:(\w+)=)?(%[#0\- +]*\d*(?:\.\d+)?[a-zA-Z])|%%")

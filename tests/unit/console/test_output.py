@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from ternmq_console.output import (
-    VisibleStream,
+    PrintableStream,
     confirm,
     confirm_losses,
     make_output_visible,
@@ -211,7 +211,7 @@ def test_question_is_answered_by_no_where_standard_input_is_closed(
 
 def test_characters_that_the_encoding_lacks_are_escapes() -> None:
     raw = io.BytesIO()
-    stream = VisibleStream(io.TextIOWrapper(raw, encoding="ascii"))
+    stream = PrintableStream(io.TextIOWrapper(raw, encoding="ascii"))
     stream.write("ä中\n")
     stream.flush()
     assert raw.getvalue() == b"\\xe4\\u4e2d\n"

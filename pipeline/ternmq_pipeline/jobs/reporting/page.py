@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
-from ternmq_model.visible_text import visible
+from ternmq_model.printable_text import printable
 from ternmq_pipeline.jobs.reporting import plots
 from ternmq_pipeline.jobs.reporting.tables import TABLES, Report, Row, rows_of
 
@@ -286,7 +286,7 @@ def _framed(title: str, wide: str) -> str:
 
 def _name(text: str) -> str:
     """Return a text of somebody else's as one that neither is markup nor turns others around."""
-    return escape(visible(text))
+    return escape(printable(text))
 
 
 _ALARM: Final = ' class="alarm"'

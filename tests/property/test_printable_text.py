@@ -4,7 +4,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_model.visible_text import is_shown, visible, visible_json
+from ternmq_model.printable_text import is_printable, printable, printable_json
 
 TEXTS = st.text(st.characters(codec=None))
 """Lone surrogates too."""
@@ -19,21 +19,21 @@ def is_harmless(text: str, *, keep: str = "") -> bool:
 
 @given(TEXTS)
 def test_shown_text_has_no_controls_and_stays_when_shown_again(text: str) -> None:
-    shown = visible(text)
+    shown = printable(text)
     assert is_harmless(shown)
-    assert visible(shown) == shown
+    assert printable(shown) == shown
     assert shown.encode().decode() == shown
 
 
 @given(TEXTS)
 def test_text_of_shown_characters_alone_is_shown_as_it_is(text: str) -> None:
-    assert (visible(text) == text) == all(map(is_shown, text))
-    assert visible(text) == "".join(map(visible, text))
+    assert (printable(text) == text) == all(map(is_printable, text))
+    assert printable(text) == "".join(map(printable, text))
 
 
 @given(TEXTS)
 def test_kept_line_feeds_part_what_is_shown_line_by_line(text: str) -> None:
-    assert visible(text, keep="\n") == "\n".join(map(visible, text.split("\n")))
+    assert printable(text, keep="\n") == "\n".join(map(printable, text.split("\n")))
 
 
 @given(
@@ -47,7 +47,7 @@ def test_kept_line_feeds_part_what_is_shown_line_by_line(text: str) -> None:
 def test_json_without_controls_is_parsed_to_the_same_value(
     value: object, indent: int | None
 ) -> None:
-    text = visible_json(value, indent=indent)
+    text = printable_json(value, indent=indent)
     assert is_harmless(text, keep="\n")
     assert text.encode().decode() == text
     # Two lone surrogates that make a pair are one character to every parser of JSON.

@@ -1,7 +1,8 @@
-"""Texts as terminals and logs may have them: names and bodies come from whoever sends messages.
+"""Texts made printable for terminals and logs: names and bodies come from whoever sends messages.
 
-A character that `is_shown` denies is shown as its escape: C0 and C1 controls, DEL, marks that turn
-the direction of a line, line and paragraph separators, lone surrogates, and unassigned characters.
+A character that `is_printable` denies is shown as its escape: C0 and C1 controls, DEL, marks that
+turn the direction of a line, line and paragraph separators, lone surrogates, and unassigned
+characters.
 """
 
 import json
@@ -17,12 +18,12 @@ _REMEMBERED: Final = 1 << 16
 """Characters below are looked up once: 64 Ki entries are 9 MB, of 17 times as many characters."""
 
 
-def is_shown(character: str) -> bool:
+def is_printable(character: str) -> bool:
     """Tell whether a terminal gets a character as it is: it is printable, a blank, or a joiner."""
     return character.isprintable() or character in _JOINERS or category(character) == "Zs"
 
 
-def visible(text: str, *, keep: str = "") -> str:
+def printable(text: str, *, keep: str = "") -> str:
     r"""Return `text` with an escape such as `\x1b` or `\u202e` for each character not shown.
 
     Args:
@@ -32,7 +33,7 @@ def visible(text: str, *, keep: str = "") -> str:
     return text if text.isprintable() else text.translate(_escapes(_python_escape, keep))
 
 
-def visible_json(
+def printable_json(
     value: object,
     *,
     indent: int | None = None,
@@ -59,7 +60,7 @@ def _json_escape(character: str) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """What `str.translate` puts in a character's place; fills itself."""
+    """The table of `str.translate`: a character's escape, filled on first use."""
 
     def __init__(self, escape: Callable[[str], str], keep: str) -> None:
         super().__init__((ord(one), one) for one in keep)
@@ -67,7 +68,7 @@ class _Escapes(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         one = chr(code)
-        shown = one if is_shown(one) else self._escape(one)
+        shown = one if is_printable(one) else self._escape(one)
         if code < _REMEMBERED:
             self[code] = shown
         return shown

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from ternmq_model.visible_text import visible, visible_json
+from ternmq_model.printable_text import printable, printable_json
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from ternmq_model.visible_text import visible, visible_json
     ],
 )
 def test_unprintable_character_is_shown_as_its_escape(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert printable(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -36,22 +36,22 @@ def test_unprintable_character_is_shown_as_its_escape(text: str, shown: str) -> 
     ],
 )
 def test_ordinary_text_of_any_language_is_shown_as_it_is(text: str) -> None:
-    assert visible(text) == text
-    assert visible(text + "\x1b") == text + r"\x1b"
-    assert visible_json(text) == f'"{text}"'
+    assert printable(text) == text
+    assert printable(text + "\x1b") == text + r"\x1b"
+    assert printable_json(text) == f'"{text}"'
 
 
 def test_kept_characters_stay() -> None:
-    assert visible("a\tb\n\x1b", keep="\n") == "a\\tb\n\\x1b"
+    assert printable("a\tb\n\x1b", keep="\n") == "a\\tb\n\\x1b"
 
 
 def test_json_keeps_its_layout_and_its_meaning() -> None:
     told = {"k\x9b": ["\x1b\n", "\U000e0001", "é中"], "n": 1}
-    text = visible_json(told, indent=1)
+    text = printable_json(told, indent=1)
     assert text == (
         '{\n "k\\u009b": [\n  "\\u001b\\n",\n  "\\udb40\\udc01",\n  "é中"\n ],\n "n": 1\n}'
     )
     assert json.loads(text) == told
-    assert visible_json({"a": 1}, separators=(",", ":")) == '{"a":1}'
-    assert visible_json("é\x7f", ensure_ascii=True) == r'"\u00e9\u007f"'
-    assert visible_json([object], default=lambda _: "\x9b") == '["\\u009b"]'
+    assert printable_json({"a": 1}, separators=(",", ":")) == '{"a":1}'
+    assert printable_json("é\x7f", ensure_ascii=True) == r'"\u00e9\u007f"'
+    assert printable_json([object], default=lambda _: "\x9b") == '["\\u009b"]'

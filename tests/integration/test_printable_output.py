@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 from ternmq_console.lazy import LazyGroup
 from ternmq_console.main import ternmq
-from ternmq_console.output import VisibleStream
-from ternmq_model.visible_text import visible
+from ternmq_console.output import PrintableStream
+from ternmq_model.printable_text import printable
 from ternmq_nameserver.epoch_store import save_epochs
 from ternmq_nameserver.epoch_table import EpochTable
 from tests.support.brokers import connected
@@ -29,7 +29,7 @@ from tests.support.processes import (
     start_module,
 )
 
-SHOWN: Final = visible("\x1b[2J\r\n\t\x7f\x9b31m\u2028\u202e\u2066y")
+SHOWN: Final = printable("\x1b[2J\r\n\t\x7f\x9b31m\u2028\u202e\u2066y")
 Words = tuple[str, ...]
 
 ASKING: Final[Mapping[Words, Words]] = {
@@ -173,7 +173,7 @@ def test_refused_words_of_a_command_line_are_shown_as_escapes(verb: Words) -> No
     done = run(*verb, f"--{HOSTILE}")
     assert done.exit_code == 2, done.output
     assert_harmless(done)
-    assert visible(f"--{HOSTILE}") in done.stderr
+    assert printable(f"--{HOSTILE}") in done.stderr
     done = run(*verb, *(HOSTILE,) * 9)
     takes_them_all = verb == ("topic", "create")
     assert done.exit_code == (4 if takes_them_all else 2), done.output
@@ -207,17 +207,17 @@ def test_consume_shows_hostile_bodies_as_escapes_unless_they_are_wanted_raw(
         assert done.stdout_bytes == HOSTILE.encode() + b"\xff\n"
         return
     if not options:
-        assert done.stdout == visible(HOSTILE, keep="\t") + "\\xff\n"
+        assert done.stdout == printable(HOSTILE, keep="\t") + "\\xff\n"
         return
     assert_harmless(done)
     assert json.loads(done.stdout)["properties"][HOSTILE] == HOSTILE
 
 
 def test_raw_bodies_never_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def isatty(_: VisibleStream) -> bool:
+    def isatty(_: PrintableStream) -> bool:
         return True
 
-    monkeypatch.setattr(VisibleStream, "isatty", isatty, raising=False)
+    monkeypatch.setattr(PrintableStream, "isatty", isatty, raising=False)
     done = run("consume", "T", "--group", "G", "--raw", "--nameserver", "127.0.0.1:1")
     assert done.exit_code == 2
     assert "not printed on a terminal" in done.stderr
