@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, TypeVar, cast
 
-from ternmq_model.generations import newest_generation
+from ternmq_model.file_generations import newest_generation
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ternmq_model.generations import newest_generation
+from ternmq_model.file_generations import newest_generation
 from ternmq_store.disk.filesystem import FileSystem
 
 T = TypeVar("T")

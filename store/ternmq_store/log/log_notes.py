@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ternmq_model.errors import IllegalName, StateDamaged
-from ternmq_model.generations import read_state
+from ternmq_model.file_generations import read_state
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.filesystem import FileSystem

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ternmq_model.generations import read_state
+from ternmq_model.file_generations import read_state
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record.scanner import Verify
 from ternmq_store.disk.filesystem import FileSystem

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import StateDamaged, StateUnreadable
-from ternmq_model.generations import newest_generation, read_state
+from ternmq_model.file_generations import newest_generation, read_state
 
 MAIN, BEFORE = Path("/state/topics.json"), Path("/state/topics.json.bak")
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR, errno.ELOOP, errno.ENOTDIR)

@@ -1,4 +1,4 @@
-"""Which generation of a small state file is read, and which errors mean that there is none.
+"""Generations of a small state file: the newest right one, and the errors when there is none.
 
 A file that is not there is missing. One whose bytes are wrong is damaged, and the generation before
 it stands for it. One that is there and cannot be read is neither: nobody knows what it holds.
