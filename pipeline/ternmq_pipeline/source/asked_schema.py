@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.options.source_options import ReadOptions, View
-from ternmq_pipeline.schema import Column, columns_of, narrowed
+from ternmq_pipeline.source.schema import Column, columns_of, narrowed
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

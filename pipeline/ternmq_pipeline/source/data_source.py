@@ -10,9 +10,9 @@ from pyspark.sql.datasource import DataSource
 
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import read_options
-from ternmq_pipeline.schema import ddl_of
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.asked_schema import columns_offered
+from ternmq_pipeline.source.schema import ddl_of
 from ternmq_pipeline.source.tables import (
     created_table,
     reading_options,

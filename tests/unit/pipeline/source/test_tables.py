@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import StructType
 
 from ternmq_model.errors import ConfigError, UsageError
-from ternmq_pipeline.schema import KAFKA_COLUMNS, TERNMQ_COLUMNS
+from ternmq_pipeline.source.schema import KAFKA_COLUMNS, TERNMQ_COLUMNS
 from ternmq_pipeline.source.tables import (
     created_table,
     reading_options,

@@ -2,7 +2,13 @@ import pytest
 
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import View
-from ternmq_pipeline.schema import KAFKA_COLUMNS, TERNMQ_COLUMNS, columns_of, ddl_of, narrowed
+from ternmq_pipeline.source.schema import (
+    KAFKA_COLUMNS,
+    TERNMQ_COLUMNS,
+    columns_of,
+    ddl_of,
+    narrowed,
+)
 
 
 def test_views_have_their_columns() -> None:
