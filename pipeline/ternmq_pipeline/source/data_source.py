@@ -11,8 +11,7 @@ from pyspark.sql.datasource import DataSource
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.short_errors import short_errors
-from ternmq_pipeline.source.asked_schema import columns_offered
-from ternmq_pipeline.source.schema import ddl_of
+from ternmq_pipeline.source.schema import available_columns, ddl_of
 from ternmq_pipeline.source.tables import (
     created_table,
     reading_options,
@@ -48,7 +47,7 @@ class TernmqDataSource(DataSource):
         table = created_table(self.options)
         if table is not None:
             return table_schema(table)
-        return ddl_of(columns_offered(read_options(self.options)))
+        return ddl_of(available_columns(read_options(self.options)))
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         """Return what plans and reads a batch.

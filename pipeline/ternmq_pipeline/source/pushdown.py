@@ -34,7 +34,7 @@ from ternmq_model.subscription import ALL_TAGS, Expression
 from ternmq_pipeline.offsets import OFFSET_MAX, OffsetRange
 from ternmq_pipeline.options.source_options import View
 from ternmq_pipeline.planning.partition_numbers import partition_number
-from ternmq_pipeline.source.asked_schema import NEVER_NULL
+from ternmq_pipeline.source.schema import NEVER_NULL
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _VALUES_MAX: Final = 100

@@ -1,12 +1,15 @@
-"""The columns of a read, without Spark: names and types as Spark's own texts tell them. Pure."""
+"""Columns of both views, and those that a query requires, by Spark's short types. Pure."""
 
 import difflib
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options.source_options import View
+from ternmq_pipeline.options.source_options import ReadOptions, View
 from ternmq_pipeline.strict_json import shown
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 class Column(NamedTuple):
@@ -60,24 +63,35 @@ def columns_of(view: View, *, include_headers: bool = False) -> tuple[Column, ..
     return (*KAFKA_COLUMNS, HEADERS) if include_headers else KAFKA_COLUMNS
 
 
+_MAY_BE_NULL: Final = {View.TERNMQ: {"tags"}, View.KAFKA: {"key", "headers"}}
+
+NEVER_NULL: Final = {
+    view: frozenset(column.name for column in columns_of(view)) - _MAY_BE_NULL[view]
+    for view in View
+}
+"""Columns in which each row has something; Spark may be told so."""
+
+
 def ddl_of(columns: Sequence[Column]) -> str:
     """Return columns as the text that Spark reads a schema from."""
     return ", ".join(f"`{column.name}` {column.type_text}" for column in columns)
 
 
-def narrowed(columns: Sequence[Column], asked: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
+def selected_columns(
+    columns: Sequence[Column], required: Sequence[tuple[str, str]]
+) -> tuple[Column, ...]:
     """Return the columns of a schema that the user gave, in its order.
 
     Args:
         columns: Those there are.
-        asked: Name and `simpleString()` of the type of each column of the schema.
+        required: Name and `simpleString()` of the type of each column of the schema.
 
     Raises:
         UsageError: One does not exist, is asked for twice or has another type; names the column.
     """
     there = {column.name: column for column in columns}
     found: list[Column] = []
-    for name, type_text in asked:
+    for name, type_text in required:
         column = there.get(name)
         if column is None:
             raise UsageError(_unknown(name, list(there)))
@@ -92,6 +106,26 @@ def narrowed(columns: Sequence[Column], asked: Sequence[tuple[str, str]]) -> tup
     if not found:
         raise UsageError("schema: names no column")
     return tuple(found)
+
+
+def available_columns(options: ReadOptions) -> tuple[Column, ...]:
+    """Return every column that a read with these options can have, in their order."""
+    return columns_of(options.view, include_headers=options.include_headers)
+
+
+def required_columns(options: ReadOptions, schema: "StructType") -> tuple[str, ...]:
+    """Return the names of the columns that the user's schema asks for, in its order.
+
+    Raises:
+        UsageError: A column does not exist, is of another type, or may have nulls and is said to
+            have none. It is named.
+    """
+    required = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    found = selected_columns(available_columns(options), required)
+    for field in schema.fields:
+        if not field.nullable and field.name not in NEVER_NULL[options.view]:
+            raise UsageError(f"schema: column {field.name!r} may be null: it must be nullable")
+    return tuple(column.name for column in found)
 
 
 def _unknown(name: str, names: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ from ternmq_pipeline.options import read_options
 from ternmq_pipeline.options.option_map import is_of_spark
 from ternmq_pipeline.options.positions import ENDING, STARTING
 from ternmq_pipeline.options.topics import TOPIC_OPTIONS
-from ternmq_pipeline.source.asked_schema import columns_offered
+from ternmq_pipeline.source.schema import available_columns
 from ternmq_pipeline.strict_json import shown
 
 OPTIONS: Final = "ternmq.options"
@@ -104,7 +104,7 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     """
     if "topic" in options:
         raise ConfigError("topic", shown(options["topic"]), _SINK_TABLE)
-    columns = columns_offered(read_options(options))
+    columns = available_columns(read_options(options))
     fields = [StructField(column.name, _PLAIN[column.type_text]) for column in columns]
     fields[0].metadata = {OPTIONS: json.dumps(dict(options), sort_keys=True)}
     return StructType(fields)

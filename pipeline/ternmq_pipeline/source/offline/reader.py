@@ -17,7 +17,6 @@ from ternmq_model.errors import StoreError
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.options import ReadOptions
 from ternmq_pipeline.short_errors import short_errors
-from ternmq_pipeline.source.asked_schema import columns_asked
 from ternmq_pipeline.source.offline.plan import (
     check_offline,
     planned_parts,
@@ -25,6 +24,7 @@ from ternmq_pipeline.source.offline.plan import (
     times_ms,
 )
 from ternmq_pipeline.source.pushdown import Narrowing, Pushed, push
+from ternmq_pipeline.source.schema import required_columns
 from ternmq_pipeline.source.tasks.reading import rows_of_a_batch
 from ternmq_pipeline.source.tasks.shapes import Shape, tuples_of
 from ternmq_store.disk.filesystem import RealFileSystem
@@ -64,7 +64,7 @@ class OfflineReader(DataSourceReader):
         check_offline(options)
         self._options = options
         self._schema = schema
-        self._names = columns_asked(options, schema)
+        self._names = required_columns(options, schema)
         self._pushed = Pushed()
 
     def partitions(self) -> list[InputPartition]:

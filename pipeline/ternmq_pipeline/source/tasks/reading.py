@@ -7,8 +7,8 @@ from pyspark.sql.datasource import InputPartition
 
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options.source_options import ReadOptions
-from ternmq_pipeline.source.asked_schema import columns_asked
 from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
+from ternmq_pipeline.source.schema import required_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ class StretchReading:
         self._options = options
         self._schema = schema
         self._narrowing = narrowing
-        self._names = columns_asked(options, schema)
+        self._names = required_columns(options, schema)
 
     def read(
         self, partition: InputPartition

@@ -7,7 +7,7 @@ from ternmq_pipeline.source.schema import (
     TERNMQ_COLUMNS,
     columns_of,
     ddl_of,
-    narrowed,
+    selected_columns,
 )
 
 
@@ -24,7 +24,7 @@ def test_schema_is_given_as_ddl() -> None:
 
 
 def test_narrower_schema_keeps_its_order() -> None:
-    found = narrowed(TERNMQ_COLUMNS, [("body", "binary"), ("topic", "string")])
+    found = selected_columns(TERNMQ_COLUMNS, [("body", "binary"), ("topic", "string")])
     assert [column.name for column in found] == ["body", "topic"]
 
 
@@ -41,5 +41,5 @@ def test_narrower_schema_keeps_its_order() -> None:
 )
 def test_another_schema_is_refused_by_column(asked: list[tuple[str, str]], told: str) -> None:
     with pytest.raises(UsageError) as caught:
-        narrowed(TERNMQ_COLUMNS, asked)
+        selected_columns(TERNMQ_COLUMNS, asked)
     assert told in str(caught.value)
