@@ -57,7 +57,7 @@ print(time.perf_counter() - begun_s)
 """
 IMPORTED: Final[Mapping[str, str]] = {
     "planning process": "pyspark_ternmq, ternmq_pipeline.source.batch_reader",
-    "worker": "ternmq_pipeline.source.tasks.reading, ternmq_pipeline.source.tasks.fetching",
+    "worker": "ternmq_pipeline.source.tasks.partition_reader, ternmq_pipeline.source.tasks.fetcher",
     "worker, offline": "ternmq_pipeline.source.offline.reader",
 }
 

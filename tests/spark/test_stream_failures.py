@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
+from ternmq_pipeline.source.tasks.partition_reader import ROWS_SETTING
 from tests.support.processes import ServiceProcess, running_broker, running_nameserver
 from tests.support.spark_data import make_topic
 from tests.support.spark_session import executor_pids, kill, setting

@@ -8,9 +8,9 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ternmq_pipeline.options.source_options import PushdownMode, ReadOptions
 from ternmq_pipeline.short_errors import main_module, short_errors
-from ternmq_pipeline.source.planned import planned_stretches
+from ternmq_pipeline.source.batch_plan import planned_stretches
 from ternmq_pipeline.source.pushdown import Pushed, push
-from ternmq_pipeline.source.tasks.reading import StretchPartition, StretchReading
+from ternmq_pipeline.source.tasks.partition_reader import StretchPartition, StretchReading
 
 if TYPE_CHECKING:
     import pyarrow as pa

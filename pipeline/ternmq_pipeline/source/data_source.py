@@ -12,7 +12,7 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.schema import available_columns, ddl_of
-from ternmq_pipeline.source.tables import (
+from ternmq_pipeline.source.sql_tables import (
     created_table,
     reading_options,
     table_schema,

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
+from ternmq_pipeline.source.tasks.partition_reader import ROWS_SETTING
 from tests.support.processes import ServiceProcess
 from tests.support.spark_data import fill
 from tests.support.spark_read import bodies, read_with

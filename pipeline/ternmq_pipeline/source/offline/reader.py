@@ -25,8 +25,8 @@ from ternmq_pipeline.source.offline.plan import (
 )
 from ternmq_pipeline.source.pushdown import Narrowing, Pushed, push
 from ternmq_pipeline.source.schema import required_columns
-from ternmq_pipeline.source.tasks.reading import rows_of_a_batch
-from ternmq_pipeline.source.tasks.shapes import Shape, tuples_of
+from ternmq_pipeline.source.tasks.partition_reader import rows_of_a_batch
+from ternmq_pipeline.source.tasks.projection import Shape, tuples_of
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.part_scan import LogPart, scan_part

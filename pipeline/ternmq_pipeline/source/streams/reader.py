@@ -19,7 +19,7 @@ from ternmq_pipeline.options import ReadOptions, TriggerLimits
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
-from ternmq_pipeline.source.tasks.reading import StretchPartition, StretchReading
+from ternmq_pipeline.source.tasks.partition_reader import StretchPartition, StretchReading
 from ternmq_runtime.clock import SystemClock
 
 if TYPE_CHECKING:

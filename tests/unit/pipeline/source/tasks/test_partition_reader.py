@@ -23,9 +23,9 @@ from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import ReadOptions, Subscribe, read_options
 from ternmq_pipeline.planning import ClusterSnapshot, DataLost
 from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
-from ternmq_pipeline.source.tasks import fetching
-from ternmq_pipeline.source.tasks.fetching import Fetched, Wanted, fetch_stretch, wanted_of
-from ternmq_pipeline.source.tasks.reading import (
+from ternmq_pipeline.source.tasks import fetcher
+from ternmq_pipeline.source.tasks.fetcher import Fetched, Wanted, fetch_stretch, wanted_of
+from ternmq_pipeline.source.tasks.partition_reader import (
     ROWS_SETTING,
     StretchReading,
     rows_of_a_batch,
@@ -76,7 +76,7 @@ def offsets(batches: Iterator[Any]) -> list[int]:
 def test_range_without_its_beginning_is_an_error_naming_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fetching, "_scanned", Brokers([lost(wanted_offset=10, first=14)]))
+    monkeypatch.setattr(fetcher, "_scanned", Brokers([lost(wanted_offset=10, first=14)]))
     with pytest.raises(DataLost, match="queue 3: offsets 10 to 13 are no longer kept"):
         offsets(fetch_stretch(STRETCH, wanted()))
 
@@ -88,7 +88,7 @@ def test_range_without_its_beginning_is_read_on_when_tolerated(
         [Fetched(batch(10, 11), 12), lost(wanted_offset=12, first=14)],
         [Fetched(batch(14, 15), 20)],
     )
-    monkeypatch.setattr(fetching, "_scanned", brokers)
+    monkeypatch.setattr(fetcher, "_scanned", brokers)
     assert offsets(fetch_stretch(STRETCH, wanted(failOnDataLoss="false"))) == [10, 11, 14, 15]
     assert brokers.asked == [(10, 20), (14, 20)]
 
@@ -100,7 +100,7 @@ def test_error_names_the_first_unread_offset(
         Fetched(batch(10, 11), 12),
         lost(wanted_offset=12, first=14),
     ]
-    monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
+    monkeypatch.setattr(fetcher, "_scanned", Brokers(answer))
     with pytest.raises(DataLost, match="queue 3: offsets 12 to 13 are no longer kept"):
         offsets(fetch_stretch(STRETCH, wanted()))
 
@@ -112,9 +112,9 @@ def test_shortened_queue_is_read_to_its_end_when_tolerated(
         Fetched(batch(10), 11),
         lost(wanted_offset=11, first=0, end=11),
     ]
-    monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
+    monkeypatch.setattr(fetcher, "_scanned", Brokers(answer))
     assert offsets(fetch_stretch(STRETCH, wanted(failOnDataLoss="false"))) == [10]
-    monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
+    monkeypatch.setattr(fetcher, "_scanned", Brokers(answer))
     with pytest.raises(DataLost, match="offset 11 is beyond its end, which is 11"):
         offsets(fetch_stretch(STRETCH, wanted()))
 
@@ -122,7 +122,7 @@ def test_shortened_queue_is_read_to_its_end_when_tolerated(
 def test_topic_created_again_is_the_reason_of_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     remark = created_again("T").remark
     answer = [lost(wanted_offset=10, first=0, end=0, remark=remark)]
-    monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
+    monkeypatch.setattr(fetcher, "_scanned", Brokers(answer))
     told = "queue 3: topic 'T' was deleted and created again; offset 10 was to come next"
     with pytest.raises(DataLost, match=told):
         offsets(fetch_stretch(STRETCH, wanted()))
@@ -154,14 +154,14 @@ def test_unknown_topic_is_lost_when_its_broker_is_present_without_it(
     unknown = TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "no broker has it")
     for lenient in (False, True):
         asked = wanted(nameserver="ns:1;ns:2", failOnDataLoss=str(not lenient))
-        monkeypatch.setattr(fetching, "_scanned", Brokers([unknown], [Fetched(batch(10, 11), 20)]))
+        monkeypatch.setattr(fetcher, "_scanned", Brokers([unknown], [Fetched(batch(10, 11), 20)]))
         if error is None or (error is DataLost and lenient):
             found = [10, 11] if error is None else []
             assert offsets(fetch_stretch(STRETCH, asked)) == found
             continue
         with pytest.raises(error):
             offsets(fetch_stretch(STRETCH, asked))
-    monkeypatch.setattr(fetching, "_scanned", Brokers([unknown], [unknown]))
+    monkeypatch.setattr(fetcher, "_scanned", Brokers([unknown], [unknown]))
     asked = wanted(nameserver="ns:1;ns:2")
     with pytest.raises(error or TopicNotFound):
         offsets(fetch_stretch(STRETCH, asked))
@@ -171,20 +171,20 @@ def test_unknown_topic_is_lost_when_its_broker_is_present_without_it(
             [Fetched(batch(11), 12), unknown],
             [Fetched(batch(12), 20)],
         )
-        monkeypatch.setattr(fetching, "_scanned", outages)
+        monkeypatch.setattr(fetcher, "_scanned", outages)
         assert offsets(fetch_stretch(STRETCH, asked)) == [10, 11, 12], "each outage by itself"
 
 
 def test_broker_without_scan_is_pulled_from(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = RefusedError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no pyarrow here")
-    monkeypatch.setattr(fetching, "_scanned", Brokers([refused]))
-    monkeypatch.setattr(fetching, "_pulled", Brokers([Fetched(batch(10, 11), 20)]))
+    monkeypatch.setattr(fetcher, "_scanned", Brokers([refused]))
+    monkeypatch.setattr(fetcher, "_pulled", Brokers([Fetched(batch(10, 11), 20)]))
     assert offsets(fetch_stretch(STRETCH, wanted())) == [10, 11]
 
 
 def test_other_refusals_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = RefusedError(ResponseCode.SYSTEM_ERROR, "damaged")
-    monkeypatch.setattr(fetching, "_scanned", Brokers([refused]))
+    monkeypatch.setattr(fetcher, "_scanned", Brokers([refused]))
     with pytest.raises(RefusedError, match="damaged"):
         offsets(fetch_stretch(STRETCH, wanted()))
 

@@ -14,8 +14,8 @@ from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.planning.data_loss import DataLost
 from ternmq_pipeline.source.pushdown import Narrowing
-from ternmq_pipeline.source.tasks import fetching
-from ternmq_pipeline.source.tasks.fetching import fetch_stretch, joined, wanted_of
+from ternmq_pipeline.source.tasks import fetcher
+from ternmq_pipeline.source.tasks.fetcher import fetch_stretch, joined, wanted_of
 from tests.support.records import record
 from tests.support.scripted_scans import numbered
 
@@ -76,7 +76,7 @@ def share(monkeypatch: pytest.MonkeyPatch, scanner: object) -> None:
     def shared(_: str) -> object:
         return scanner
 
-    monkeypatch.setattr(fetching, "shared_scanner", shared)
+    monkeypatch.setattr(fetcher, "shared_scanner", shared)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from ternmq_pipeline.options import View
 from ternmq_pipeline.planning import partition_number
-from ternmq_pipeline.source.tasks.shapes import Shape, tuples_of
+from ternmq_pipeline.source.tasks.projection import Shape, tuples_of
 
 STORED = datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=UTC)
 BATCH = pa.RecordBatch.from_pydict(

@@ -63,14 +63,14 @@ class StretchReading:
         if not isinstance(partition, StretchPartition):
             # Spark makes a partition of its own when there is nothing to read.
             return iter(())
-        from ternmq_pipeline.source.tasks.shapes import tuples_of
+        from ternmq_pipeline.source.tasks.projection import tuples_of
 
         batches = self._batches(partition.offset_range)
         return batches if self._options.arrow else tuples_of(batches)
 
     def _batches(self, offset_range: OffsetRange) -> "Iterator[pa.RecordBatch]":
-        from ternmq_pipeline.source.tasks.fetching import fetch_stretch, wanted_of
-        from ternmq_pipeline.source.tasks.shapes import Shape
+        from ternmq_pipeline.source.tasks.fetcher import fetch_stretch, wanted_of
+        from ternmq_pipeline.source.tasks.projection import Shape
 
         shape = Shape(self._options.view, self._names, self._schema)
         rows_max = rows_of_a_batch(self._options.batch_rows_max)

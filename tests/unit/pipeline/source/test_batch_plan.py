@@ -11,8 +11,8 @@ from ternmq_model.errors import UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.options import ReadOptions, read_options
 from ternmq_pipeline.planning import DataLost, partition_number
-from ternmq_pipeline.source import planned
-from ternmq_pipeline.source.planned import planned_stretches
+from ternmq_pipeline.source import batch_plan
+from ternmq_pipeline.source.batch_plan import planned_stretches
 from ternmq_pipeline.source.pushdown import Pushed
 from tests.support.stream_table import Table
 
@@ -44,7 +44,7 @@ def read(
     def opened(_: ReadOptions) -> View:
         return view
 
-    monkeypatch.setattr(planned, "open_cluster_view", opened)
+    monkeypatch.setattr(batch_plan, "open_cluster_view", opened)
     asked = read_options({"subscribe": "TopicA"} | options, streaming=False)
     try:
         found = planned_stretches(asked, pushed or Pushed())

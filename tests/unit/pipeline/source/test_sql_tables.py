@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from ternmq_model.errors import ConfigError, UsageError
 from ternmq_pipeline.source.schema import KAFKA_COLUMNS, TERNMQ_COLUMNS
-from ternmq_pipeline.source.tables import (
+from ternmq_pipeline.source.sql_tables import (
     created_table,
     reading_options,
     table_schema,
