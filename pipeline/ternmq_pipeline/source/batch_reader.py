@@ -10,7 +10,7 @@ from ternmq_pipeline.options.source_options import PushdownMode, ReadOptions
 from ternmq_pipeline.short_errors import main_module, short_errors
 from ternmq_pipeline.source.batch_plan import planned_stretches
 from ternmq_pipeline.source.pushdown import Pushed, push
-from ternmq_pipeline.source.tasks.partition_reader import StretchPartition, StretchReading
+from ternmq_pipeline.source.tasks.partition_reader import OffsetRangePartition, PartitionReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._pushed = Pushed()
-        self._reading = StretchReading(options, schema)
+        self._reader = PartitionReader(options, schema)
 
     def partitions(self) -> list[InputPartition]:
         """Return what each task reads; every queue is asked what it has, once.
@@ -70,13 +70,13 @@ class BatchReader(DataSourceReader):
             TernError: The cluster does not answer.
         """
         found = planned_stretches(self._options, self._pushed)
-        return [StretchPartition(offset_range) for offset_range in found]
+        return [OffsetRangePartition(offset_range) for offset_range in found]
 
     def read(
         self, partition: InputPartition
     ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
-        """Give the rows of a partition. See `StretchReading.read`."""
-        return self._reading.read(partition)
+        """Give the rows of a partition. See `PartitionReader.read`."""
+        return self._reader.read(partition)
 
 
 @short_errors
@@ -87,5 +87,5 @@ class PushingBatchReader(BatchReader):
         """Take what conditions can be applied here, and return those that Spark must test."""
         has_own = self._options.filter is not None
         self._pushed, left = push(filters, self._options.view, has_own_filter=has_own)
-        self._reading = StretchReading(self._options, self._schema, self._pushed.rows)
+        self._reader = PartitionReader(self._options, self._schema, self._pushed.rows)
         return left

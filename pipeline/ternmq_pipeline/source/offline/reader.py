@@ -26,7 +26,7 @@ from ternmq_pipeline.source.offline.plan import (
 from ternmq_pipeline.source.pushdown import Narrowing, Pushed, push
 from ternmq_pipeline.source.schema import required_columns
 from ternmq_pipeline.source.tasks.partition_reader import rows_of_a_batch
-from ternmq_pipeline.source.tasks.projection import Shape, tuples_of
+from ternmq_pipeline.source.tasks.projection import BatchProjection, tuples_of
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.part_scan import LogPart, scan_part
@@ -102,8 +102,8 @@ class OfflineReader(DataSourceReader):
             raise refuse_no_store(path, error) from None
 
     def _batches(self, part: LogPart | RawPart) -> Iterator[pa.RecordBatch]:
-        shape = Shape(self._options.view, self._names, self._schema)
-        wanted = self._wanted(shape.sources)
+        projection = BatchProjection(self._options.view, self._names, self._schema)
+        wanted = self._wanted(projection.sources)
         damaged = 0
         directory = self._directory()
         for scanned in self._scanned(directory, part, wanted):
@@ -114,7 +114,7 @@ class OfflineReader(DataSourceReader):
                 )
                 damaged = scanned.damaged
             if scanned.batch is not None and scanned.batch.num_rows:
-                yield shape.of(scanned.batch)
+                yield projection.of(scanned.batch)
 
     def _scanned(
         self, directory: StoreDirectory, part: LogPart | RawPart, wanted: Wanted

@@ -19,7 +19,7 @@ from ternmq_pipeline.options import ReadOptions, TriggerLimits
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
-from ternmq_pipeline.source.tasks.partition_reader import StretchPartition, StretchReading
+from ternmq_pipeline.source.tasks.partition_reader import OffsetRangePartition, PartitionReader
 from ternmq_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         self._options = options
-        self._reading = StretchReading(options, schema)
+        self._reader = PartitionReader(options, schema)
         self._progress: StreamProgress | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -72,15 +72,15 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return what each task of the batch from `start` to `end` reads."""
         return [
-            StretchPartition(offset_range)
+            OffsetRangePartition(offset_range)
             for offset_range in self._opened().offset_ranges(start, end)
         ]
 
     def read(
         self, partition: InputPartition
     ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
-        """Give the rows of a partition, in a worker. See `StretchReading.read`."""
-        return self._reading.read(partition)
+        """Give the rows of a partition, in a worker. See `PartitionReader.read`."""
+        return self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Hear that the batches up to `end` are done: one batch late, and never of a run's last."""

@@ -1,1 +1,1 @@
-"""What tasks do: fetch the ranges of a partition and shape them into the columns asked for."""
+"""Tasks of a read: they fetch a partition's range and project it to the columns of the query."""

@@ -1,4 +1,4 @@
-"""One range of a queue as Arrow batches with our columns: by Scan, else by records as they lie.
+"""Rows of an offset range as Arrow batches with our columns: by Scan, else by records as they lie.
 
 The connections belong to the process; see `ternmq_consumer.scanning.shared_scanner`.
 """
@@ -48,15 +48,15 @@ TO_GO_ON: Final = "Option failOnDataLoss=false passes it over."
 _compute: Any = pyarrow.compute
 """Its functions take more than their types tell."""
 
-Test: TypeAlias = Callable[[Any], Any]
+ColumnTest: TypeAlias = Callable[[Any], Any]
 """Tells of each cell of a column whether its row is wanted."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """What is wanted of a range, and how it is got. Made by `wanted_of`."""
+class FetchRequest:
+    """Rows to fetch of an offset range, and the way to get them. Made by `fetch_request`."""
 
     nameserver: str
     columns: tuple[str, ...]
@@ -70,23 +70,23 @@ class Wanted:
     timeout_s: float
 
 
-class Fetched(NamedTuple):
-    """Some rows of a range, and how far it was looked at with them."""
+class FetchedRows(NamedTuple):
+    """Some rows of an offset range, and the offset behind all that was looked at."""
 
     batch: pa.RecordBatch | None
     next_offset: int
 
 
-def wanted_of(
+def fetch_request(
     options: ReadOptions,
     narrowing: Narrowing,
     topic: str,
     columns: tuple[str, ...],
     rows_max: int,
-) -> Wanted:
-    """Return what a task wants of a range of `topic`."""
+) -> FetchRequest:
+    """Return the rows that a task fetches of a range of `topic`."""
     expression = options.filter or narrowing.tags_of(topic)
-    return Wanted(
+    return FetchRequest(
         nameserver=options.nameserver,
         columns=columns,
         subscription=parse_subscription(topic, *expression) if expression else None,
@@ -100,28 +100,28 @@ def wanted_of(
     )
 
 
-def fetch_stretch(offset_range: OffsetRange, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def fetch_range(offset_range: OffsetRange, request: FetchRequest) -> Iterator[pa.RecordBatch]:
     """Give the rows of a range, each once and in order, whatever its broker goes through.
 
     Raises:
-        DataLost: Messages of it are no longer there, and `wanted` does not put up with that.
-        TernError: Another failure, which lasted longer than `wanted.timeout_s`.
+        DataLost: Messages of it are no longer there, and `request` does not put up with that.
+        TernError: Another failure, which lasted longer than `request.timeout_s`.
     """
-    fetch = _scanned if wanted.by_scan else _pulled
+    fetch = _scanned if request.by_scan else _pulled
     begin, is_back = offset_range.begin, False
     while begin < offset_range.end:
         left = offset_range._replace(begin=begin)
         try:
-            for fetched in fetch(left, wanted):
+            for fetched in fetch(left, request):
                 begin, is_back = QueueOffset(fetched.next_offset), False
                 if fetched.batch is not None and fetched.batch.num_rows:
                     yield fetched.batch
             return
         except StretchLost as lost:
-            begin = _behind_the_loss(left, lost, wanted)
+            begin = _behind_the_loss(left, lost, request)
         except TopicNotFound as unknown:
-            if (gone := lost_with_topic(left, wanted, unknown)) is not None:
-                begin = _behind_the_loss(left, gone, wanted)
+            if (gone := lost_with_topic(left, request, unknown)) is not None:
+                begin = _behind_the_loss(left, gone, request)
             elif is_back:
                 raise unknown
             is_back = True
@@ -133,7 +133,7 @@ def fetch_stretch(offset_range: OffsetRange, wanted: Wanted) -> Iterator[pa.Reco
 
 
 def lost_with_topic(
-    offset_range: OffsetRange, wanted: Wanted, unknown: TopicNotFound
+    offset_range: OffsetRange, request: FetchRequest, unknown: TopicNotFound
 ) -> StretchLost | None:
     """Return what is lost of a range whose topic was `unknown`; None when it is back.
 
@@ -146,9 +146,9 @@ def lost_with_topic(
 
     queue = offset_range.queue
     options = ReadOptions(
-        nameservers=nameserver_texts(wanted.nameserver),
+        nameservers=nameserver_texts(request.nameserver),
         topics=None,
-        retry_timeout_s=wanted.timeout_s,
+        retry_timeout_s=request.timeout_s,
     )
     with open_cluster_view(options) as view:
         there = view.snapshot(
@@ -158,7 +158,7 @@ def lost_with_topic(
         return None
     if queue.broker_name not in there.brokers:
         away = Unreachable(f"broker {queue.broker_name}: is registered at no NameServer")
-        raise lasted(away, wanted.timeout_s)
+        raise lasted(away, request.timeout_s)
     return StretchLost(
         topic=queue.topic,
         broker_name=queue.broker_name,
@@ -170,7 +170,9 @@ def lost_with_topic(
     )
 
 
-def _behind_the_loss(offset_range: OffsetRange, lost: StretchLost, wanted: Wanted) -> QueueOffset:
+def _behind_the_loss(
+    offset_range: OffsetRange, lost: StretchLost, request: FetchRequest
+) -> QueueOffset:
     """Return where to read on after messages of `offset_range` were found to be gone.
 
     Raises:
@@ -185,39 +187,39 @@ def _behind_the_loss(offset_range: OffsetRange, lost: StretchLost, wanted: Wante
     else:
         first, reason = end, beyond_end(lost.wanted_offset, lost.end_offset)
     loss = QueueLoss(offset_range.queue, reason)
-    if wanted.fail_on_data_loss:
+    if request.fail_on_data_loss:
         raise DataLost([loss]) from lost
     logger.warning("messages are gone: %s", loss)
     return first
 
 
-def _scanned(offset_range: OffsetRange, wanted: Wanted) -> Iterator[Fetched]:
+def _scanned(offset_range: OffsetRange, request: FetchRequest) -> Iterator[FetchedRows]:
     options = ScanOptions(
-        subscription=wanted.subscription,
-        stored_from_ms=wanted.stored_from_ms,
-        stored_before_ms=wanted.stored_before_ms,
-        keys=wanted.keys,
-        columns=wanted.columns,
-        batch_rows_max=wanted.rows_max,
-        skips_damaged=not wanted.fail_on_data_loss,
+        subscription=request.subscription,
+        stored_from_ms=request.stored_from_ms,
+        stored_before_ms=request.stored_before_ms,
+        keys=request.keys,
+        columns=request.columns,
+        batch_rows_max=request.rows_max,
+        skips_damaged=not request.fail_on_data_loss,
         created_log_offset=offset_range.created_log_offset,
-        retry_timeout_s=wanted.timeout_s,
+        retry_timeout_s=request.timeout_s,
     )
     damaged = 0
     told, schema = b"", pa.schema([])
-    scanner = shared_scanner(wanted.nameserver)
+    scanner = shared_scanner(request.nameserver)
     with scanner.scan(offset_range.queue, offset_range.begin, offset_range.end, options) as pieces:
         for piece in pieces:
             if piece.damaged > damaged:
                 _warn_of_damage(offset_range, piece.next_offset, piece.damaged - damaged)
                 damaged = piece.damaged
             if not piece.data:
-                yield Fetched(None, piece.next_offset)
+                yield FetchedRows(None, piece.next_offset)
                 continue
             if piece.schema is not told:
                 told, schema = piece.schema, pa.ipc.read_schema(pa.py_buffer(piece.schema))
             batch = pa.ipc.read_record_batch(pa.py_buffer(piece.data), schema)
-            yield Fetched(batch, piece.next_offset)
+            yield FetchedRows(batch, piece.next_offset)
 
 
 def _warn_of_damage(offset_range: OffsetRange, before: int, count: int) -> None:
@@ -227,35 +229,35 @@ def _warn_of_damage(offset_range: OffsetRange, before: int, count: int) -> None:
     )
 
 
-def _pulled(offset_range: OffsetRange, wanted: Wanted) -> Iterator[Fetched]:
+def _pulled(offset_range: OffsetRange, request: FetchRequest) -> Iterator[FetchedRows]:
     """Give a range as `_scanned` does, but make the batches here.
 
     The broker compares codes of tags alone, so tags, and all else that it does not look at, are
     tested here.
     """
-    tests = _tests(wanted)
-    columns = tuple(dict.fromkeys((*wanted.columns, *tests)))
+    tests = _tests(request)
+    columns = tuple(dict.fromkeys((*request.columns, *tests)))
     next_offset, damaged = int(offset_range.begin), 0
-    scanner = shared_scanner(wanted.nameserver)
+    scanner = shared_scanner(request.nameserver)
     with scanner.pull(
-        *(offset_range.queue, offset_range.begin, offset_range.end, wanted.subscription),
+        *(offset_range.queue, offset_range.begin, offset_range.end, request.subscription),
         created_log_offset=offset_range.created_log_offset,
-        retry_timeout_s=wanted.timeout_s,
+        retry_timeout_s=request.timeout_s,
     ) as pieces:
-        for piece in joined(pieces, wanted.rows_max):
+        for piece in joined(pieces, request.rows_max):
             if count := piece.damaged - damaged:
-                if wanted.fail_on_data_loss:
+                if request.fail_on_data_loss:
                     reason = damaged_among(next_offset, piece.next_offset, count)
                     raise DataLost([QueueLoss(offset_range.queue, reason)])
                 _warn_of_damage(offset_range, piece.next_offset, count)
                 damaged = piece.damaged
-            for batch in _batches_of(piece, offset_range, wanted, columns):
+            for batch in _batches_of(piece, offset_range, request, columns):
                 rows = batch
                 for name, test in tests.items():
                     rows = rows.filter(test(rows.column(name)))
-                yield Fetched(rows, next_offset)
+                yield FetchedRows(rows, next_offset)
             next_offset = piece.next_offset
-            yield Fetched(None, next_offset)
+            yield FetchedRows(None, next_offset)
 
 
 def joined(pieces: Iterable[PulledStretch], rows_max: int) -> Iterator[PulledStretch]:
@@ -295,20 +297,20 @@ def _as_one(pieces: Sequence[PulledStretch]) -> PulledStretch:
 
 
 def _batches_of(
-    piece: PulledStretch, offset_range: OffsetRange, wanted: Wanted, columns: tuple[str, ...]
+    piece: PulledStretch, offset_range: OffsetRange, request: FetchRequest, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     sizes = np.frombuffer(piece.record_sizes, "<i4").astype(np.int64)
     starts = np.cumsum(sizes) - sizes
     done = 0
     while done < len(sizes):
-        rows = slice(done, done + wanted.rows_max)
+        rows = slice(done, done + request.rows_max)
         built = build_rows(
             *(piece.records, starts[rows], sizes[rows]),
             broker_name=offset_range.queue.broker_name,
             columns=columns,
         )
         for damage in built.damaged:
-            if wanted.fail_on_data_loss:
+            if request.fail_on_data_loss:
                 damage.error.add_note(f"It is of {offset_range.queue}. {TO_GO_ON}")
                 raise damage.error
             logger.warning(
@@ -318,25 +320,25 @@ def _batches_of(
         done += built.looked_at
 
 
-def _tests(wanted: Wanted) -> dict[str, Test]:
+def _tests(request: FetchRequest) -> dict[str, ColumnTest]:
     """Return what the broker leaves to be tested, by column."""
-    tests: dict[str, Test] = {}
-    if wanted.subscription is not None and wanted.subscription.tags:
-        tags = pa.array(sorted(wanted.subscription.tags), pa.string())
+    tests: dict[str, ColumnTest] = {}
+    if request.subscription is not None and request.subscription.tags:
+        tags = pa.array(sorted(request.subscription.tags), pa.string())
         tests["tags"] = lambda column: _compute.is_in(column, tags)
-    if wanted.keys:
-        keys = pa.array(wanted.keys, pa.string())
+    if request.keys:
+        keys = pa.array(request.keys, pa.string())
         tests["keys"] = lambda column: _has_one(column, keys)
-    if wanted.stored_from_ms or wanted.stored_before_ms:
-        begin, end = wanted.stored_from_ms, wanted.stored_before_ms
+    if request.stored_from_ms or request.stored_before_ms:
+        begin, end = request.stored_from_ms, request.stored_before_ms
         tests["storeTimestamp"] = lambda column: _between(column, begin, end)
     return tests
 
 
-def _has_one(lists: Any, wanted: Any) -> Any:
-    """Tell of each list whether it has one of the wanted values."""
+def _has_one(lists: Any, values: Any) -> Any:
+    """Tell of each list whether it has one of `values`."""
     rows = _compute.list_parent_indices(lists).filter(
-        _compute.is_in(_compute.list_flatten(lists), wanted)
+        _compute.is_in(_compute.list_flatten(lists), values)
     )
     found = np.zeros(len(lists), np.bool_)
     found[rows.to_numpy()] = True

@@ -1,4 +1,4 @@
-"""What a task of Spark does: read one range of a queue and hand its rows on as Arrow batches."""
+"""Reader of one partition in a task of Spark: Arrow batches of a queue's offset range."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -22,14 +22,14 @@ ROWS_DEFAULT: Final = 10_000
 
 
 @dataclass(frozen=True)
-class StretchPartition(InputPartition):
-    """A range as Spark hands it to a task."""
+class OffsetRangePartition(InputPartition):
+    """An offset range as Spark hands it to a task."""
 
     offset_range: OffsetRange
 
 
-class StretchReading:
-    """How the tasks of a query read their ranges. Pickled to them; opens nothing before `read`.
+class PartitionReader:
+    """Reads the partitions of a query in its tasks. Pickled to them; opens nothing before `read`.
 
     Args:
         options: Of the source.
@@ -60,7 +60,7 @@ class StretchReading:
             DataLost: Retention took messages that were planned, or the queue ends before them.
             TernError: Another failure, which lasted longer than the option `retryTimeout`.
         """
-        if not isinstance(partition, StretchPartition):
+        if not isinstance(partition, OffsetRangePartition):
             # Spark makes a partition of its own when there is nothing to read.
             return iter(())
         from ternmq_pipeline.source.tasks.projection import tuples_of
@@ -69,16 +69,16 @@ class StretchReading:
         return batches if self._options.arrow else tuples_of(batches)
 
     def _batches(self, offset_range: OffsetRange) -> "Iterator[pa.RecordBatch]":
-        from ternmq_pipeline.source.tasks.fetcher import fetch_stretch, wanted_of
-        from ternmq_pipeline.source.tasks.projection import Shape
+        from ternmq_pipeline.source.tasks.fetcher import fetch_range, fetch_request
+        from ternmq_pipeline.source.tasks.projection import BatchProjection
 
-        shape = Shape(self._options.view, self._names, self._schema)
+        projection = BatchProjection(self._options.view, self._names, self._schema)
         rows_max = rows_of_a_batch(self._options.batch_rows_max)
-        wanted = wanted_of(
-            self._options, self._narrowing, offset_range.queue.topic, shape.sources, rows_max
+        request = fetch_request(
+            self._options, self._narrowing, offset_range.queue.topic, projection.sources, rows_max
         )
-        for batch in fetch_stretch(offset_range, wanted):
-            yield shape.of(batch)
+        for batch in fetch_range(offset_range, request):
+            yield projection.of(batch)
 
 
 def rows_of_a_batch(rows_max: int) -> int:

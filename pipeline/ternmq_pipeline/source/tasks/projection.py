@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOG_APPEND_TIME: Final = 1
 """Kafka's `timestampType`: the broker's clock, not the producer's."""
 
-Made: TypeAlias = Any
+ArrowArray: TypeAlias = Any
 """A column: an Arrow array of some type."""
 
 _arrow: Any = pa
@@ -26,8 +26,8 @@ _compute: Any = pyarrow.compute
 """Both take and give more than their types tell."""
 
 
-class Shape:
-    """The columns that a query asks for: which of ours they need, and how they come of them.
+class BatchProjection:
+    """Columns that a query requires, the columns of ours they need, and their making.
 
     Args:
         view: Whose columns they are.
@@ -72,26 +72,26 @@ class Shape:
         made: pa.RecordBatch = _arrow.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
         return made
 
-    def _column(self, batch: Any, name: str, wanted: Any) -> Made:
+    def _column(self, batch: Any, name: str, arrow_type: Any) -> ArrowArray:
         is_ours = self._view is View.TERNMQ
         made = batch.column(name) if is_ours else _KAFKA_COLUMNS[name](batch)
-        return made if made.type.equals(wanted) else _retyped(made, wanted)
+        return made if made.type.equals(arrow_type) else _retyped(made, arrow_type)
 
 
-def _retyped(column: Made, wanted: Any) -> Made:
+def _retyped(column: ArrowArray, arrow_type: Any) -> ArrowArray:
     """Return a column in a type that differs in what may be null, or in the names of its parts."""
-    if _arrow.types.is_map(wanted):
-        return _arrow.MapArray.from_arrays(column.offsets, column.keys, column.items, wanted)
-    return column.cast(wanted)
+    if _arrow.types.is_map(arrow_type):
+        return _arrow.MapArray.from_arrays(column.offsets, column.keys, column.items, arrow_type)
+    return column.cast(arrow_type)
 
 
-def _key(batch: Any) -> Made:
+def _key(batch: Any) -> ArrowArray:
     keys = batch.column("keys")
     text = _compute.binary_join(keys, KEY_SEPARATOR).cast(_arrow.binary())
     return _null_where_empty(keys, text)
 
 
-def _partition(batch: Any) -> Made:
+def _partition(batch: Any) -> ArrowArray:
     queue_ids = batch.column("queueId")
     if not batch.num_rows:
         return queue_ids
@@ -99,7 +99,7 @@ def _partition(batch: Any) -> Made:
     return _compute.add(queue_ids, _arrow.scalar(partition_number(broker_name, 0), _arrow.int32()))
 
 
-def _headers(batch: Any) -> Made:
+def _headers(batch: Any) -> ArrowArray:
     properties = batch.column("properties")
     parts = [properties.keys, properties.items.cast(_arrow.binary())]
     pairs = _arrow.StructArray.from_arrays(parts, names=["key", "value"])
@@ -107,19 +107,19 @@ def _headers(batch: Any) -> Made:
     return _null_where_empty(headers, headers)
 
 
-def _null_where_empty(lists: Made, column: Made) -> Made:
+def _null_where_empty(lists: ArrowArray, column: ArrowArray) -> ArrowArray:
     is_empty = _compute.equal(_compute.list_value_length(lists), 0)
     if not is_empty.true_count:
         return column
     return _compute.if_else(is_empty, _arrow.scalar(None, column.type), column)
 
 
-def _timestamp_type(batch: Any) -> Made:
+def _timestamp_type(batch: Any) -> ArrowArray:
     return _arrow.array(np.full(batch.num_rows, LOG_APPEND_TIME, np.int32))
 
 
-def _as_it_is(source: str) -> Callable[[Any], Made]:
-    def column(batch: Any) -> Made:
+def _as_it_is(source: str) -> Callable[[Any], ArrowArray]:
+    def column(batch: Any) -> ArrowArray:
         return batch.column(source)
 
     return column
@@ -135,7 +135,7 @@ _KAFKA_SOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "timestampType": (),
     "headers": ("properties",),
 }
-_KAFKA_COLUMNS: Final[Mapping[str, Callable[[Any], Made]]] = {
+_KAFKA_COLUMNS: Final[Mapping[str, Callable[[Any], ArrowArray]]] = {
     "key": _key,
     "value": _as_it_is("body"),
     "topic": _as_it_is("topic"),

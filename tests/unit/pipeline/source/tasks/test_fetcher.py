@@ -15,12 +15,12 @@ from ternmq_pipeline.options import read_options
 from ternmq_pipeline.planning.data_loss import DataLost
 from ternmq_pipeline.source.pushdown import Narrowing
 from ternmq_pipeline.source.tasks import fetcher
-from ternmq_pipeline.source.tasks.fetcher import fetch_stretch, joined, wanted_of
+from ternmq_pipeline.source.tasks.fetcher import fetch_range, fetch_request, joined
 from tests.support.records import record
 from tests.support.scripted_scans import numbered
 
 ItemT = TypeVar("ItemT")
-STRETCH = OffsetRange(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30), 700)
+RANGE = OffsetRange(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30), 700)
 SCHEMA = pa.schema([pa.field("queueOffset", pa.int64())])
 
 
@@ -60,7 +60,7 @@ class Scanner:
     def scan(
         self, queue: MessageQueue, begin: int, end: int, options: ScanOptions
     ) -> Opened[ScannedBatch]:
-        assert OffsetRange(queue, QueueOffset(begin), QueueOffset(end), 700) == STRETCH
+        assert OffsetRange(queue, QueueOffset(begin), QueueOffset(end), 700) == RANGE
         self.options = options
         return self.opened
 
@@ -88,7 +88,7 @@ def scanner(monkeypatch: pytest.MonkeyPatch) -> Scanner:
 
 def fetched(narrowing: Narrowing, **options: str) -> Iterator[Any]:
     chosen = read_options({"subscribe": "T"} | options)
-    return fetch_stretch(STRETCH, wanted_of(chosen, narrowing, "T", ("queueOffset",), 7))
+    return fetch_range(RANGE, fetch_request(chosen, narrowing, "T", ("queueOffset",), 7))
 
 
 def test_pushed_filters_and_options_reach_the_broker(scanner: Scanner) -> None:

@@ -24,25 +24,30 @@ from ternmq_pipeline.options import ReadOptions, Subscribe, read_options
 from ternmq_pipeline.planning import ClusterSnapshot, DataLost
 from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
 from ternmq_pipeline.source.tasks import fetcher
-from ternmq_pipeline.source.tasks.fetcher import Fetched, Wanted, fetch_stretch, wanted_of
+from ternmq_pipeline.source.tasks.fetcher import (
+    FetchedRows,
+    FetchRequest,
+    fetch_range,
+    fetch_request,
+)
 from ternmq_pipeline.source.tasks.partition_reader import (
     ROWS_SETTING,
-    StretchReading,
+    PartitionReader,
     rows_of_a_batch,
 )
 from tests.support.planning import snapshot
 
 QUEUE = MessageQueue("T", "broker-a", 3)
-STRETCH = OffsetRange(QUEUE, QueueOffset(10), QueueOffset(20))
+RANGE = OffsetRange(QUEUE, QueueOffset(10), QueueOffset(20))
 
 
 def batch(*offsets: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"queueOffset": pa.array(offsets, pa.int64())})
 
 
-def wanted(**options: str) -> Wanted:
+def request(**options: str) -> FetchRequest:
     chosen = read_options({"subscribe": "T"} | options)
-    return wanted_of(chosen, EVERYTHING, "T", ("queueOffset",), 100)
+    return fetch_request(chosen, EVERYTHING, "T", ("queueOffset",), 100)
 
 
 def lost(
@@ -57,11 +62,11 @@ def lost(
 class Brokers:
     """Answers questions for ranges as it was told to, and remembers them."""
 
-    def __init__(self, *answers: Sequence[Fetched | Exception]) -> None:
+    def __init__(self, *answers: Sequence[FetchedRows | Exception]) -> None:
         self._answers = list(answers)
         self.asked: list[tuple[int, int]] = []
 
-    def __call__(self, offset_range: OffsetRange, _: Wanted) -> Iterator[Fetched]:
+    def __call__(self, offset_range: OffsetRange, _: FetchRequest) -> Iterator[FetchedRows]:
         self.asked.append((offset_range.begin, offset_range.end))
         for answer in self._answers.pop(0):
             if isinstance(answer, Exception):
@@ -78,45 +83,45 @@ def test_range_without_its_beginning_is_an_error_naming_it(
 ) -> None:
     monkeypatch.setattr(fetcher, "_scanned", Brokers([lost(wanted_offset=10, first=14)]))
     with pytest.raises(DataLost, match="queue 3: offsets 10 to 13 are no longer kept"):
-        offsets(fetch_stretch(STRETCH, wanted()))
+        offsets(fetch_range(RANGE, request()))
 
 
 def test_range_without_its_beginning_is_read_on_when_tolerated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     brokers = Brokers(
-        [Fetched(batch(10, 11), 12), lost(wanted_offset=12, first=14)],
-        [Fetched(batch(14, 15), 20)],
+        [FetchedRows(batch(10, 11), 12), lost(wanted_offset=12, first=14)],
+        [FetchedRows(batch(14, 15), 20)],
     )
     monkeypatch.setattr(fetcher, "_scanned", brokers)
-    assert offsets(fetch_stretch(STRETCH, wanted(failOnDataLoss="false"))) == [10, 11, 14, 15]
+    assert offsets(fetch_range(RANGE, request(failOnDataLoss="false"))) == [10, 11, 14, 15]
     assert brokers.asked == [(10, 20), (14, 20)]
 
 
 def test_error_names_the_first_unread_offset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answer: Sequence[Fetched | Exception] = [
-        Fetched(batch(10, 11), 12),
+    answer: Sequence[FetchedRows | Exception] = [
+        FetchedRows(batch(10, 11), 12),
         lost(wanted_offset=12, first=14),
     ]
     monkeypatch.setattr(fetcher, "_scanned", Brokers(answer))
     with pytest.raises(DataLost, match="queue 3: offsets 12 to 13 are no longer kept"):
-        offsets(fetch_stretch(STRETCH, wanted()))
+        offsets(fetch_range(RANGE, request()))
 
 
 def test_shortened_queue_is_read_to_its_end_when_tolerated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answer: Sequence[Fetched | Exception] = [
-        Fetched(batch(10), 11),
+    answer: Sequence[FetchedRows | Exception] = [
+        FetchedRows(batch(10), 11),
         lost(wanted_offset=11, first=0, end=11),
     ]
     monkeypatch.setattr(fetcher, "_scanned", Brokers(answer))
-    assert offsets(fetch_stretch(STRETCH, wanted(failOnDataLoss="false"))) == [10]
+    assert offsets(fetch_range(RANGE, request(failOnDataLoss="false"))) == [10]
     monkeypatch.setattr(fetcher, "_scanned", Brokers(answer))
     with pytest.raises(DataLost, match="offset 11 is beyond its end, which is 11"):
-        offsets(fetch_stretch(STRETCH, wanted()))
+        offsets(fetch_range(RANGE, request()))
 
 
 def test_topic_created_again_is_the_reason_of_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +130,7 @@ def test_topic_created_again_is_the_reason_of_a_loss(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(fetcher, "_scanned", Brokers(answer))
     told = "queue 3: topic 'T' was deleted and created again; offset 10 was to come next"
     with pytest.raises(DataLost, match=told):
-        offsets(fetch_stretch(STRETCH, wanted()))
+        offsets(fetch_range(RANGE, request()))
 
 
 @pytest.mark.parametrize(
@@ -153,45 +158,47 @@ def test_unknown_topic_is_lost_when_its_broker_is_present_without_it(
     monkeypatch.setattr("ternmq_pipeline.cluster.view.open_cluster_view", opened)
     unknown = TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "no broker has it")
     for lenient in (False, True):
-        asked = wanted(nameserver="ns:1;ns:2", failOnDataLoss=str(not lenient))
-        monkeypatch.setattr(fetcher, "_scanned", Brokers([unknown], [Fetched(batch(10, 11), 20)]))
+        asked = request(nameserver="ns:1;ns:2", failOnDataLoss=str(not lenient))
+        monkeypatch.setattr(
+            fetcher, "_scanned", Brokers([unknown], [FetchedRows(batch(10, 11), 20)])
+        )
         if error is None or (error is DataLost and lenient):
             found = [10, 11] if error is None else []
-            assert offsets(fetch_stretch(STRETCH, asked)) == found
+            assert offsets(fetch_range(RANGE, asked)) == found
             continue
         with pytest.raises(error):
-            offsets(fetch_stretch(STRETCH, asked))
+            offsets(fetch_range(RANGE, asked))
     monkeypatch.setattr(fetcher, "_scanned", Brokers([unknown], [unknown]))
-    asked = wanted(nameserver="ns:1;ns:2")
+    asked = request(nameserver="ns:1;ns:2")
     with pytest.raises(error or TopicNotFound):
-        offsets(fetch_stretch(STRETCH, asked))
+        offsets(fetch_range(RANGE, asked))
     if told.ranges:
         outages = Brokers(
-            [Fetched(batch(10), 11), unknown],
-            [Fetched(batch(11), 12), unknown],
-            [Fetched(batch(12), 20)],
+            [FetchedRows(batch(10), 11), unknown],
+            [FetchedRows(batch(11), 12), unknown],
+            [FetchedRows(batch(12), 20)],
         )
         monkeypatch.setattr(fetcher, "_scanned", outages)
-        assert offsets(fetch_stretch(STRETCH, asked)) == [10, 11, 12], "each outage by itself"
+        assert offsets(fetch_range(RANGE, asked)) == [10, 11, 12], "each outage by itself"
 
 
 def test_broker_without_scan_is_pulled_from(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = RefusedError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no pyarrow here")
     monkeypatch.setattr(fetcher, "_scanned", Brokers([refused]))
-    monkeypatch.setattr(fetcher, "_pulled", Brokers([Fetched(batch(10, 11), 20)]))
-    assert offsets(fetch_stretch(STRETCH, wanted())) == [10, 11]
+    monkeypatch.setattr(fetcher, "_pulled", Brokers([FetchedRows(batch(10, 11), 20)]))
+    assert offsets(fetch_range(RANGE, request())) == [10, 11]
 
 
 def test_other_refusals_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = RefusedError(ResponseCode.SYSTEM_ERROR, "damaged")
     monkeypatch.setattr(fetcher, "_scanned", Brokers([refused]))
     with pytest.raises(RefusedError, match="damaged"):
-        offsets(fetch_stretch(STRETCH, wanted()))
+        offsets(fetch_range(RANGE, request()))
 
 
 def test_filter_option_precedes_tags_of_the_query() -> None:
     options = read_options({"subscribe": "T", "filter": "a"})
-    found = wanted_of(options, Narrowing(tags=("b",)), "T", (), 1).subscription
+    found = fetch_request(options, Narrowing(tags=("b",)), "T", (), 1).subscription
     assert found is not None
     assert found.tags == {"a"}
 
@@ -224,11 +231,11 @@ def test_batch_rows_stay_within_the_limits_of_spark_and_option(
 
 def test_empty_partition_made_by_spark_has_no_rows() -> None:
     schema = StructType().add("body", BinaryType())
-    reading = StretchReading(read_options({"subscribe": "T"}), schema)
-    assert list(reading.read(InputPartition(None))) == []
+    reader = PartitionReader(read_options({"subscribe": "T"}), schema)
+    assert list(reader.read(InputPartition(None))) == []
 
 
 def test_nullable_column_cannot_be_requested_without_nulls() -> None:
     schema = StructType().add("tags", StringType(), nullable=False)
     with pytest.raises(UsageError, match="'tags' may be null"):
-        StretchReading(read_options({"subscribe": "T"}), schema)
+        PartitionReader(read_options({"subscribe": "T"}), schema)

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from ternmq_pipeline.options import View
 from ternmq_pipeline.planning import partition_number
-from ternmq_pipeline.source.tasks.projection import Shape, tuples_of
+from ternmq_pipeline.source.tasks.projection import BatchProjection, tuples_of
 
 STORED = datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=UTC)
 BATCH = pa.RecordBatch.from_pydict(
@@ -46,16 +46,16 @@ KAFKA = (
 )
 
 
-def shape(schema: StructType, view: View = View.TERNMQ) -> Shape:
-    return Shape(view, tuple(schema.fieldNames()), schema)
+def projection(schema: StructType, view: View = View.TERNMQ) -> BatchProjection:
+    return BatchProjection(view, tuple(schema.fieldNames()), schema)
 
 
-def of(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
-    return shape.of(batch.select(list(shape.sources)))
+def of(batch: pa.RecordBatch, projection: BatchProjection) -> pa.RecordBatch:
+    return projection.of(batch.select(list(projection.sources)))
 
 
 def test_kafka_view_holds_the_same_data_under_kafkas_names() -> None:
-    made = of(BATCH, shape(KAFKA, View.KAFKA))
+    made = of(BATCH, projection(KAFKA, View.KAFKA))
     assert made.to_pylist()[0] == {
         "key": b"a b",
         "value": b"x",
@@ -71,10 +71,10 @@ def test_kafka_view_holds_the_same_data_under_kafkas_names() -> None:
 
 
 def test_slice_of_a_batch_has_its_own_headers() -> None:
-    made = of(BATCH.slice(1), shape(KAFKA, View.KAFKA))
+    made = of(BATCH.slice(1), projection(KAFKA, View.KAFKA))
     assert made.column("headers").to_pylist() == [None]
     joined = pa.Table.from_batches([BATCH, BATCH]).combine_chunks().to_batches()[0]
-    made = of(joined.slice(2, 1), shape(KAFKA, View.KAFKA))
+    made = of(joined.slice(2, 1), projection(KAFKA, View.KAFKA))
     assert made.column("headers").to_pylist() == [[{"key": "n", "value": b"1"}]]
 
 
@@ -90,7 +90,7 @@ def test_slice_of_a_batch_has_its_own_headers() -> None:
 def test_requested_columns_read_only_their_sources(
     names: list[str], sources: tuple[str, ...]
 ) -> None:
-    asked = shape(StructType([KAFKA[name] for name in names]), View.KAFKA)
+    asked = projection(StructType([KAFKA[name] for name in names]), View.KAFKA)
     assert asked.sources == sources
     assert of(BATCH, asked).schema.names == names
     assert of(BATCH, asked).num_rows == 2
@@ -99,7 +99,7 @@ def test_requested_columns_read_only_their_sources(
 def test_matching_batch_is_passed_on_as_it_is() -> None:
     schema = StructType().add("queueOffset", LongType()).add("body", BinaryType())
     batch = BATCH.select(["queueOffset", "body"])
-    assert shape(schema).of(batch) is batch
+    assert projection(schema).of(batch) is batch
 
 
 def test_columns_that_cannot_be_null_get_a_type_saying_so() -> None:
@@ -110,8 +110,8 @@ def test_columns_that_cannot_be_null_get_a_type_saying_so() -> None:
             StructField("properties", MapType(StringType(), StringType(), False)),
         ]
     )
-    made = of(BATCH, shape(schema))
-    assert made.schema.equals(shape(schema).arrow_schema)
+    made = of(BATCH, projection(schema))
+    assert made.schema.equals(projection(schema).arrow_schema)
     assert made.to_pylist()[0] == {"queueId": 3, "keys": ["a", "b"], "properties": [("n", "1")]}
 
 
