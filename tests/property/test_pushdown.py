@@ -26,7 +26,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import parse_subscription
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import View
-from ternmq_pipeline.source.pushdown import push
+from ternmq_pipeline.source.pushdown import push_filters
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 COMPARED: dict[type, Callable[[Any, Any], bool]] = {
@@ -124,7 +124,7 @@ def conditions(draw: st.DrawFn) -> Filter:
 def test_pushed_and_remaining_filters_together_equal_the_query(
     filters: list[Filter], rows: list[Row]
 ) -> None:
-    pushed, left = push(filters, View.TERNMQ)
+    pushed, left = push_filters(filters, View.TERNMQ)
     wanted = pushed.rows
 
     def is_given(row: Row) -> bool:

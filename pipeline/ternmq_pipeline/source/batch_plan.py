@@ -1,4 +1,4 @@
-"""Which ranges a batch reads: asked of the cluster, decided by `ternmq_pipeline.planning`."""
+"""Plan of a batch: its offset ranges, by what the cluster has and `ternmq_pipeline.planning`."""
 
 import logging
 
@@ -15,13 +15,13 @@ from ternmq_pipeline.planning import (
     times_of,
 )
 from ternmq_pipeline.planning.snapshot import ClusterSnapshot
-from ternmq_pipeline.source.pushdown import Pushed
+from ternmq_pipeline.source.pushdown import PushedFilters
 
 logger = logging.getLogger(__name__)
 
 
-def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[OffsetRange]:
-    """Return what a batch reads, one range for each task, sorted by queue.
+def plan_batch(options: ReadOptions, pushed: PushedFilters) -> list[OffsetRange]:
+    """Return the offset ranges of a batch, one for each task, sorted by queue.
 
     Raises:
         UsageError: An option names a topic, queue or offset that does not exist.
@@ -33,7 +33,7 @@ def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[OffsetRange]
         snapshot = view.snapshot(options.topics, include_system=options.include_system_topics)
         if options.view is View.KAFKA:
             check_partition_numbers(queue.broker_name for queue in snapshot.ranges)
-        start, end = _edges(options, view, snapshot)
+        start, end = _begin_and_end(options, view, snapshot)
     planned = offset_ranges(start, end, snapshot, fail_on_data_loss=options.fail_on_data_loss)
     _warn(planned.warnings)
     wanted = pushed.of(planned.offset_ranges)
@@ -44,7 +44,7 @@ def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[OffsetRange]
     )
 
 
-def _edges(
+def _begin_and_end(
     options: ReadOptions, view: ClusterView, snapshot: ClusterSnapshot
 ) -> tuple[Offsets, Offsets]:
     start = starting_offsets(

@@ -8,8 +8,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ternmq_pipeline.options.source_options import PushdownMode, ReadOptions
 from ternmq_pipeline.short_errors import main_module, short_errors
-from ternmq_pipeline.source.batch_plan import planned_stretches
-from ternmq_pipeline.source.pushdown import Pushed, push
+from ternmq_pipeline.source.batch_plan import plan_batch
+from ternmq_pipeline.source.pushdown import PushedFilters, push_filters
 from ternmq_pipeline.source.tasks.partition_reader import OffsetRangePartition, PartitionReader
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def batch_reader(options: ReadOptions, schema: "StructType") -> DataSourceReader
         options.pushdown is PushdownMode.AUTO and spark_pushes()
     )
     if options.store is not None:
-        from ternmq_pipeline.source.offline.reader import OfflineReader, PushingOfflineReader
+        from ternmq_pipeline.source.offline.reader import OfflineReader, PushdownOfflineReader
 
-        offline = PushingOfflineReader if pushes else OfflineReader
+        offline = PushdownOfflineReader if pushes else OfflineReader
         return offline(options, schema)
-    return PushingBatchReader(options, schema) if pushes else BatchReader(options, schema)
+    return PushdownBatchReader(options, schema) if pushes else BatchReader(options, schema)
 
 
 def spark_pushes() -> bool:
@@ -58,7 +58,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         self._options = options
         self._schema = schema
-        self._pushed = Pushed()
+        self._pushed = PushedFilters()
         self._reader = PartitionReader(options, schema)
 
     def partitions(self) -> list[InputPartition]:
@@ -69,7 +69,7 @@ class BatchReader(DataSourceReader):
             DataLost: What the options name is no longer there.
             TernError: The cluster does not answer.
         """
-        found = planned_stretches(self._options, self._pushed)
+        found = plan_batch(self._options, self._pushed)
         return [OffsetRangePartition(offset_range) for offset_range in found]
 
     def read(
@@ -80,12 +80,12 @@ class BatchReader(DataSourceReader):
 
 
 @short_errors
-class PushingBatchReader(BatchReader):
+class PushdownBatchReader(BatchReader):
     """The same for sessions that let a source apply conditions."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take what conditions can be applied here, and return those that Spark must test."""
         has_own = self._options.filter is not None
-        self._pushed, left = push(filters, self._options.view, has_own_filter=has_own)
+        self._pushed, left = push_filters(filters, self._options.view, has_own_filter=has_own)
         self._reader = PartitionReader(self._options, self._schema, self._pushed.rows)
         return left

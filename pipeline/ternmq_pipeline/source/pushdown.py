@@ -1,4 +1,4 @@
-"""Which conditions of a query a read applies itself. Pure.
+"""Filter pushdown: the conditions of a query that a read applies itself. Pure.
 
 What is decided for whole queues, and what limits offsets, is applied exactly, and Spark need not
 look again. For store times, tags and keys the broker passes rows over that cannot match; Spark
@@ -42,8 +42,8 @@ _VALUES_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
-    """Rows that need not be given: those that are not like this."""
+class RowFilter:
+    """Conditions on rows that a broker or store applies: other rows need not be given."""
 
     stored_from_ms: int = 0
     stored_before_ms: int = 0
@@ -63,17 +63,17 @@ class Narrowing:
         return Expression(" || ".join(self.tags))
 
 
-EVERYTHING: Final = Narrowing()
+ALL_ROWS: Final = RowFilter()
 
 
 @dataclass(frozen=True, slots=True)
-class QueueTest:
+class QueuePredicate:
     """A condition on a column that is the same in all rows of a queue."""
 
     view: View
     column: str
     holds: Callable[[Any, Any], bool]
-    """Tells of the column's value and of `operand`, in this order."""
+    """Predicate over the column's value and `operand`, in this order."""
 
     operand: Any
 
@@ -84,10 +84,10 @@ class QueueTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
-    """What a query wants of the ranges that its options name."""
+class PushedFilters:
+    """Conditions of a query that a read applies to the ranges that its options name."""
 
-    tests: tuple[QueueTest, ...] = ()
+    predicates: tuple[QueuePredicate, ...] = ()
     """Queues that are wanted pass all of them."""
 
     first: int = 0
@@ -96,21 +96,23 @@ class Pushed:
     end: int = OFFSET_MAX
     """Behind the highest offset that is wanted."""
 
-    rows: Narrowing = EVERYTHING
+    rows: RowFilter = ALL_ROWS
 
     def of(self, offset_ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Return what is wanted of `offset_ranges`."""
         found: list[OffsetRange] = []
         for offset_range in offset_ranges:
             first, last = max(offset_range.begin, self.first), min(offset_range.end, self.end)
-            if first < last and all(test.passes(offset_range.queue) for test in self.tests):
+            if first < last and all(
+                predicate.passes(offset_range.queue) for predicate in self.predicates
+            ):
                 found.append(offset_range._replace(begin=QueueOffset(first), end=QueueOffset(last)))
         return found
 
 
-def push(
+def push_filters(
     filters: Sequence[Filter], view: View, *, has_own_filter: bool = False
-) -> tuple[Pushed, list[Filter]]:
+) -> tuple[PushedFilters, list[Filter]]:
     """Divide the conditions of a query, of which all must hold.
 
     Args:
@@ -121,7 +123,7 @@ def push(
     Returns:
         What the read applies, and the conditions that Spark must test.
     """
-    pushed = Pushed()
+    pushed = PushedFilters()
     left: list[Filter] = []
     for condition in filters:
         narrowed, is_exact = _pushed(pushed, condition, view)
@@ -133,7 +135,9 @@ def push(
     return pushed, left
 
 
-def _pushed(pushed: Pushed, condition: Filter, view: View) -> tuple[Pushed | None, bool]:
+def _pushed(
+    pushed: PushedFilters, condition: Filter, view: View
+) -> tuple[PushedFilters | None, bool]:
     """Return `pushed` with one condition more, None when it is not for us; and if that is all."""
     path = _column_of(condition)
     if path is None or len(path) != 1:
@@ -142,13 +146,13 @@ def _pushed(pushed: Pushed, condition: Filter, view: View) -> tuple[Pushed | Non
     if isinstance(condition, IsNotNull):
         return (pushed, True) if name in NEVER_NULL[view] else (None, False)
     if name in _QUEUE_COLUMNS[view]:
-        test = _queue_test(condition, view, name)
-        if test is None:
+        predicate = _queue_predicate(condition, view, name)
+        if predicate is None:
             return None, False
-        return replace(pushed, tests=(*pushed.tests, test)), True
+        return replace(pushed, predicates=(*pushed.predicates, predicate)), True
     if name == _OFFSET[view]:
         return _with_offsets(pushed, condition)
-    rows: Narrowing | None = None
+    rows: RowFilter | None = None
     if name == _STORED[view]:
         rows = _with_times(pushed.rows, condition)
     elif view is View.TERNMQ and name == "tags":
@@ -175,23 +179,23 @@ def _values_of(condition: Filter, kind: type) -> list[Any] | None:
     return values if all(type(value) is kind for value in values) else None
 
 
-def _queue_test(condition: Filter, view: View, column: str) -> QueueTest | None:
-    """Return a test that a queue passes exactly when the condition holds for its rows."""
+def _queue_predicate(condition: Filter, view: View, column: str) -> QueuePredicate | None:
+    """Return a predicate that a queue passes exactly when the condition holds for its rows."""
     kind, _ = _QUEUE_COLUMNS[view][column]
     if isinstance(condition, Not):
         inner = condition.child
         refused = _values_of(inner, kind)
         if refused is None or (isinstance(inner, In) and None in inner.value):
             return None
-        return QueueTest(view, column, _is_none_of, tuple(refused))
+        return QueuePredicate(view, column, _is_none_of, tuple(refused))
     values = _values_of(condition, kind)
     if values is not None:
-        return QueueTest(view, column, _is_one_of, tuple(values))
+        return QueuePredicate(view, column, _is_one_of, tuple(values))
     compared = _COMPARED.get(type(condition))
     bound: Any = getattr(condition, "value", None)
     if compared is None or type(bound) is not int or kind is not int:
         return None
-    return QueueTest(view, column, compared, bound)
+    return QueuePredicate(view, column, compared, bound)
 
 
 def _is_one_of(value: Any, values: Sequence[Any]) -> bool:
@@ -202,7 +206,7 @@ def _is_none_of(value: Any, values: Sequence[Any]) -> bool:
     return value not in values
 
 
-def _with_offsets(pushed: Pushed, condition: Filter) -> tuple[Pushed | None, bool]:
+def _with_offsets(pushed: PushedFilters, condition: Filter) -> tuple[PushedFilters | None, bool]:
     values = _values_of(condition, int)
     if values is not None:
         first, end = min(values, default=0), max(values, default=-1) + 1
@@ -219,7 +223,7 @@ def _with_offsets(pushed: Pushed, condition: Filter) -> tuple[Pushed | None, boo
     return narrowed, is_exact
 
 
-def _with_times(rows: Narrowing, condition: Filter) -> Narrowing | None:
+def _with_times(rows: RowFilter, condition: Filter) -> RowFilter | None:
     values = _values_of(condition, datetime)
     if values is not None:
         low, high = min(values, default=_EPOCH), max(values, default=_EPOCH)
@@ -238,7 +242,7 @@ def _with_times(rows: Narrowing, condition: Filter) -> Narrowing | None:
     return rows
 
 
-def _with_tags(rows: Narrowing, condition: Filter) -> Narrowing | None:
+def _with_tags(rows: RowFilter, condition: Filter) -> RowFilter | None:
     tags = _values_of(condition, str)
     if not tags or rows.tags or not all(map(_can_be_selected, tags)):
         return None
@@ -258,7 +262,7 @@ def _can_be_selected(tag: str) -> bool:
     return True
 
 
-def _with_keys(rows: Narrowing, condition: Filter) -> Narrowing | None:
+def _with_keys(rows: RowFilter, condition: Filter) -> RowFilter | None:
     """Narrow by `keys = array('a', …)`: Spark hands no other condition on the keys' members in."""
     if not isinstance(condition, EqualTo | EqualNullSafe) or rows.keys:
         return None

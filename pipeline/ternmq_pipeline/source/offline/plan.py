@@ -31,7 +31,7 @@ from ternmq_pipeline.planning import (
     starting_offsets,
 )
 from ternmq_pipeline.planning.apportionment import apportion
-from ternmq_pipeline.source.pushdown import Pushed
+from ternmq_pipeline.source.pushdown import PushedFilters
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.part_scan import LogPart, plan_directory
@@ -58,7 +58,9 @@ def check_offline(options: ReadOptions) -> None:
                 raise ConfigError("assign", str(queue), rule)
 
 
-def planned_parts(directory: StoreDirectory, options: ReadOptions, pushed: Pushed) -> list[LogPart]:
+def planned_parts(
+    directory: StoreDirectory, options: ReadOptions, pushed: PushedFilters
+) -> list[LogPart]:
     """Return what the tasks read, one part for each.
 
     Raises:

@@ -23,7 +23,7 @@ from ternmq_pipeline.source.offline.plan import (
     refuse_no_store,
     times_ms,
 )
-from ternmq_pipeline.source.pushdown import Narrowing, Pushed, push
+from ternmq_pipeline.source.pushdown import PushedFilters, RowFilter, push_filters
 from ternmq_pipeline.source.schema import required_columns
 from ternmq_pipeline.source.tasks.partition_reader import rows_of_a_batch
 from ternmq_pipeline.source.tasks.projection import BatchProjection, tuples_of
@@ -65,7 +65,7 @@ class OfflineReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._names = required_columns(options, schema)
-        self._pushed = Pushed()
+        self._pushed = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
         """Return what each task reads.
@@ -138,7 +138,7 @@ class OfflineReader(DataSourceReader):
             skips_damaged=not self._options.fail_on_data_loss,
         )
 
-    def _subscription(self, rows: Narrowing) -> Subscription | None:
+    def _subscription(self, rows: RowFilter) -> Subscription | None:
         """Return what selects messages of any topic: that of the subscription is not looked at."""
         any_topic = "Topic"
         expression = self._options.filter
@@ -148,7 +148,7 @@ class OfflineReader(DataSourceReader):
 
 
 @short_errors
-class PushingOfflineReader(OfflineReader):
+class PushdownOfflineReader(OfflineReader):
     """The same for sessions that let a source apply conditions."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -157,5 +157,5 @@ class PushingOfflineReader(OfflineReader):
             # Its records lie in no queue, and may be of topics whose tags' codes are times.
             return filters
         has_own = self._options.filter is not None
-        self._pushed, left = push(filters, self._options.view, has_own_filter=has_own)
+        self._pushed, left = push_filters(filters, self._options.view, has_own_filter=has_own)
         return left

@@ -37,7 +37,7 @@ from ternmq_pipeline.planning.data_loss import (
     no_longer_kept,
     topic_gone,
 )
-from ternmq_pipeline.source.pushdown import Narrowing
+from ternmq_pipeline.source.pushdown import RowFilter
 from ternmq_store.columns.batches import build_rows
 
 JOINED_BYTES: Final = 4 << 20
@@ -79,20 +79,20 @@ class FetchedRows(NamedTuple):
 
 def fetch_request(
     options: ReadOptions,
-    narrowing: Narrowing,
+    row_filter: RowFilter,
     topic: str,
     columns: tuple[str, ...],
     rows_max: int,
 ) -> FetchRequest:
     """Return the rows that a task fetches of a range of `topic`."""
-    expression = options.filter or narrowing.tags_of(topic)
+    expression = options.filter or row_filter.tags_of(topic)
     return FetchRequest(
         nameserver=options.nameserver,
         columns=columns,
         subscription=parse_subscription(topic, *expression) if expression else None,
-        stored_from_ms=narrowing.stored_from_ms,
-        stored_before_ms=narrowing.stored_before_ms,
-        keys=narrowing.keys,
+        stored_from_ms=row_filter.stored_from_ms,
+        stored_before_ms=row_filter.stored_before_ms,
+        keys=row_filter.keys,
         rows_max=rows_max,
         by_scan=options.scan is not ScanMode.NEVER,
         fail_on_data_loss=options.fail_on_data_loss,

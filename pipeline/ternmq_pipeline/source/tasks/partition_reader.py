@@ -7,7 +7,7 @@ from pyspark.sql.datasource import InputPartition
 
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options.source_options import ReadOptions
-from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
+from ternmq_pipeline.source.pushdown import ALL_ROWS, RowFilter
 from ternmq_pipeline.source.schema import required_columns
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ class PartitionReader:
     Args:
         options: Of the source.
         schema: The columns that the query asks for.
-        narrowing: Which rows need not be given.
+        row_filter: Which rows need not be given.
 
     Raises:
         UsageError: The schema asks for a column that does not exist; it is named.
     """
 
     def __init__(
-        self, options: ReadOptions, schema: "StructType", narrowing: Narrowing = EVERYTHING
+        self, options: ReadOptions, schema: "StructType", row_filter: RowFilter = ALL_ROWS
     ) -> None:
         self._options = options
         self._schema = schema
-        self._narrowing = narrowing
+        self._row_filter = row_filter
         self._names = required_columns(options, schema)
 
     def read(
@@ -75,7 +75,7 @@ class PartitionReader:
         projection = BatchProjection(self._options.view, self._names, self._schema)
         rows_max = rows_of_a_batch(self._options.batch_rows_max)
         request = fetch_request(
-            self._options, self._narrowing, offset_range.queue.topic, projection.sources, rows_max
+            self._options, self._row_filter, offset_range.queue.topic, projection.sources, rows_max
         )
         for batch in fetch_range(offset_range, request):
             yield projection.of(batch)

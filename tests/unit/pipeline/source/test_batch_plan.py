@@ -12,8 +12,8 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.options import ReadOptions, read_options
 from ternmq_pipeline.planning import DataLost, partition_number
 from ternmq_pipeline.source import batch_plan
-from ternmq_pipeline.source.batch_plan import planned_stretches
-from ternmq_pipeline.source.pushdown import Pushed
+from ternmq_pipeline.source.batch_plan import plan_batch
+from ternmq_pipeline.source.pushdown import PushedFilters
 from tests.support.stream_table import Table
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
@@ -33,7 +33,7 @@ class View(Table):
 def read(
     monkeypatch: pytest.MonkeyPatch,
     ranges: Mapping[MessageQueue, tuple[int, int]],
-    pushed: Pushed | None = None,
+    pushed: PushedFilters | None = None,
     /,
     **options: str,
 ) -> list[tuple[MessageQueue, int, int]]:
@@ -47,7 +47,7 @@ def read(
     monkeypatch.setattr(batch_plan, "open_cluster_view", opened)
     asked = read_options({"subscribe": "TopicA"} | options, streaming=False)
     try:
-        found = planned_stretches(asked, pushed or Pushed())
+        found = plan_batch(asked, pushed or PushedFilters())
         assert {offset_range.created_log_offset for offset_range in found} <= {700}
         return [
             (offset_range.queue, offset_range.begin, offset_range.end) for offset_range in found
@@ -63,7 +63,7 @@ def test_batch_reads_everything_between_its_positions(monkeypatch: pytest.Monkey
     assert read(monkeypatch, ranges, **times) == [(A0, 3, 7), (A1, 3, 4)]
     offsets = '{"TopicA":{"broker-a:0":5,"broker-a:1":-1}}'
     assert read(monkeypatch, ranges, endingOffsets=offsets) == [(A0, 2, 5), (A1, 0, 4)]
-    pushed = Pushed(first=3, end=5)
+    pushed = PushedFilters(first=3, end=5)
     assert read(monkeypatch, ranges, pushed) == [(A0, 3, 5), (A1, 3, 4)]
     cut = [(A0, 2, 4), (A0, 4, 6), (A0, 6, 8), (A1, 0, 2), (A1, 2, 4)]
     assert read(monkeypatch, ranges, maxRecordsPerPartition="2") == cut

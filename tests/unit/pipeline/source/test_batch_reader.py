@@ -17,10 +17,10 @@ from ternmq_pipeline.options import read_options
 from ternmq_pipeline.source.batch_reader import (
     PUSHDOWN_WORKER,
     BatchReader,
-    PushingBatchReader,
+    PushdownBatchReader,
     batch_reader,
 )
-from ternmq_pipeline.source.offline.reader import OfflineReader, PushingOfflineReader
+from ternmq_pipeline.source.offline.reader import OfflineReader, PushdownOfflineReader
 
 SCHEMA = StructType([StructField("topic", StringType()), StructField("queueOffset", LongType())])
 BROKERS = {"subscribe": "T"}
@@ -32,8 +32,8 @@ OF_TAGS: Filter = EqualTo(("tags",), "a")
 @pytest.mark.parametrize(
     ("source", "plain", "pushing"),
     [
-        (BROKERS, BatchReader, PushingBatchReader),
-        (STORE, OfflineReader, PushingOfflineReader),
+        (BROKERS, BatchReader, PushdownBatchReader),
+        (STORE, OfflineReader, PushdownOfflineReader),
     ],
 )
 def test_conditions_are_pushed_when_option_or_spark_setting_says_so(

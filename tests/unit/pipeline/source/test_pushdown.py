@@ -22,7 +22,7 @@ from ternmq_model.subscription import Expression
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import View
 from ternmq_pipeline.planning import partition_number
-from ternmq_pipeline.source.pushdown import Pushed, push
+from ternmq_pipeline.source.pushdown import PushedFilters, push_filters
 
 A0, A1, B0 = (
     OffsetRange(MessageQueue("T", name, queue_id), QueueOffset(10), QueueOffset(20))
@@ -32,12 +32,12 @@ MOMENT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
 MOMENT_MS = 1772600767123
 
 
-def pushed(*filters: Filter, view: View = View.TERNMQ) -> Pushed:
-    return push(filters, view)[0]
+def pushed(*filters: Filter, view: View = View.TERNMQ) -> PushedFilters:
+    return push_filters(filters, view)[0]
 
 
 def left(*filters: Filter, view: View = View.TERNMQ) -> list[Filter]:
-    return push(filters, view)[1]
+    return push_filters(filters, view)[1]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_tags_of_system_topics_are_left_alone() -> None:
 
 
 def test_tags_are_left_alone_when_the_option_filter_selects() -> None:
-    found, _ = push([EqualTo(("tags",), "a")], View.TERNMQ, has_own_filter=True)
+    found, _ = push_filters([EqualTo(("tags",), "a")], View.TERNMQ, has_own_filter=True)
     assert found.rows.tags_of("T") is None
 
 
@@ -174,7 +174,7 @@ def test_keys_are_pushed_and_tested_again() -> None:
     ],
 )
 def test_other_conditions_are_left_to_spark(condition: Filter) -> None:
-    assert push([condition], View.TERNMQ) == (Pushed(), [condition])
+    assert push_filters([condition], View.TERNMQ) == (PushedFilters(), [condition])
 
 
 def test_kafka_view_pushes_its_own_column_names() -> None:

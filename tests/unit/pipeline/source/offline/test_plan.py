@@ -17,7 +17,7 @@ from ternmq_pipeline.source.offline.plan import (
     split_parts,
     times_ms,
 )
-from ternmq_pipeline.source.pushdown import Pushed
+from ternmq_pipeline.source.pushdown import PushedFilters
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.queues.units import UNIT
 from ternmq_store.scanning.directory import StoreDirectory
@@ -82,9 +82,12 @@ def test_topics_and_queues_missing_in_the_directory_are_refused_by_name(
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "consumequeue" / "A" / "0").mkdir(parents=True)
     directory = StoreDirectory(RealFileSystem(), tmp_path)
-    assert planned_parts(directory, read_options({"store": "/x", "subscribe": "A"}), Pushed()) == []
+    assert (
+        planned_parts(directory, read_options({"store": "/x", "subscribe": "A"}), PushedFilters())
+        == []
+    )
     with pytest.raises(ConfigError, match=re.escape(told)):
-        planned_parts(directory, read_options({"store": "/x", option: value}), Pushed())
+        planned_parts(directory, read_options({"store": "/x", option: value}), PushedFilters())
 
 
 def test_pattern_selects_no_light_queue(tmp_path: Path) -> None:
@@ -96,7 +99,7 @@ def test_pattern_selects_no_light_queue(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(1000))
     directory = StoreDirectory(RealFileSystem(), tmp_path)
     for choice in ({"subscribePattern": ".*"}, {}):
-        parts = planned_parts(directory, read_options({"store": "/x"} | choice), Pushed())
+        parts = planned_parts(directory, read_options({"store": "/x"} | choice), PushedFilters())
         assert parts == [LogPart(0, (QueueStretch("B", 0, 0, 1),))]
 
 

@@ -13,7 +13,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.planning.data_loss import DataLost
-from ternmq_pipeline.source.pushdown import Narrowing
+from ternmq_pipeline.source.pushdown import RowFilter
 from ternmq_pipeline.source.tasks import fetcher
 from ternmq_pipeline.source.tasks.fetcher import fetch_range, fetch_request, joined
 from tests.support.records import record
@@ -86,14 +86,14 @@ def scanner(monkeypatch: pytest.MonkeyPatch) -> Scanner:
     return found
 
 
-def fetched(narrowing: Narrowing, **options: str) -> Iterator[Any]:
+def fetched(row_filter: RowFilter, **options: str) -> Iterator[Any]:
     chosen = read_options({"subscribe": "T"} | options)
-    return fetch_range(RANGE, fetch_request(chosen, narrowing, "T", ("queueOffset",), 7))
+    return fetch_range(RANGE, fetch_request(chosen, row_filter, "T", ("queueOffset",), 7))
 
 
 def test_pushed_filters_and_options_reach_the_broker(scanner: Scanner) -> None:
-    narrowing = Narrowing(stored_from_ms=1, stored_before_ms=2, tags=("a", "b"), keys=("k",))
-    batches = list(fetched(narrowing, failOnDataLoss="false", retryTimeout="5s"))
+    row_filter = RowFilter(stored_from_ms=1, stored_before_ms=2, tags=("a", "b"), keys=("k",))
+    batches = list(fetched(row_filter, failOnDataLoss="false", retryTimeout="5s"))
     assert [offset for one in batches for offset in one.column(0).to_pylist()] == list(range(30))
     asked = scanner.options
     assert asked is not None
@@ -107,7 +107,7 @@ def test_pushed_filters_and_options_reach_the_broker(scanner: Scanner) -> None:
 
 
 def test_closed_iterator_closes_the_stream(scanner: Scanner) -> None:
-    batches: Any = fetched(Narrowing())
+    batches: Any = fetched(RowFilter())
     assert next(batches).num_rows == 10
     assert not scanner.opened.is_closed
     batches.close()
@@ -128,8 +128,8 @@ def test_damaged_messages_skipped_by_a_broker_are_still_an_error(
     share(monkeypatch, Puller())
     told = "topic T, broker broker-a, queue 0: of offsets 0 to 29, 2 are damaged"
     with pytest.raises(DataLost, match=told):
-        list(fetched(Narrowing(), scan="never"))
-    assert list(fetched(Narrowing(), scan="never", failOnDataLoss="false")) == []
+        list(fetched(RowFilter(), scan="never"))
+    assert list(fetched(RowFilter(), scan="never", failOnDataLoss="false")) == []
     assert "before=30 count=2" in caplog.text
 
 
@@ -140,18 +140,18 @@ def stored(number: int, at_ms: int, tag: str, keys: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("narrowing", "left"),
+    ("row_filter", "left"),
     [
-        (Narrowing(), [0, 1, 2, 3, 4]),
-        (Narrowing(tags=("Aa",)), [0, 2, 4]),
-        (Narrowing(keys=("k", "other")), [0, 3, 4]),
-        (Narrowing(stored_from_ms=1002), [2, 3, 4]),
-        (Narrowing(stored_before_ms=1002), [0, 1]),
-        (Narrowing(stored_from_ms=1001, stored_before_ms=1004, tags=("Aa",), keys=("j",)), [2]),
+        (RowFilter(), [0, 1, 2, 3, 4]),
+        (RowFilter(tags=("Aa",)), [0, 2, 4]),
+        (RowFilter(keys=("k", "other")), [0, 3, 4]),
+        (RowFilter(stored_from_ms=1002), [2, 3, 4]),
+        (RowFilter(stored_before_ms=1002), [0, 1]),
+        (RowFilter(stored_from_ms=1001, stored_before_ms=1004, tags=("Aa",), keys=("j",)), [2]),
     ],
 )
 def test_pulled_records_are_filtered_here_where_the_broker_does_not(
-    monkeypatch: pytest.MonkeyPatch, narrowing: Narrowing, left: list[int]
+    monkeypatch: pytest.MonkeyPatch, row_filter: RowFilter, left: list[int]
 ) -> None:
     # The codes of both tags are equal: their broker gives all of these.
     records = [
@@ -165,7 +165,7 @@ def test_pulled_records_are_filtered_here_where_the_broker_does_not(
             return Opened([PulledStretch(b"".join(records), lengths, 30, 0)])
 
     share(monkeypatch, Puller())
-    batches = list(fetched(narrowing, scan="never"))
+    batches = list(fetched(row_filter, scan="never"))
     assert [number for one in batches for number in one["queueOffset"].to_pylist()] == left
 
 

@@ -22,7 +22,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import ReadOptions, Subscribe, read_options
 from ternmq_pipeline.planning import ClusterSnapshot, DataLost
-from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
+from ternmq_pipeline.source.pushdown import ALL_ROWS, RowFilter
 from ternmq_pipeline.source.tasks import fetcher
 from ternmq_pipeline.source.tasks.fetcher import (
     FetchedRows,
@@ -47,7 +47,7 @@ def batch(*offsets: int) -> pa.RecordBatch:
 
 def request(**options: str) -> FetchRequest:
     chosen = read_options({"subscribe": "T"} | options)
-    return fetch_request(chosen, EVERYTHING, "T", ("queueOffset",), 100)
+    return fetch_request(chosen, ALL_ROWS, "T", ("queueOffset",), 100)
 
 
 def lost(
@@ -198,7 +198,7 @@ def test_other_refusals_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_filter_option_precedes_tags_of_the_query() -> None:
     options = read_options({"subscribe": "T", "filter": "a"})
-    found = fetch_request(options, Narrowing(tags=("b",)), "T", (), 1).subscription
+    found = fetch_request(options, RowFilter(tags=("b",)), "T", (), 1).subscription
     assert found is not None
     assert found.tags == {"a"}
 
