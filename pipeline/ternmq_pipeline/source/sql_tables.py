@@ -110,36 +110,40 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     return StructType(fields)
 
 
-def reading_options(given: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
+def reading_options(options: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
     """Return the options of a read: those given, and the rest of the table's that is read.
 
     Raises:
         UsageError: There is none.
     """
-    told, kept = _told(given), _kept(schema)
-    if not kept and not told:
+    own_options, table_options = _lower_names(options), _table_options(schema)
+    if not table_options and not own_options:
         raise UsageError(_NO_READ_OPTION)
-    replaced = frozenset[str]().union(*(names for names in _INSTEAD if names & told.keys()))
-    return {name: text for name, text in kept.items() if name not in replaced} | told
+    superseded = frozenset[str]().union(
+        *(names for names in _INSTEAD if names & own_options.keys())
+    )
+    return {
+        name: text for name, text in table_options.items() if name not in superseded
+    } | own_options
 
 
-def writing_options(given: Mapping[str, str]) -> Mapping[str, str]:
+def writing_options(options: Mapping[str, str]) -> Mapping[str, str]:
     """Return the options of a write: those given, whatever table its rows are of or go to.
 
     Raises:
         UsageError: There is none.
     """
-    told = _told(given)
-    if not told:
+    own_options = _lower_names(options)
+    if not own_options:
         raise UsageError(_NO_WRITE_OPTION)
-    return told
+    return own_options
 
 
-def _told(given: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): text for name, text in given.items() if not is_of_spark(name)}
+def _lower_names(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): text for name, text in options.items() if not is_of_spark(name)}
 
 
-def _kept(schema: StructType) -> dict[str, str]:
+def _table_options(schema: StructType) -> dict[str, str]:
     for field in schema.fields:
         if OPTIONS in (field.metadata or {}):
             found: dict[str, str] = json.loads(field.metadata[OPTIONS])
