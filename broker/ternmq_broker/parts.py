@@ -10,7 +10,7 @@ from ternmq_broker.admin.service import AdminService, AdminServices
 from ternmq_broker.admin.settings import SettingsService
 from ternmq_broker.admin.store_service import StoreService
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.group_parts import GroupParts, Service
+from ternmq_broker.groups.assembly import GroupAssembly, Service
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.reading_parts import ReadingParts
@@ -157,8 +157,8 @@ class Parts:
             is_closing=self.is_closing,
         )
 
-    def _group_parts(self) -> GroupParts:
-        return GroupParts(
+    def _group_parts(self) -> GroupAssembly:
+        return GroupAssembly(
             self._live,
             env=self._env,
             store=self._store,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.group_parts import GroupParts, Service
+from ternmq_broker.groups.assembly import GroupAssembly, Service
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import PullHoldTable, TopicReaders
@@ -67,7 +67,7 @@ class ReadingParts:
         self,
         live: LiveSettings,
         tables: Tables,
-        groups: GroupParts,
+        groups: GroupAssembly,
         moved: MovedEvents,
         place: Place,
     ) -> Sequence[Service]:

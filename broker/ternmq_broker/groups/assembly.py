@@ -39,7 +39,7 @@ class Service(Protocol):
         ...
 
 
-class GroupParts:
+class GroupAssembly:
     """Sessions, locks and what stands on them. Owned by `Parts`.
 
     Args:
