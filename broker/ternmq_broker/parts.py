@@ -12,8 +12,8 @@ from ternmq_broker.admin.store_service import StoreService
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.assembly import GroupAssembly, Service
 from ternmq_broker.live_settings import LiveSettings
+from ternmq_broker.pull.assembly import PullAssembly
 from ternmq_broker.pull.offset_moved import MovedEvents
-from ternmq_broker.reading_parts import ReadingParts
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.place import place_of
 from ternmq_broker.replication.role.member import Member
@@ -103,7 +103,7 @@ class Parts:
         self._registrar = registrar
         self._store_host: bytes | None = None
         self._is_closing = False
-        self._reading = ReadingParts(config, env, store, is_closing=self.is_closing, wake=wake)
+        self._reading = PullAssembly(config, env, store, is_closing=self.is_closing, wake=wake)
         self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
         store.statistics.observer = self._statistics
         self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)

@@ -11,7 +11,7 @@ from ternmq_store.message_store import MessageStore
 
 
 class FilterParts:
-    """What subscriptions mean here, and who has which. Owned by `GroupParts`.
+    """What subscriptions mean here, and who has which. Owned by `GroupAssembly`.
 
     Args:
         config: The broker's settings.

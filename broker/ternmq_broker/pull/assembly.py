@@ -23,7 +23,7 @@ from ternmq_store.message_store import MessageStore
 _SECOND_MS: Final = 1000
 
 
-class ReadingParts:
+class PullAssembly:
     """Who reads, and who waits for something to read. Owned by `Parts`.
 
     Args:
