@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
+from ternmq_broker.assembly import BrokerAssembly
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.role import roles
 from ternmq_broker.replication.role.asking import Asker
@@ -100,7 +100,7 @@ class Life(Lifecycle):
         self._is_forced = is_forced
         self._is_promoted = is_promoted
         self._member: Member | None = None
-        self._parts: Parts | None = None
+        self._parts: BrokerAssembly | None = None
         self._address: Address | None = None
         self._runners: dict[str, JobRunner] = {}
         self._outcome: Outcome | None = None
@@ -223,7 +223,7 @@ class Life(Lifecycle):
         await self._note_tables(tables, store)
         await self._take_over(member, tables, store)
         registrar = self._registrar(tables)
-        parts = self._parts = Parts(
+        parts = self._parts = BrokerAssembly(
             config,
             store_config=self._store_config,
             member=member,
@@ -384,7 +384,7 @@ class Life(Lifecycle):
         )
 
     async def _serve(
-        self, stack: AsyncExitStack, parts: Parts, registrar: Registrar, member: Member
+        self, stack: AsyncExitStack, parts: BrokerAssembly, registrar: Registrar, member: Member
     ) -> None:
         config, env = self._config, self._env
         stack.push_async_callback(parts.settle)

@@ -64,7 +64,7 @@ _DRAIN_TIMEOUT_S: Final = 5.0
 _SETTLE_TIMEOUT_S: Final = 2.0
 
 
-class Parts:
+class BrokerAssembly:
     """Everything of a broker but its lifecycle. Owned by `Broker`.
 
     Args:
