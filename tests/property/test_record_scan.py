@@ -17,7 +17,7 @@ from ternmq_model.record.checksum import (
 from ternmq_model.record.fields import tag_code_of, topic_name
 from ternmq_model.record.format import MAGIC_V2, Record, decode_record, encode_blank, encode_record
 from ternmq_model.record.integrity import check_record
-from ternmq_model.record.scanner import LogScan, Verify, scan_records
+from ternmq_model.record.scanner import LogChunk, Verify, scan_records
 from tests.support.examples import examples
 
 HOSTS = st.sampled_from([bytes(8), bytes(range(20))])
@@ -112,7 +112,7 @@ def one_by_one(
     return found, position, False, ""
 
 
-def check_rows(scan: LogScan, found: Sequence[tuple[int, Record]]) -> None:
+def check_rows(scan: LogChunk, found: Sequence[tuple[int, Record]]) -> None:
     """Compare a batch with the records it should hold."""
     batch = scan.batch
     if batch is None:

@@ -59,8 +59,8 @@ class Verify(enum.IntEnum):
     """Besides, that the checksum of the whole record is there and holds."""
 
 
-class LogScan(NamedTuple):
-    """What lies in a stretch of the log."""
+class LogChunk(NamedTuple):
+    """The records in a chunk of the log."""
 
     batch: RecordBatch | None
     """The good records up to `end`; None when there are none. `data` is a copy of them, to which
@@ -86,7 +86,7 @@ def scan_records(
     at: PhysicalOffset,
     records_max: int,
     verify: Verify,
-) -> LogScan:
+) -> LogChunk:
     """Return the records in `view` from `position` on.
 
     Args:
@@ -120,7 +120,7 @@ def scan_records(
     error = None
     if is_stopped:
         error = _fault(view, end, PhysicalOffset(at + end - position), verify)
-    return LogScan(batch, end, is_stopped and error is None, error)
+    return LogChunk(batch, end, is_stopped and error is None, error)
 
 
 def follow_lengths(

@@ -20,7 +20,7 @@ from ternmq_model.index_keys import KeyRows, find_keys
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import FLAG_PREPARED
-from ternmq_model.record.scanner import LogScan, Verify
+from ternmq_model.record.scanner import LogChunk, Verify
 from ternmq_store.dispatch.dispatch_request import (
     BitMaps,
     DispatchRequest,
@@ -272,7 +272,7 @@ class LogDispatcher:
         self.scanned += count
         return count
 
-    def _read(self, limit: PhysicalOffset, records_max: int, *, is_trusted: bool) -> LogScan:
+    def _read(self, limit: PhysicalOffset, records_max: int, *, is_trusted: bool) -> LogChunk:
         offset, damage = self.offset, self.quarantine.ranges
         file = self.log.files.at(offset)
         is_known = is_trusted and not self.doubts

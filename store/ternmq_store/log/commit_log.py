@@ -15,7 +15,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch, complete_records
 from ternmq_model.record.checksum import put_checksums
 from ternmq_model.record.format import BLANK_BYTES, Record, decode_record, encode_blank
-from ternmq_model.record.scanner import LogScan, Verify, scan_records
+from ternmq_model.record.scanner import LogChunk, Verify, scan_records
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name, fits, next_file_path
@@ -326,7 +326,7 @@ class CommitLog:
             return None
         return record if record and offset + record.header.total_bytes <= end else None
 
-    def scan(self, at: PhysicalOffset, limit: int, *, records_max: int, verify: Verify) -> LogScan:
+    def scan(self, at: PhysicalOffset, limit: int, *, records_max: int, verify: Verify) -> LogChunk:
         """Return the records from `at` on, of the file that holds it: positions are in that file.
 
         Args:

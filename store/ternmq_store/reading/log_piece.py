@@ -8,7 +8,7 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import BLANK_BYTES, OVERHEAD_BYTES, SIZE_BYTES, encode_blank
-from ternmq_model.record.scanner import LogScan, scan_records
+from ternmq_model.record.scanner import LogChunk, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.log.quarantine import Stretch
@@ -74,7 +74,7 @@ class LogPiece:
         finally:
             file.close()
 
-    def _scan(self, file: File, base: int, length: int) -> LogScan:
+    def _scan(self, file: File, base: int, length: int) -> LogChunk:
         # One that does not end in the window is taken for damaged, and looked at by itself.
         view = memoryview(file.read(self.start - base, length + BLANK_BYTES))
         verify = self.source.verify(self.start)

@@ -17,7 +17,7 @@ from ternmq_model.record.format import (
     FLAG_TRANSACTION_MASK,
     RECORD_BYTES_MAX,
 )
-from ternmq_model.record.scanner import SCAN_BYTES_MAX, LogScan, Verify, scan_records
+from ternmq_model.record.scanner import SCAN_BYTES_MAX, LogChunk, Verify, scan_records
 from ternmq_store.log.resync import next_record
 from ternmq_store.reading.source import Source
 
@@ -99,7 +99,7 @@ class PreparedSearch:
         self.at = self._next(scan, data, next_file)
         return self.at < source.end
 
-    def _next(self, scan: LogScan, data: bytes, next_file: PhysicalOffset) -> PhysicalOffset:
+    def _next(self, scan: LogChunk, data: bytes, next_file: PhysicalOffset) -> PhysicalOffset:
         """Return where to go on."""
         if scan.end:
             return PhysicalOffset(self.at + scan.end)
