@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
-from ternmq_broker.assembly import BrokerAssembly
+from ternmq_broker.assembly.broker_assembly import BrokerAssembly
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.role import roles

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class WaitingParts:
-    """Delayed and timed messages of one broker. Owned by `Parts`.
+    """Delayed and timed messages of one broker. Owned by `BrokerAssembly`.
 
     Args:
         config: The broker's settings.

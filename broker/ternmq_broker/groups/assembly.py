@@ -40,7 +40,7 @@ class Service(Protocol):
 
 
 class GroupAssembly:
-    """Sessions, locks and what stands on them. Owned by `Parts`.
+    """Sessions, locks and what stands on them. Owned by `BrokerAssembly`.
 
     Args:
         live: The broker's settings.

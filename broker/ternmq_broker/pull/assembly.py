@@ -24,7 +24,7 @@ _SECOND_MS: Final = 1000
 
 
 class PullAssembly:
-    """Who reads, and who waits for something to read. Owned by `Parts`.
+    """Who reads, and who waits for something to read. Owned by `BrokerAssembly`.
 
     Args:
         config: The broker's settings.
