@@ -38,8 +38,8 @@ from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
 from ternmq_store.log.probes import Probes
 from ternmq_store.presence import Presence
+from ternmq_store.queues.read_request import ReadResult
 from ternmq_store.reading.key_search import KeySearches
-from ternmq_store.reading.reader import ReadResult
 from ternmq_store.reading.reads import Reads
 from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.recovery.whole_opening import hold_and_open

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ternmq_model.record.batch import RecordBatch
-from ternmq_store.reading.reader import ReadRequest, ReadResult
+from ternmq_store.queues.read_request import ReadRequest, ReadResult
 
 PUT_TIME_BORDERS_MS: Final = (
     *(1, 10, 50, 100, 200, 500),

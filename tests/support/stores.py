@@ -11,8 +11,8 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import Appended, MessageStore
+from ternmq_store.queues.read_request import ReadStatus
 from ternmq_store.queues.units import UNIT
-from ternmq_store.reading.reader import ReadStatus
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST
 

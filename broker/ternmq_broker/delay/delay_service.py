@@ -33,7 +33,7 @@ from ternmq_runtime.service import Job
 from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.log.clock_moves import all_moved_ms
-from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
+from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
 

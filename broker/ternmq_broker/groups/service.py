@@ -40,7 +40,7 @@ from ternmq_remoting.requests import check_range
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.reader import Limits, ReadRequest
+from ternmq_store.queues.read_request import Limits, ReadRequest
 
 SessionServerStream = ServerStream[groups.SessionRequest, groups.SessionReply]
 

@@ -14,7 +14,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.reader import ReadRequest, ReadResult
+from ternmq_store.queues.read_request import ReadRequest, ReadResult
 
 
 class PullAnswers:

@@ -16,7 +16,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_store.reading.reader import ReadStatus
+from ternmq_store.queues.read_request import ReadStatus
 
 
 class Outcome(NamedTuple):

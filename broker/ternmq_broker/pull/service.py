@@ -27,8 +27,7 @@ from ternmq_remoting.contracts import PULL, PULL_STREAM, VIEW_MESSAGE
 from ternmq_remoting.requests import check_range
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.reader import ReadRequest, ReadResult, ReadStatus
-from ternmq_store.reading.record_filter import FILTER_UNITS_MAX
+from ternmq_store.queues.read_request import FILTER_UNITS_MAX, ReadRequest, ReadResult, ReadStatus
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 

@@ -22,8 +22,8 @@ from ternmq_remoting.requests import check_range
 from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks
+from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
 from ternmq_store.reading.cold_read import ColdRead
-from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 

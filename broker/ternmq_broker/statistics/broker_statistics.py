@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from ternmq_broker.statistics.counters import SPANS, Counter
 from ternmq_model.names import is_system_topic
 from ternmq_model.record.batch import RecordBatch
-from ternmq_store.reading.reader import ReadRequest, ReadResult
+from ternmq_store.queues.read_request import ReadRequest, ReadResult
 
 K = TypeVar("K")
 

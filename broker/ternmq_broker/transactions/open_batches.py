@@ -25,7 +25,7 @@ from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, check_left_behind
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
+from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
 

@@ -26,11 +26,10 @@ from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.queues.consume_queue_ext import TagCodes
+from ternmq_store.queues.read_request import Limits, ReadRequest
 from ternmq_store.queues.units import Mend, Units, first_units, make_units, unit_of
 from ternmq_store.reading.reader import (
-    Limits,
     Place,
-    ReadRequest,
     Selection,
     are_records,
     in_one_file,

@@ -21,14 +21,11 @@ from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.units import Unit, first_units
 from ternmq_store.reading.bad_places import BadPlaces
 from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord
 from ternmq_store.reading.reader import (
-    Limits,
-    ReadRequest,
-    ReadResult,
-    ReadStatus,
     Selection,
     are_records,
     begin_at,

@@ -4,7 +4,6 @@ Source: RocketMQ `MessageFilter.isMatchedByCommitLog`.
 """
 
 import struct
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,12 +17,7 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     decode_record,
 )
-
-RecordFilter = Callable[[bytes], bool]
-"""Decides by a record's encoded properties. It may run in any thread."""
-
-FILTER_UNITS_MAX: Final = 800
-"""How many messages one read looks at when it may pass some over; more, if it may return more."""
+from ternmq_store.queues.read_request import RecordFilter
 
 FILTER_PROPERTY_BYTES_MAX: Final = 512 << 10
 """One read stops behind so many bytes of properties: what reading them costs at most."""

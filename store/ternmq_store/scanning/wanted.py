@@ -14,7 +14,7 @@ from ternmq_store.columns.names import (
     TAGS,
     check_columns,
 )
-from ternmq_store.reading.record_filter import RecordFilter
+from ternmq_store.queues.read_request import RecordFilter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,7 +29,7 @@ from ternmq_store.dispatch import log_dispatcher
 from ternmq_store.index.next_index import IndexTask
 from ternmq_store.log.checkpoint import decode_checkpoint
 from ternmq_store.log.prepare import PrepareTask
-from ternmq_store.reading.reader import ReadStatus
+from ternmq_store.queues.read_request import ReadStatus
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import (

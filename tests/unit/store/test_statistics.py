@@ -1,6 +1,6 @@
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
+from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
 from ternmq_store.statistics import FallBehind, Puts, StoreStatistics
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record

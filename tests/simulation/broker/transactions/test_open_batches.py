@@ -10,7 +10,7 @@ from ternmq_model.errors import InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import STAGED_QUIET_MS
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_store.reading.reader import Limits
+from ternmq_store.queues.read_request import Limits
 from tests.support.brokers import serving, world
 from tests.support.transactions import (
     COMMIT,

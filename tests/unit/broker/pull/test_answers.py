@@ -15,7 +15,7 @@ from ternmq_model.group_settings import GroupSettings
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult, ReadStatus
+from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult, ReadStatus
 
 
 class Events(MovedEvents):

@@ -14,7 +14,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.route import Permission, TopicConfig
 from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_store.reading.reader import ReadStatus as Status
+from ternmq_store.queues.read_request import ReadStatus as Status
 from ternmq_store.reading.reader import without_reading
 
 CASES = [

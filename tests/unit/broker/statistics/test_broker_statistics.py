@@ -7,7 +7,7 @@ from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.reader import Limits, ReadRequest
+from ternmq_store.queues.read_request import Limits, ReadRequest
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, flush, open_store

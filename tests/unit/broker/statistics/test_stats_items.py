@@ -5,7 +5,7 @@ from ternmq_broker.statistics.stats_items import NAMES, StatisticsReport, StatsI
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.reader import Limits, ReadRequest
+from ternmq_store.queues.read_request import Limits, ReadRequest
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, open_store

@@ -12,9 +12,9 @@ from ternmq_model.record.fields import tag_code_of
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_ext_folder, queue_folder
 from ternmq_store.message_store import MessageStore
+from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.units import PADDING_SIZE, UNIT
 from ternmq_store.reading.cold_read import ColdRead, ColdRecord
-from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult, ReadStatus
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
 from tests.support.stores import (

@@ -15,10 +15,10 @@ from ternmq_model.record.fields import tag_code_of
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore
+from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
 from ternmq_store.queues.units import UNIT, Mend, Unit
 from ternmq_store.reading import cold_read, unit_search
 from ternmq_store.reading.cold_read import ColdRead
-from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 from ternmq_store.reading.unit_search import IN_VAIN, Sought, UnitSearch, sought_at, with_sought
 from tests.support.damage import readable
 from tests.support.files import MemoryFileSystem

@@ -14,7 +14,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, index_folder, queue_folder
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.reader import ReadStatus
+from ternmq_store.queues.read_request import ReadStatus
 from ternmq_store.retention.clean_tasks import CleanTask, Removal
 from ternmq_store.retention.retention import DiskLevel
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost

@@ -1,0 +1,135 @@
+"""A read of a consume queue: its request, limits, status and result. Pure.
+
+Retrieval, statistics and the broker share these values; this is the lowest room of the three.
+
+Source: RocketMQ `GetMessageResult`, `GetMessageStatus`.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.offsets import QueueOffset
+from ternmq_store.queues.bit_tests import BitTest
+
+RecordFilter = Callable[[bytes], bool]
+"""Predicate on a record's encoded properties. It may run in any thread."""
+
+
+FILTER_UNITS_MAX: Final = 800
+"""Messages that a read with a filter looks at; more, if it may return more."""
+
+
+def _no_sizes() -> NDArray[np.int32]:
+    return np.zeros(0, dtype=np.int32)
+
+
+class ReadStatus(enum.Enum):
+    """Outcome of a read; RocketMQ's names and order."""
+
+    FOUND = enum.auto()
+    NO_MATCHED_MESSAGE = enum.auto()
+    MESSAGE_WAS_REMOVING = enum.auto()
+    OFFSET_FOUND_NULL = enum.auto()
+    OFFSET_OVERFLOW_BADLY = enum.auto()
+    OFFSET_OVERFLOW_ONE = enum.auto()
+    OFFSET_TOO_SMALL = enum.auto()
+    NO_MATCHED_LOGIC_QUEUE = enum.auto()
+    NO_MESSAGE_IN_QUEUE = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """Result of a read.
+
+    Attributes:
+        status: How it ended.
+        next_offset: Where the next read should begin.
+        min_offset: The first message of the queue.
+        max_offset: Behind its last one.
+        pieces: The messages' records as they lie in the log. Slices of the map among them: to be
+            copied at once, before anything else is asked of the store.
+        record_sizes: The records' lengths.
+        scanned: Messages looked at, the returned ones among them.
+        skipped: Of these, the ones that are damaged, or whose units are.
+        behind_bytes: How far the last message looked at lies behind the end of the log.
+        suggest_pull_from_slave: That is further than what is in memory, so a slave, if there is
+            one, should serve this reader.
+    """
+
+    status: ReadStatus
+    next_offset: QueueOffset
+    min_offset: QueueOffset
+    max_offset: QueueOffset
+    pieces: Sequence[bytes | memoryview] = ()
+    record_sizes: NDArray[np.int32] = field(default_factory=_no_sizes)
+    scanned: int = 0
+    skipped: int = 0
+    behind_bytes: int = 0
+    suggest_pull_from_slave: bool = False
+
+    @property
+    def records(self) -> bytes:
+        """The records back to back, copied."""
+        return b"".join(self.pieces)
+
+    @property
+    def record_bytes(self) -> int:
+        """Length of all records."""
+        return sum(map(len, self.pieces))
+
+
+class Limits(NamedTuple):
+    """Limits of one read. The first message is taken however long it is."""
+
+    messages_max: int
+    bytes_max: int
+
+    def within(self, messages_max: int, bytes_max: int) -> "Limits":
+        """Return the lower of these and those."""
+        return Limits(min(self.messages_max, messages_max), min(self.bytes_max, bytes_max))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadRequest:
+    """A read of one queue.
+
+    Attributes:
+        topic: Whose.
+        queue_id: Of it.
+        offset: The first message wanted.
+        hot: Limits of a read from memory.
+        cold: Limits of a read from the disk.
+        tag_codes: Only messages with one of these codes; None for all.
+        record_filter: Asked besides, about each message with a wanted code.
+        record_filter_max: About how many messages it is asked at most, in one read.
+        bit_test: What the bit maps beside the units tell, before a record is read.
+        group: Who reads; empty for nobody in particular.
+    """
+
+    topic: str
+    queue_id: int
+    offset: QueueOffset
+    hot: Limits
+    cold: Limits
+    tag_codes: frozenset[int] | None = None
+    record_filter: RecordFilter | None = None
+    record_filter_max: int = FILTER_UNITS_MAX
+    bit_test: BitTest | None = None
+    group: str = ""
+
+    @property
+    def has_filter(self) -> bool:
+        """Tell whether a read may pass messages over."""
+        return self.tag_codes is not None or self.record_filter is not None
+
+    def units_max(self, limits: Limits) -> int:
+        """Return how many messages one read looks at."""
+        if self.record_filter is not None:
+            return self.record_filter_max
+        wanted = limits.messages_max
+        return max(FILTER_UNITS_MAX, wanted) if self.has_filter else wanted
