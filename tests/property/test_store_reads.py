@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import StoreConfig
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadStatus
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadStatus
 from ternmq_store.reading.cold_read import ColdRead
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -40,7 +40,7 @@ def fill(store: MessageStore) -> None:
     settle(store)
 
 
-def drain(store: MessageStore, limits: Limits) -> Served:
+def drain(store: MessageStore, limits: ReadLimits) -> Served:
     """Read every queue as a consumer does, the disk included."""
     served: Served = {}
     for topic, queue_id in QUEUES:
@@ -66,11 +66,11 @@ def drain(store: MessageStore, limits: Limits) -> Served:
     return served
 
 
-LIMITS = st.builds(Limits, st.integers(1, 40), st.sampled_from((1, 1000, 100_000)))
+LIMITS = st.builds(ReadLimits, st.integers(1, 40), st.sampled_from((1, 1000, 100_000)))
 
 
 @given(LIMITS, st.integers(0, 1 << 20))
-def test_every_message_is_read_once_from_memory_or_disk(limits: Limits, memory: int) -> None:
+def test_every_message_is_read_once_from_memory_or_disk(limits: ReadLimits, memory: int) -> None:
     files = filled()
     store = open_store(files, config=CONFIG)
     store.reads.memory_bytes = memory
@@ -82,7 +82,7 @@ def test_every_message_is_read_once_from_memory_or_disk(limits: Limits, memory: 
 
 @given(st.data(), LIMITS, st.sampled_from(("appended", "on disk", "in memory")))
 def test_changed_byte_of_a_consume_queue_costs_nothing(
-    data: st.DataObject, limits: Limits, state: str
+    data: st.DataObject, limits: ReadLimits, state: str
 ) -> None:
     files, store, expected = in_state(state)
     path = data.draw(st.sampled_from(paths_of(files, "consumequeue")))
@@ -92,14 +92,14 @@ def test_changed_byte_of_a_consume_queue_costs_nothing(
     node.data[min(position, len(node.data) - 1)] ^= data.draw(st.integers(1, 255))
     assert drain(store, limits) == expected
     store.reads.memory_bytes = 0
-    assert drain(store, Limits(40, 100_000)) == expected
+    assert drain(store, ReadLimits(40, 100_000)) == expected
     assert node.data.tobytes() == before
     assert not store.reads.quarantine
 
 
 @given(st.data(), LIMITS)
 def test_changed_byte_of_the_log_loses_at_most_its_message_and_serves_no_other(
-    data: st.DataObject, limits: Limits
+    data: st.DataObject, limits: ReadLimits
 ) -> None:
     files, store, expected = in_state("on disk")
     node = files.nodes[data.draw(st.sampled_from(paths_of(files, "commitlog")))]
@@ -114,7 +114,7 @@ def in_state(state: str) -> tuple[MemoryFileSystem, MessageStore, Served]:
     """Return a store, and what it serves."""
     files = filled()
     store = open_store(files, config=CONFIG)
-    expected = drain(store, Limits(32, 1 << 20))
+    expected = drain(store, ReadLimits(32, 1 << 20))
     if state == "on disk":
         store.close()
         store = open_store(files, config=CONFIG)
@@ -122,7 +122,7 @@ def in_state(state: str) -> tuple[MemoryFileSystem, MessageStore, Served]:
         files = MemoryFileSystem()
         store = open_store(files, config=CONFIG)
         fill(store)
-        expected = drain(store, Limits(32, 1 << 20))
+        expected = drain(store, ReadLimits(32, 1 << 20))
     return files, store, expected
 
 

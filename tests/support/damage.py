@@ -9,7 +9,7 @@ from ternmq_model.properties import decode_properties
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult, ReadStatus
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.reading.key_search import KeyQuery
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
@@ -20,7 +20,7 @@ Key = tuple[str, int, int]
 
 CONFIG: StoreConfig = replace(SMALL, commit_log_file_bytes=4096, record_checksum=True)
 
-_LIMITS = Limits(32, 262_144)
+_LIMITS = ReadLimits(32, 262_144)
 
 
 def readable(store: MessageStore) -> dict[Key, bytes]:

@@ -33,13 +33,13 @@ from ternmq_runtime.service import Job
 from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.log.clock_moves import all_moved_ms
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
 
 DELAY_JOB: Final = "deliver-delayed"
 
-_BATCH: Final = Limits(256, 1 << 20)
+_BATCH: Final = ReadLimits(256, 1 << 20)
 _LOOK_MAX_S: Final = 10.0
 """While something waits: how soon it is noticed that the machine has slept."""
 

@@ -40,7 +40,7 @@ from ternmq_remoting.requests import check_range
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.read_request import Limits, ReadRequest
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest
 
 SessionServerStream = ServerStream[groups.SessionRequest, groups.SessionReply]
 
@@ -48,7 +48,7 @@ NEVER_CONSUMED: Final = -1
 _PRODUCER_GROUPS_MAX: Final = 1024
 """Producer groups that one client may name; of consumer groups, `ELEMENTS_MAX` may be named."""
 
-_ONE: Final = Limits(1, 1)
+_ONE: Final = ReadLimits(1, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ from ternmq_remoting.requests import check_range
 from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.reading.cold_read import ColdRead
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
@@ -36,7 +36,7 @@ _ROOM_BYTES_LEAST: Final = 64 << 10
 """A reply with less room left is full."""
 
 _TURN_MESSAGES_MAX: Final = 8192
-_COLD: Final = Limits(256, REPLY_BYTES_MAX)
+_COLD: Final = ReadLimits(256, REPLY_BYTES_MAX)
 """Of a read from the disk, which fills a reply alone: many of RocketMQ's 64 KiB, in one go."""
 
 _TURNS_MAX: Final = 64
@@ -340,7 +340,7 @@ class PullingStream:
             topic=handle.topic,
             queue_id=handle.queue_id,
             offset=handle.next_offset,
-            hot=Limits(min(messages_left, _TURN_MESSAGES_MAX), min(bytes_left, bytes_max)),
+            hot=ReadLimits(min(messages_left, _TURN_MESSAGES_MAX), min(bytes_left, bytes_max)),
             cold=_COLD.within(messages_left, bytes_left),
             group=self._group,
             tag_codes=chosen.tag_codes,

@@ -25,11 +25,11 @@ from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, check_left_behind
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
 
-_READ: Final = Limits(1024, 1 << 20)
+_READ: Final = ReadLimits(1024, 1 << 20)
 _PLACES_MAX: Final = 16_384
 """Places of the half topic at which one page looks for an open one: 1 ms."""
 

@@ -33,12 +33,12 @@ from ternmq_model.properties import TAGS, decode_properties
 from ternmq_model.record.format import Record, decode_record
 from ternmq_model.transaction import Resolution
 from ternmq_store.log.clock_moves import moved_ms
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.reading.prepared_search import PreparedRecord
 
 logger = logging.getLogger(__name__)
 
-_READ: Final = Limits(1024, 1 << 20)
+_READ: Final = ReadLimits(1024, 1 << 20)
 _ENDS_AT_ONCE: Final = 256
 
 

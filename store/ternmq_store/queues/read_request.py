@@ -83,15 +83,15 @@ class ReadResult:
         return sum(map(len, self.pieces))
 
 
-class Limits(NamedTuple):
-    """Limits of one read. The first message is taken however long it is."""
+class ReadLimits(NamedTuple):
+    """ReadLimits of one read. The first message is taken however long it is."""
 
     messages_max: int
     bytes_max: int
 
-    def within(self, messages_max: int, bytes_max: int) -> "Limits":
+    def within(self, messages_max: int, bytes_max: int) -> "ReadLimits":
         """Return the lower of these and those."""
-        return Limits(min(self.messages_max, messages_max), min(self.bytes_max, bytes_max))
+        return ReadLimits(min(self.messages_max, messages_max), min(self.bytes_max, bytes_max))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,8 +102,8 @@ class ReadRequest:
         topic: Whose.
         queue_id: Of it.
         offset: The first message wanted.
-        hot: Limits of a read from memory.
-        cold: Limits of a read from the disk.
+        hot: ReadLimits of a read from memory.
+        cold: ReadLimits of a read from the disk.
         tag_codes: Only messages with one of these codes; None for all.
         record_filter: Asked besides, about each message with a wanted code.
         record_filter_max: About how many messages it is asked at most, in one read.
@@ -114,8 +114,8 @@ class ReadRequest:
     topic: str
     queue_id: int
     offset: QueueOffset
-    hot: Limits
-    cold: Limits
+    hot: ReadLimits
+    cold: ReadLimits
     tag_codes: frozenset[int] | None = None
     record_filter: RecordFilter | None = None
     record_filter_max: int = FILTER_UNITS_MAX
@@ -127,7 +127,7 @@ class ReadRequest:
         """Tell whether a read may pass messages over."""
         return self.tag_codes is not None or self.record_filter is not None
 
-    def units_max(self, limits: Limits) -> int:
+    def units_max(self, limits: ReadLimits) -> int:
         """Return how many messages one read looks at."""
         if self.record_filter is not None:
             return self.record_filter_max

@@ -26,7 +26,7 @@ from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.queues.consume_queue_ext import TagCodes
-from ternmq_store.queues.read_request import Limits, ReadRequest
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest
 from ternmq_store.queues.units import Mend, Units, first_units, make_units, unit_of
 from ternmq_store.reading.reader import (
     Place,
@@ -225,7 +225,7 @@ class ColdRead:
         files = self.units.files
         return before >= files.min_offset and files.unit(before).offset >= self.source.start
 
-    def _take(self, chosen: Selection, limits: Limits) -> tuple[int, list[Seen]]:
+    def _take(self, chosen: Selection, limits: ReadLimits) -> tuple[int, list[Seen]]:
         """Fetch messages until the limits are reached; return how many were looked at."""
         source, outcome = self.source, self.outcome
         file, base = source.open(int(chosen.starts[0]))
@@ -244,7 +244,7 @@ class ColdRead:
                 self._keep(fetch.records(starts[:count], sizes[:count], here))
                 if outcome.sizes and not self.request.record_filter:
                     break
-                left = Limits(
+                left = ReadLimits(
                     limits.messages_max - len(outcome.sizes), limits.bytes_max - sum(outcome.sizes)
                 )
                 if row < len(chosen.starts) and not fetch.has(int(chosen.starts[row])):

@@ -22,7 +22,7 @@ from ternmq_model.record.headers import header_type, take_headers
 from ternmq_store.disk.layout import base_of
 from ternmq_store.log.quarantine import DamagedPlaces
 from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadStatus
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadStatus
 from ternmq_store.queues.units import PADDING_SIZE, Units
 
 _NO_PLACE: Final = (1 << 63) - 1
@@ -244,7 +244,7 @@ def without_reading(
     return ReadStatus.FOUND, offset
 
 
-def take(starts: Ints, sizes: Ints, limits: Limits, *, file_bytes: int, end: int) -> int:
+def take(starts: Ints, sizes: Ints, limits: ReadLimits, *, file_bytes: int, end: int) -> int:
     """Return how many of the messages, from the first on, one read returns.
 
     Args:

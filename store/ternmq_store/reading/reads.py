@@ -21,7 +21,7 @@ from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult, ReadStatus
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.units import Unit, first_units
 from ternmq_store.reading.bad_places import BadPlaces
 from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord
@@ -154,12 +154,12 @@ class Reads:
         """Return up to where the log is in memory from `offset` on; `offset` if it is not."""
         return self._memory.log.end_at(offset) if offset >= self._border else offset
 
-    def limits(self) -> tuple[Limits, Limits]:
+    def limits(self) -> tuple[ReadLimits, ReadLimits]:
         """Return RocketMQ's limits of one read: from memory, and from the disk."""
         config = self.config
         return (
-            Limits(config.read_memory_messages_max, config.read_memory_bytes_max),
-            Limits(config.read_disk_messages_max, config.read_disk_bytes_max),
+            ReadLimits(config.read_memory_messages_max, config.read_memory_bytes_max),
+            ReadLimits(config.read_disk_messages_max, config.read_disk_bytes_max),
         )
 
     def read(
@@ -181,7 +181,7 @@ class Reads:
 
         Source: RocketMQ `DefaultMessageStore.getMessage`.
         """
-        most = Limits(messages_max, bytes_max)
+        most = ReadLimits(messages_max, bytes_max)
         request = ReadRequest(
             topic=topic, queue_id=queue_id, offset=offset, hot=most, cold=most, tag_codes=tag_codes
         )
@@ -319,7 +319,7 @@ class Reads:
         if keep is None:
             count = take(chosen.starts, chosen.sizes, limits, file_bytes=file_bytes, end=end)
             return count, chosen if count == len(chosen.starts) else chosen.only(slice(count))
-        most = Limits(len(chosen.starts), _EVERYTHING)
+        most = ReadLimits(len(chosen.starts), _EVERYTHING)
         count = take(chosen.starts, chosen.sizes, most, file_bytes=file_bytes, end=end)
         file = self._log.files.at(int(chosen.starts[0]))
         kept = keep_wanted(

@@ -1,6 +1,6 @@
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.statistics import FallBehind, Puts, StoreStatistics
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -63,8 +63,8 @@ def test_reads_are_counted_with_the_lag_of_their_group() -> None:
         topic="A",
         queue_id=0,
         offset=QueueOffset(0),
-        hot=Limits(2, 1 << 20),
-        cold=Limits(2, 1 << 20),
+        hot=ReadLimits(2, 1 << 20),
+        cold=ReadLimits(2, 1 << 20),
         group="G",
     )
     result = store.reads.plan_read(wanted)
@@ -89,7 +89,7 @@ def test_lag_of_groups_can_be_left_out_by_a_setting() -> None:
     store = open_store(MemoryFileSystem(), config=config, flush_mode=FlushMode.ASYNC)
     append(store, batch_of(record("A")))
     store.dispatch()
-    limits = Limits(9, 9999)
+    limits = ReadLimits(9, 9999)
     store.reads.plan_read(
         ReadRequest(
             topic="A", queue_id=0, offset=QueueOffset(0), hot=limits, cold=limits, group="G"

@@ -10,7 +10,7 @@ from ternmq_model.errors import InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import STAGED_QUIET_MS
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_store.queues.read_request import Limits
+from ternmq_store.queues.read_request import ReadLimits
 from tests.support.brokers import serving, world
 from tests.support.transactions import (
     COMMIT,
@@ -33,7 +33,7 @@ KEYS = [b"%d" % number for number in range(100)]
 def test_list_counts_what_is_open_across_pages_gaps_and_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(open_batches, "_READ", Limits(7, 1 << 20))
+    monkeypatch.setattr(open_batches, "_READ", ReadLimits(7, 1 << 20))
     monkeypatch.setattr(open_batches, "_PLACES_MAX", 5)
 
     async def main() -> None:
@@ -243,7 +243,7 @@ def test_start_counts_as_work_because_earlier_work_is_not_known(is_forced: bool)
 def test_damaged_row_is_left_to_its_deadline_and_others_are_rolled_back(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(open_batches, "_READ", Limits(7, 1 << 20))
+    monkeypatch.setattr(open_batches, "_READ", ReadLimits(7, 1 << 20))
 
     async def main() -> None:
         async with serving(topics=ONE) as (around, client):

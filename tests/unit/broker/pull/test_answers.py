@@ -15,7 +15,7 @@ from ternmq_model.group_settings import GroupSettings
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult, ReadStatus
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 
 
 class Events(MovedEvents):
@@ -77,7 +77,7 @@ def answers(
 
 
 def request(offset: int, group: str = "G") -> ReadRequest:
-    most = Limits(1, 1)
+    most = ReadLimits(1, 1)
     return ReadRequest(
         topic="T", queue_id=1, offset=QueueOffset(offset), hot=most, cold=most, group=group
     )

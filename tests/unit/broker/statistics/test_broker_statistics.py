@@ -7,12 +7,12 @@ from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.read_request import Limits, ReadRequest
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, flush, open_store
 
-MANY = Limits(1000, 1 << 20)
+MANY = ReadLimits(1000, 1 << 20)
 
 
 def counted_store(**settings: Any) -> tuple[BrokerStatistics, MessageStore, HandClock]:
@@ -24,7 +24,7 @@ def counted_store(**settings: Any) -> tuple[BrokerStatistics, MessageStore, Hand
 
 
 def read(
-    store: MessageStore, topic: str, group: str, *, limits: Limits = MANY, queue_id: int = 0
+    store: MessageStore, topic: str, group: str, *, limits: ReadLimits = MANY, queue_id: int = 0
 ) -> None:
     store.reads.plan_read(
         ReadRequest(
@@ -70,7 +70,7 @@ def test_reads_of_a_group_are_counted_with_its_lag() -> None:
         append(store, batch_of(record("A"), record("A")))
         clock.now_ms += 1000
     store.dispatch()
-    read(store, "A", "G", limits=Limits(2, 1 << 20))
+    read(store, "A", "G", limits=ReadLimits(2, 1 << 20))
     reader = counted.readers["G", "A", 0]
     assert (reader.messages, reader.calls, reader.disk_messages) == (2, 1, 0)
     assert reader.behind_ms == 3000

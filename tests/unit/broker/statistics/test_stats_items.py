@@ -5,12 +5,12 @@ from ternmq_broker.statistics.stats_items import NAMES, StatisticsReport, StatsI
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.read_request import Limits, ReadRequest
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, open_store
 
-MANY = Limits(1000, 1 << 20)
+MANY = ReadLimits(1000, 1 << 20)
 
 
 def told(counted: BrokerStatistics, now_ms: int, **asked: str) -> dict[tuple[str, str], StatsItem]:

@@ -12,7 +12,7 @@ from ternmq_model.record.fields import tag_code_of
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_ext_folder, queue_folder
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult, ReadStatus
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.units import PADDING_SIZE, UNIT
 from ternmq_store.reading.cold_read import ColdRead, ColdRecord
 from tests.support.files import MemoryFileSystem
@@ -28,8 +28,8 @@ from tests.support.stores import (
     whole,
 )
 
-HOT = Limits(32, 262_144)
-COLD = Limits(8, 65_536)
+HOT = ReadLimits(32, 262_144)
+COLD = ReadLimits(8, 65_536)
 BIG = StoreConfig(
     commit_log_file_bytes=1 << 20, consume_queue_file_units=1000, index_slots=20, index_entries=40
 )
@@ -167,7 +167,12 @@ def test_hot_and_cold_reads_agree_on_filters_and_offsets() -> None:
     def is_nothing(_properties: bytes) -> bool:
         return False
 
-    for limits in (Limits(3, 1 << 20), Limits(100, 700), Limits(1, 1), Limits(100, 1 << 20)):
+    for limits in (
+        ReadLimits(3, 1 << 20),
+        ReadLimits(100, 700),
+        ReadLimits(1, 1),
+        ReadLimits(100, 1 << 20),
+    ):
         for tags in (None, odd, frozenset({12345})):
             for keep in (None, is_late, is_nothing):
                 wanted = replace(

@@ -15,7 +15,7 @@ from ternmq_model.record.fields import tag_code_of
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.read_request import Limits, ReadRequest, ReadResult
+from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.queues.units import UNIT, Mend, Unit
 from ternmq_store.reading import cold_read, unit_search
 from ternmq_store.reading.cold_read import ColdRead
@@ -25,7 +25,7 @@ from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, checkpoint, drain, open_store, settle, whole
 
-LIMITS = Limits(32, 262_144)
+LIMITS = ReadLimits(32, 262_144)
 BIG = StoreConfig(
     commit_log_file_bytes=1 << 20, consume_queue_file_units=1000, index_slots=20, index_entries=40
 )
