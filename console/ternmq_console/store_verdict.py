@@ -9,7 +9,7 @@ from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.inspection.audit import BadPlace, LogState
 from ternmq_store.inspection.rehearsal import Rehearsal
 from ternmq_store.log.log_notes import LastUse
-from ternmq_store.recovery.recovery import Finding, RecoveryReport, What
+from ternmq_store.opened_files import Finding, RecoveryReport, What
 
 _SAID_MAX: Final = 20
 """Of one kind; how many more there are is said, too."""

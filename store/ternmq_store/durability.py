@@ -14,7 +14,7 @@ from ternmq_store.disk.mapped_file_queue import NewNames
 from ternmq_store.disk.reserve import give_up_reserve, keep_reserve
 from ternmq_store.log.checkpoint import Checkpoint, encode_checkpoint
 from ternmq_store.log.flush import CheckpointTask, FlushTask, is_flush_due
-from ternmq_store.recovery.opening import OpenedFiles
+from ternmq_store.opened_files import OpenedFiles
 
 
 class Durability:

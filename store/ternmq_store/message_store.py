@@ -37,11 +37,11 @@ from ternmq_store.log.commits import Commits
 from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
 from ternmq_store.log.probes import Probes
+from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.presence import Presence
 from ternmq_store.queues.read_request import ReadResult
 from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reads import Reads
-from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.recovery.whole_opening import hold_and_open
 from ternmq_store.replica.log_copy import LogCopy
 from ternmq_store.replica.log_feed import LogFeed

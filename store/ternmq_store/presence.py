@@ -24,7 +24,7 @@ from ternmq_store.disk.layout import (
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import MappedFileQueue
 from ternmq_store.disk.watched import WatchedFileSystem
-from ternmq_store.recovery.opening import OpenedFiles
+from ternmq_store.opened_files import OpenedFiles
 
 logger = logging.getLogger(__name__)
 

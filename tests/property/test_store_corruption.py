@@ -15,7 +15,7 @@ from ternmq_store.disk.layout import (
     notes_path,
 )
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery.recovery import What
+from ternmq_store.opened_files import What
 from tests.support.damage import CONFIG, Key, check_index, copied, ends, filled, readable
 from tests.support.examples import points
 from tests.support.files import MemoryFileSystem

@@ -12,7 +12,7 @@ from ternmq_model.errors import RefusedError, StoreError
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery.recovery import What
+from ternmq_store.opened_files import What
 from tests.support.damage import CONFIG, Key, check_index, readable
 from tests.support.examples import points
 from tests.support.failpoints import CALL, MAP, FailingDisk

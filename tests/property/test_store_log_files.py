@@ -11,8 +11,8 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.rehearsal import rehearse, told_by
 from ternmq_store.message_store import MessageStore
+from ternmq_store.opened_files import What
 from ternmq_store.recovery.choices import Undecided, UndecidedStore
-from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record

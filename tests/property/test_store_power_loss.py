@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ternmq_model.errors import StoreFull
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery.recovery import What
+from ternmq_store.opened_files import What
 from tests.support.damage import Key, check_index
 from tests.support.examples import examples
 from tests.support.files import PowerLossFileSystem, PowerLost

@@ -12,9 +12,9 @@ from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.inspection.findings import Finding, note, problem
 from ternmq_store.inspection.overlay import Overlay
 from ternmq_store.log.quarantine import Stretch
+from ternmq_store.opened_files import RecoveryReport, What
 from ternmq_store.recovery.choices import Choice, UndecidedStore
 from ternmq_store.recovery.opening import open_files
-from ternmq_store.recovery.recovery import RecoveryReport, What
 
 _AREAS: Final[Mapping[str, str]] = {
     "commitlog": "log",

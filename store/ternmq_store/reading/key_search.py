@@ -18,6 +18,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
 from ternmq_model.record.format import Record, decode_record
 from ternmq_store.index.index_lookup import IndexLookup
+from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.log_places import first_from
 from ternmq_store.queues.units import UNIT, Units
 from ternmq_store.reading.cold_read import ColdRecord
@@ -34,7 +35,6 @@ from ternmq_store.reading.queue_times import (
 from ternmq_store.reading.reads import Reads
 from ternmq_store.reading.source import Source
 from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX, UniqueSearch
-from ternmq_store.recovery.opening import OpenedFiles
 
 MATCHES_MAX: Final = 64
 """More messages are not looked for at once, as in RocketMQ."""

@@ -20,6 +20,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.log.quarantine import Stretch
+from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.units import Unit, first_units
@@ -39,7 +40,6 @@ from ternmq_store.reading.residency import Residency
 from ternmq_store.reading.source import Source
 from ternmq_store.reading.unit_mending import UnitMending
 from ternmq_store.reading.unit_search import QueueSource, source_of
-from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.statistics import FallBehind, StoreStatistics
 
 logger = logging.getLogger(__name__)

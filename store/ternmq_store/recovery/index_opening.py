@@ -25,8 +25,8 @@ from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.log.store_session import StoreSession
+from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.recovery.log_scan import find_good
-from ternmq_store.recovery.opening import OpenedFiles
 
 logger = logging.getLogger(__name__)
 

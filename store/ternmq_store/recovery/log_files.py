@@ -18,6 +18,7 @@ from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.log.store_session import StoreSession
+from ternmq_store.opened_files import Finding, What
 from ternmq_store.recovery.choices import (
     Choice,
     Undecided,
@@ -26,7 +27,6 @@ from ternmq_store.recovery.choices import (
     repair_command,
 )
 from ternmq_store.recovery.log_claims import Claims, FileClaims, Fit
-from ternmq_store.recovery.recovery import Finding, What
 from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
 
 _ODD_BYTES_MAX: Final = 4096

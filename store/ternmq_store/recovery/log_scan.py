@@ -20,17 +20,11 @@ from ternmq_store.log.checksum_ranges import Ranges, is_inside
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.log.resync import is_blank, lies_at, next_record
+from ternmq_store.opened_files import Finding, What
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_padding, unit_of
-from ternmq_store.recovery.recovery import (
-    Finding,
-    FirstRecord,
-    NextGood,
-    ScanRules,
-    What,
-    end_of_damage,
-)
+from ternmq_store.recovery.recovery import FirstRecord, NextGood, ScanRules, end_of_damage
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.log.checksum_ranges import VerifyRange
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine, Stretch
-from ternmq_store.recovery.recovery import Finding, What
+from ternmq_store.opened_files import Finding, What
 
 _RECORDS: Final = 4096
 

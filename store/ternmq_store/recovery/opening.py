@@ -9,7 +9,6 @@ Source: RocketMQ `DefaultMessageStore.load`, `recover`.
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -30,11 +29,11 @@ from ternmq_store.disk.reserve import give_up_reserve
 from ternmq_store.dispatch.dispatch_request import no_bit_maps
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.dispatch.topic_deletions import load_deletions, settle_deletions
-from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.checkpoint import Checkpoint
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse, QueueNote
 from ternmq_store.log.store_session import StoreSession
+from ternmq_store.opened_files import Finding, OpenedFiles, RecoveryReport, What
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
@@ -60,37 +59,11 @@ from ternmq_store.recovery.queue_evidence import (
     look_at_queues,
     numbers_given,
 )
-from ternmq_store.recovery.recovery import (
-    ALWAYS_MS,
-    Finding,
-    RecoveryReport,
-    ScanRules,
-    What,
-    scan_start,
-)
+from ternmq_store.recovery.recovery import ALWAYS_MS, ScanRules, scan_start
 
 logger = logging.getLogger(__name__)
 
 _MANY: Final = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedFiles:
-    """A store's parts, in agreement with each other and on the disk."""
-
-    log: CommitLog
-    queues: ConsumeQueues
-    dispatcher: LogDispatcher
-    session: StoreSession
-    report: RecoveryReport
-    stored_at_ms: int
-    """Store time of the newest record that was read, dispatched or not."""
-
-    serve_to: PhysicalOffset | None
-    """Behind it nothing is dispatched; None = everything is."""
-
-    index: IndexFiles | None = None
-    """What finds messages by key; None when the store goes without."""
 
 
 def open_files(

@@ -6,10 +6,10 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.store_session import StoreSession
+from ternmq_store.opened_files import Finding, What
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.recovery.log_scan import read_record, record_lies_at
-from ternmq_store.recovery.recovery import Finding, What
 
 
 class QueueAgreement:

@@ -19,10 +19,10 @@ from ternmq_store.disk.layout import file_name
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.store_session import StoreSession
+from ternmq_store.opened_files import Finding, What
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.recovery.log_scan import count_before, unit_at, unit_before, units_from
-from ternmq_store.recovery.recovery import Finding, What
 
 _HEAD_BYTES: Final = 65_536
 _ANYWHERE: Final = PhysicalOffset((1 << 63) - 1)

@@ -5,89 +5,14 @@ Pure. What a bad record is, `ternmq_model.record.integrity` and `scanner` say.
 Source: RocketMQ `CommitLog.recoverNormally`, `recoverAbnormally`, `ConsumeQueue.recover`.
 """
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from ternmq_model.offsets import PhysicalOffset
 
 ALWAYS_MS: Final = (1 << 63) - 1
 NEVER_MS: Final = -1
-
-
-class What(enum.Enum):
-    """What became of something that was found."""
-
-    CUT = "cut"
-    """The end of the log, which never counted as stored, or of a queue: it is gone."""
-
-    QUARANTINED = "quarantined"
-    """Stored and damaged: it stays where it is, and readers pass over it."""
-
-    REBUILT = "rebuilt"
-    """Made anew from the log."""
-
-    SET_ASIDE = "set aside"
-    """None of the log: it lies beside it now."""
-
-    REMOVED = "removed"
-    """A file that held nothing of use."""
-
-    REPAIRED = "repaired"
-    """Brought back into its form."""
-
-    LOST = "lost"
-    """It was on the disk, and no file has it any more."""
-
-    REPORTED = "reported"
-    """Left as it is."""
-
-
-class Finding(NamedTuple):
-    """One thing that recovery found."""
-
-    what: What
-    file: Path
-    offset: int
-    """In the log, or in a queue's row of bytes, according to `file`."""
-    length: int
-    """Bytes; 0 when it has no extent."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryReport:
-    """What opening a store found and did."""
-
-    was_clean: bool
-    """The store had been closed as it should."""
-
-    log_files: int
-    scanned_from: PhysicalOffset
-    """The log was checked from here on."""
-
-    end: PhysicalOffset
-    """The log ends here."""
-
-    cut_bytes: int
-    """Bytes behind the end that were not zeros and are now."""
-
-    cut_reason: str
-    """What was wrong with the first bytes cut; empty when nothing was."""
-
-    records_scanned: int
-    queues: int
-    queues_rebuilt: bool
-    """A consume queue was missing, cut or wrong: all were compared with the whole log."""
-
-    findings: Sequence[Finding] = ()
-    """Everything out of the ordinary, in the order it was found."""
-
-    def as_rows(self) -> Sequence[tuple[str, str, int, int, str]]:
-        """Return what, file, offset, bytes and reason of every finding: for a table."""
-        return [(f.what.value, str(f.file), f.offset, f.length, f.reason) for f in self.findings]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.reserve import keep_reserve
 from ternmq_store.disk.shortage import is_shortage
+from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.recovery.index_opening import open_index
-from ternmq_store.recovery.opening import OpenedFiles, open_files
+from ternmq_store.recovery.opening import open_files
 
 logger = logging.getLogger(__name__)
 

@@ -31,9 +31,9 @@ from ternmq_store.disk.layout import (
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.shortage import is_full
 from ternmq_store.log.clock_moves import Moves, moved_ms
+from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
-from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.retention.clean_tasks import (
     Breath,
     CleanTask,

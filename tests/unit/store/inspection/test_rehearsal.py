@@ -17,9 +17,9 @@ from ternmq_store.disk.layout import (
 from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse, told_by
+from ternmq_store.opened_files import What
 from ternmq_store.recovery.choices import UndecidedStore
 from ternmq_store.recovery.opening import open_files
-from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, copied, filled
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT

@@ -5,13 +5,11 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.opened_files import Finding, RecoveryReport, What
 from ternmq_store.recovery.recovery import (
-    Finding,
     FirstRecord,
     NextGood,
-    RecoveryReport,
     ScanRules,
-    What,
     end_of_damage,
     scan_start,
 )
