@@ -9,7 +9,7 @@ from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.inspection.audit import BadPlace, LogState
 from ternmq_store.inspection.rehearsal import Rehearsal
 from ternmq_store.log.log_notes import LastUse
-from ternmq_store.opened_files import Finding, RecoveryReport, What
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryReport
 
 _SAID_MAX: Final = 20
 """Of one kind; how many more there are is said, too."""
@@ -74,7 +74,7 @@ def _log_words(last_use: LastUse, report: RecoveryReport) -> str:
     return f"{how}: the log is checked from {report.scanned_from} on, and ends at {report.end}."
 
 
-def _finding_words(findings: Sequence[Finding]) -> Sequence[str]:
+def _finding_words(findings: Sequence[RecoveryFinding]) -> Sequence[str]:
     said: list[str] = []
     for what, group in groupby(sorted(findings, key=lambda one: one.what.value), _what):
         several = list(group)
@@ -84,33 +84,39 @@ def _finding_words(findings: Sequence[Finding]) -> Sequence[str]:
     return said
 
 
-def _what(finding: Finding) -> What:
+def _what(finding: RecoveryFinding) -> RecoveryAction:
     return finding.what
 
 
-def _words(finding: Finding) -> str:
+def _words(finding: RecoveryFinding) -> str:
     what, path, offset, length, reason = finding
     match what:
-        case What.CUT if consume_queue_folder(Path()).name in path.parts:
+        case RecoveryAction.CUT if consume_queue_folder(Path()).name in path.parts:
             return f"Queue {reason}."
-        case What.CUT:
+        case RecoveryAction.CUT:
             return (
                 f"The log is cut there: {length} bytes from {offset} on go, with their units"
                 f" ({reason})."
             )
-        case What.QUARANTINED:
+        case RecoveryAction.QUARANTINED:
             return (
                 f"{length} bad bytes at {offset} of the log stay in place, with their units;"
                 f" readers pass over them ({reason})."
             )
-        case What.REBUILT:
+        case RecoveryAction.REBUILT:
             return f"All consume queues are built anew from the log ({reason})."
-        case What.SET_ASIDE | What.REMOVED | What.REPAIRED | What.LOST | What.REPORTED:
+        case (
+            RecoveryAction.SET_ASIDE
+            | RecoveryAction.REMOVED
+            | RecoveryAction.REPAIRED
+            | RecoveryAction.LOST
+            | RecoveryAction.REPORTED
+        ):
             return f"{path}, from {offset} on, is {what.value}: {reason}."
 
 
 def _removed_words(removed: Sequence[Path], report: RecoveryReport) -> Sequence[str]:
-    told = {one.file for one in report.findings if one.what is What.REMOVED}
+    told = {one.file for one in report.findings if one.what is RecoveryAction.REMOVED}
     gone = [path for path in removed if path not in told]
     if not gone:
         return ()

@@ -17,8 +17,8 @@ from ternmq_store.log.store_session import StoreSession
 from ternmq_store.queues.consume_queues import ConsumeQueues
 
 
-class What(enum.Enum):
-    """What became of something that was found."""
+class RecoveryAction(enum.Enum):
+    """Outcome of a recovery finding."""
 
     CUT = "cut"
     """The end of the log, which never counted as stored, or of a queue: it is gone."""
@@ -45,10 +45,10 @@ class What(enum.Enum):
     """Left as it is."""
 
 
-class Finding(NamedTuple):
-    """One thing that recovery found."""
+class RecoveryFinding(NamedTuple):
+    """One finding of a recovery, with its outcome."""
 
-    what: What
+    what: RecoveryAction
     file: Path
     offset: int
     """In the log, or in a queue's row of bytes, according to `file`."""
@@ -59,7 +59,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What opening a store found and did."""
+    """Report of a recovery."""
 
     was_clean: bool
     """The store had been closed as it should."""
@@ -75,14 +75,14 @@ class RecoveryReport:
     """Bytes behind the end that were not zeros and are now."""
 
     cut_reason: str
-    """What was wrong with the first bytes cut; empty when nothing was."""
+    """Damage of the first bytes cut; empty when there was none."""
 
     records_scanned: int
     queues: int
     queues_rebuilt: bool
     """A consume queue was missing, cut or wrong: all were compared with the whole log."""
 
-    findings: Sequence[Finding] = ()
+    findings: Sequence[RecoveryFinding] = ()
     """Everything out of the ordinary, in the order it was found."""
 
     def as_rows(self) -> Sequence[tuple[str, str, int, int, str]]:
@@ -92,7 +92,7 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class OpenedFiles:
-    """A store's parts, in agreement with each other and on the disk."""
+    """The files of an open store, in agreement with each other and on the disk."""
 
     log: CommitLog
     queues: ConsumeQueues
@@ -106,4 +106,4 @@ class OpenedFiles:
     """Behind it nothing is dispatched; None = everything is."""
 
     index: IndexFiles | None = None
-    """What finds messages by key; None when the store goes without."""
+    """Index of message keys; None when the store has none."""

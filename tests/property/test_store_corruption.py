@@ -15,7 +15,7 @@ from ternmq_store.disk.layout import (
     notes_path,
 )
 from ternmq_store.message_store import MessageStore
-from ternmq_store.opened_files import What
+from ternmq_store.opened_files import RecoveryAction
 from tests.support.damage import CONFIG, Key, check_index, copied, ends, filled, readable
 from tests.support.examples import points
 from tests.support.files import MemoryFileSystem
@@ -215,7 +215,7 @@ def test_swapped_queues_are_rebuilt(is_clean: bool) -> None:
         store = open_store(files, config=CONFIG)
         assert readable(store) == SERVED
         assert store.report.queues_rebuilt
-        assert any(one.what is What.REBUILT for one in store.report.findings)
+        assert any(one.what is RecoveryAction.REBUILT for one in store.report.findings)
 
 
 @both_stops

@@ -12,7 +12,7 @@ from ternmq_model.errors import RefusedError, StoreError
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
-from ternmq_store.opened_files import What
+from ternmq_store.opened_files import RecoveryAction
 from tests.support.damage import CONFIG, Key, check_index, readable
 from tests.support.examples import points
 from tests.support.failpoints import CALL, MAP, FailingDisk
@@ -195,7 +195,7 @@ def _carry_out(task: Any, done: Callable[..., None]) -> None:
 def check(disk: PowerLossFileSystem, script: Script, promised: dict[Key, bytes]) -> None:
     """Hold a store to what was promised, start after start."""
     store = open_store(disk, config=CONFIG, flush_mode=script.flush_mode, clock=script.clock)
-    assert not [one for one in store.report.findings if one.what is What.QUARANTINED]
+    assert not [one for one in store.report.findings if one.what is RecoveryAction.QUARANTINED]
     found = readable(store)
     for topic, queue_id in store.queues():
         offsets = sorted(

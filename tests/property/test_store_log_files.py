@@ -11,7 +11,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.rehearsal import rehearse, told_by
 from ternmq_store.message_store import MessageStore
-from ternmq_store.opened_files import What
+from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.recovery.choices import Undecided, UndecidedStore
 from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
 from tests.support.files import MemoryFileSystem, Node
@@ -461,7 +461,7 @@ def test_slave_serves_around_a_missing_file_and_hands_it_on() -> None:
     assert found
     assert found.items() <= served.items()
     whats = {one.what for one in slave.report.findings}
-    assert What.QUARANTINED in whats
+    assert RecoveryAction.QUARANTINED in whats
     end = slave.max_physical
     slave.close()
     master, copy = open_store(files, config=CONFIG), open_store(MemoryFileSystem(), config=CONFIG)

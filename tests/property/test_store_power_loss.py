@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ternmq_model.errors import StoreFull
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.opened_files import What
+from ternmq_store.opened_files import RecoveryAction
 from tests.support.damage import Key, check_index
 from tests.support.examples import examples
 from tests.support.files import PowerLossFileSystem, PowerLost
@@ -190,7 +190,9 @@ class Machine:
             assert [offset for offset, _ in messages] == list(range(len(messages)))
             for offset, data in messages:
                 found[topic, queue_id, offset] = data
-        assert not [one for one in self.store.report.findings if one.what is What.QUARANTINED]
+        assert not [
+            one for one in self.store.report.findings if one.what is RecoveryAction.QUARANTINED
+        ]
         for key, data in found.items():
             is_known = data in self.appended[key]
             # What died on its way from the pool to the file is known by its body alone.

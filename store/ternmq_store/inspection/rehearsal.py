@@ -12,7 +12,7 @@ from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.inspection.findings import Finding, note, problem
 from ternmq_store.inspection.overlay import Overlay
 from ternmq_store.log.quarantine import Stretch
-from ternmq_store.opened_files import RecoveryReport, What
+from ternmq_store.opened_files import RecoveryAction, RecoveryReport
 from ternmq_store.recovery.choices import Choice, UndecidedStore
 from ternmq_store.recovery.opening import open_files
 
@@ -106,11 +106,11 @@ def told_by(rehearsal: Rehearsal | None) -> Generator[Finding]:
     if rehearsal.report is None:
         return
     for found in rehearsal.report.findings:
-        if found.what in {What.LOST, What.REPORTED}:
+        if found.what in {RecoveryAction.LOST, RecoveryAction.REPORTED}:
             area = _AREAS.get(found.file.parent.name, _AREAS.get(found.file.name, "queue"))
             yield problem(area, found.file, found.offset, found.reason)
-        elif found.what is What.SET_ASIDE:
+        elif found.what is RecoveryAction.SET_ASIDE:
             text = f"the next start sets {found.length} bytes aside: {found.reason}"
             yield problem("log", found.file, found.offset, text)
-        elif found.what is What.REBUILT:
+        elif found.what is RecoveryAction.REBUILT:
             yield note("queue", found.file, None, f"{found.reason}: the next start builds them")

@@ -18,7 +18,7 @@ from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.opened_files import Finding, What
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.recovery.choices import (
     Choice,
     Undecided,
@@ -406,7 +406,11 @@ def _check_surplus(row: Sequence[FoundFile], file_bytes: int, claims: Claims) ->
 
 
 def carry_out(
-    files: FileSystem, root: Path, plan: LogPlan, flushed: int, tell: Callable[[Finding], None]
+    files: FileSystem,
+    root: Path,
+    plan: LogPlan,
+    flushed: int,
+    tell: Callable[[RecoveryFinding], None],
 ) -> None:
     """Rename, set aside, remove and lengthen what the plan says.
 
@@ -424,7 +428,15 @@ def carry_out(
         path = right_path(file)
         files.rename(file.path, path)
         files.sync_folder(path.parent)
-        tell(Finding(What.REPAIRED, path, file.base, 0, f"the file had the name {file.path.name}"))
+        tell(
+            RecoveryFinding(
+                RecoveryAction.REPAIRED,
+                path,
+                file.base,
+                0,
+                f"the file had the name {file.path.name}",
+            )
+        )
     for stray, reason in plan.strays:
         moved = set_aside_file(files, root, stray.path)
         tell(_aside(root, stray.path, stray.base, stray.file_bytes, reason, moved))
@@ -434,27 +446,31 @@ def carry_out(
         reason = f"the file had {long.file_bytes} bytes, not {plan.file_bytes}"
         if to is None:
             what = f"{reason}; only zeros were cut"
-            tell(Finding(What.REPAIRED, long.path, at, length, what))
+            tell(RecoveryFinding(RecoveryAction.REPAIRED, long.path, at, length, what))
         else:
             tell(_aside(root, long.path, at, length, reason, to))
     for found in reversed(plan.removed):
         files.remove(found.path)
-        tell(Finding(What.REMOVED, found.path, found.base, 0, "the file was empty"))
+        tell(
+            RecoveryFinding(RecoveryAction.REMOVED, found.path, found.base, 0, "the file was empty")
+        )
     for short in plan.short:
         _lengthen(files, short.path, plan.file_bytes)
     by_start = {short.base + short.file_bytes: short.path for short in plan.short}
     for start, end, reason in ((s.start, s.end, s.reason) for s in plan.damage(flushed)):
-        tell(Finding(What.QUARANTINED, by_start[start], start, end - start, reason))
+        tell(
+            RecoveryFinding(RecoveryAction.QUARANTINED, by_start[start], start, end - start, reason)
+        )
     last = plan.row[-1] if plan.row else None
     if last is not None and last.file_bytes < plan.file_bytes:
         at, missing = last.base + last.file_bytes, plan.file_bytes - last.file_bytes
         reason = "the end of the file was missing"
-        tell(Finding(What.REPAIRED, last.path, at, missing, reason))
+        tell(RecoveryFinding(RecoveryAction.REPAIRED, last.path, at, missing, reason))
 
 
-def _aside(root: Path, path: Path, at: int, length: int, reason: str, to: Path) -> Finding:
+def _aside(root: Path, path: Path, at: int, length: int, reason: str, to: Path) -> RecoveryFinding:
     told = f"{reason}; kept as {to}, which `ternmq store repair {root} --leftovers` removes"
-    return Finding(What.SET_ASIDE, path, at, length, told)
+    return RecoveryFinding(RecoveryAction.SET_ASIDE, path, at, length, told)
 
 
 def _lengthen(files: FileSystem, path: Path, length: int) -> None:

@@ -20,7 +20,7 @@ from ternmq_store.log.checksum_ranges import Ranges, is_inside
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.log.resync import is_blank, lies_at, next_record
-from ternmq_store.opened_files import Finding, What
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_padding, unit_of
@@ -51,7 +51,7 @@ class LogScan:
         quarantine: Quarantine,
         rules: ScanRules,
         ranges: Ranges,
-        tell: Callable[[Finding], None],
+        tell: Callable[[RecoveryFinding], None],
     ) -> None:
         self._log = log
         self._dispatcher = dispatcher
@@ -156,7 +156,7 @@ class LogScan:
         at = self._dispatcher.offset
         path = self._log.files.at(at).file.path
         self._quarantine.add(at, end, error.reason)
-        self._tell(Finding(What.QUARANTINED, path, at, end - at, error.reason))
+        self._tell(RecoveryFinding(RecoveryAction.QUARANTINED, path, at, end - at, error.reason))
 
     def _pass_over(self, end: PhysicalOffset, old_units: OldUnits) -> None:
         """Go on behind a damaged stretch, of now or of before."""

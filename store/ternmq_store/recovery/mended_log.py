@@ -8,7 +8,7 @@ from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.log.checksum_ranges import VerifyRange
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine, Stretch
-from ternmq_store.opened_files import Finding, What
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 
 _RECORDS: Final = 4096
 
@@ -28,7 +28,7 @@ def add_torn(log: CommitLog, quarantine: Quarantine, damage: Iterable[Stretch]) 
 
 def lift_mended(
     log: CommitLog, quarantine: Quarantine, check_at: Callable[[PhysicalOffset], VerifyRange]
-) -> Sequence[Finding]:
+) -> Sequence[RecoveryFinding]:
     """Forget what of the damaged stretches holds nothing but good records, file by file.
 
     Bytes that are damaged still cost a look at the first record of each.
@@ -41,7 +41,7 @@ def lift_mended(
     Returns:
         A finding for each piece that was forgotten.
     """
-    mended: list[Finding] = []
+    mended: list[RecoveryFinding] = []
     for stretch in quarantine.ranges:
         for file in log.files.files:
             start = PhysicalOffset(max(stretch.start, file.base))
@@ -49,7 +49,11 @@ def lift_mended(
             if start < end and _is_good(log, start, end, check_at):
                 quarantine.remove(start, end)
                 reason = "the damaged stretch is good again"
-                mended.append(Finding(What.REPAIRED, file.file.path, start, end - start, reason))
+                mended.append(
+                    RecoveryFinding(
+                        RecoveryAction.REPAIRED, file.file.path, start, end - start, reason
+                    )
+                )
     return mended
 
 

@@ -33,7 +33,7 @@ from ternmq_store.log.checkpoint import Checkpoint
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse, QueueNote
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.opened_files import Finding, OpenedFiles, RecoveryReport, What
+from ternmq_store.opened_files import OpenedFiles, RecoveryAction, RecoveryFinding, RecoveryReport
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
@@ -111,7 +111,7 @@ class _Opening:
         self._files = files
         self._root = root
         self._config = config
-        self._findings: list[Finding] = []
+        self._findings: list[RecoveryFinding] = []
         self._session = StoreSession(files, root, partial(self._are_lost, notes_path(root)))
         self._plan = find_plan(files, root, self._session, config.commit_log_file_bytes)
         self._token = f"{now_ms:x}-{os.getpid():x}"
@@ -136,7 +136,7 @@ class _Opening:
         cut_bytes = self._settle(start)
         if cut_bytes:
             path = log.files.at(log.end).file.path
-            self._tell(Finding(What.CUT, path, log.end, cut_bytes, scan.reason))
+            self._tell(RecoveryFinding(RecoveryAction.CUT, path, log.end, cut_bytes, scan.reason))
         for finding in find_oddities(queues):
             self._tell(finding)
         self._keep_numbers()
@@ -198,7 +198,11 @@ class _Opening:
         is_rebuilt = scan.dispatched[0] > log.start
         if is_rebuilt:
             folder = consume_queue_folder(self._root)
-            self._tell(Finding(What.REBUILT, folder, 0, 0, "queues were missing or wrong"))
+            self._tell(
+                RecoveryFinding(
+                    RecoveryAction.REBUILT, folder, 0, 0, "queues were missing or wrong"
+                )
+            )
         return log.start, scan, is_rebuilt
 
     def _find_limit(self) -> PhysicalOffset | None:
@@ -214,9 +218,13 @@ class _Opening:
         if crossing:
             self._cut_queues(min(crossing), keep=False)
 
-    def _tell(self, finding: Finding) -> None:
+    def _tell(self, finding: RecoveryFinding) -> None:
         self._findings.append(finding)
-        is_loss = finding.what in {What.QUARANTINED, What.SET_ASIDE, What.LOST}
+        is_loss = finding.what in {
+            RecoveryAction.QUARANTINED,
+            RecoveryAction.SET_ASIDE,
+            RecoveryAction.LOST,
+        }
         logger.log(
             logging.ERROR if is_loss else logging.WARNING,
             "store recovery what=%s file=%s offset=%s bytes=%s reason=%s",
@@ -224,7 +232,7 @@ class _Opening:
         )
 
     def _are_lost(self, path: Path, reason: str) -> None:
-        self._tell(Finding(What.REPORTED, path, 0, 0, reason))
+        self._tell(RecoveryFinding(RecoveryAction.REPORTED, path, 0, 0, reason))
 
     def _load(self, plan: LogPlan) -> None:
         files, root = self._files, self._root
@@ -351,7 +359,13 @@ class _Opening:
         if self._limit is not None and at > self._limit:
             return at  # its unit is gone, and no scan begins there
         self._tell(
-            Finding(What.REPORTED, checkpoint_path(self._root), at, 0, "no record begins there")
+            RecoveryFinding(
+                RecoveryAction.REPORTED,
+                checkpoint_path(self._root),
+                at,
+                0,
+                "no record begins there",
+            )
         )
         return None
 
@@ -444,7 +458,9 @@ class _Opening:
             missing = note.end - queue.end
             path = queue.files.folder
             reason = f"{missing} messages are gone; the next one is number {note.end}"
-            self._tell(Finding(What.REPORTED, path, queue.end * UNIT_BYTES, 0, reason))
+            self._tell(
+                RecoveryFinding(RecoveryAction.REPORTED, path, queue.end * UNIT_BYTES, 0, reason)
+            )
             pad_to(queue, note.end)
         given = self._evidence.given(max(self._log.end, self._noted_to))
         for (topic, queue_id), end in numbers_given(self._queues, given):
@@ -453,7 +469,7 @@ class _Opening:
             queue = self._queues.of(topic, queue_id)
             reason = f"units tell of records that are gone; the next one is number {end}"
             at, path = queue.end * UNIT_BYTES, queue.files.folder
-            self._tell(Finding(What.REPORTED, path, at, 0, reason))
+            self._tell(RecoveryFinding(RecoveryAction.REPORTED, path, at, 0, reason))
             pad_to(queue, end)
         for finding in find_cuts(self._queues, self._evidence.ends):
             self._tell(finding)

@@ -6,7 +6,7 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.opened_files import Finding, What
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.recovery.log_scan import read_record, record_lies_at
@@ -16,7 +16,7 @@ class QueueAgreement:
     """Compares units with their messages. Used by an opening."""
 
     def __init__(
-        self, log: CommitLog, session: StoreSession, tell: Callable[[Finding], None]
+        self, log: CommitLog, session: StoreSession, tell: Callable[[RecoveryFinding], None]
     ) -> None:
         self._log = log
         self._session = session
@@ -38,7 +38,9 @@ class QueueAgreement:
                             "the unit is not of a message of this queue",
                         )
                         path = file.file.path
-                        self._tell(Finding(What.REPORTED, path, at, UNIT_BYTES, reason))
+                        self._tell(
+                            RecoveryFinding(RecoveryAction.REPORTED, path, at, UNIT_BYTES, reason)
+                        )
                         return False
         return True
 
@@ -72,4 +74,4 @@ class QueueAgreement:
     def _quarantine(self, start: PhysicalOffset, end: PhysicalOffset, reason: str) -> None:
         path = self._log.files.at(start).file.path
         self._session.quarantine.add(start, end, reason)
-        self._tell(Finding(What.QUARANTINED, path, start, end - start, reason))
+        self._tell(RecoveryFinding(RecoveryAction.QUARANTINED, path, start, end - start, reason))

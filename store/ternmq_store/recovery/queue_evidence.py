@@ -19,7 +19,7 @@ from ternmq_store.disk.layout import file_name
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.opened_files import Finding, What
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.recovery.log_scan import count_before, unit_at, unit_before, units_from
@@ -141,7 +141,7 @@ def _is_settled(log: CommitLog, queue: ConsumeQueue, number: QueueOffset) -> boo
 
 def find_repairs(
     queues: Iterable[ConsumeQueue], before: Mapping[QueueKey, QueueOffset]
-) -> Iterable[Finding]:
+) -> Iterable[RecoveryFinding]:
     """Yield what a reading of the whole log added to the queues or found wrong in them.
 
     Args:
@@ -153,12 +153,14 @@ def find_repairs(
         added, path = queue.end - end, queue.files.folder
         if added > 0:
             reason = f"{added} units were missing"
-            yield Finding(What.REPAIRED, path, end * UNIT_BYTES, added * UNIT_BYTES, reason)
+            yield RecoveryFinding(
+                RecoveryAction.REPAIRED, path, end * UNIT_BYTES, added * UNIT_BYTES, reason
+            )
 
 
 def find_cuts(
     queues: Iterable[ConsumeQueue], before: Mapping[QueueKey, QueueOffset]
-) -> Iterable[Finding]:
+) -> Iterable[RecoveryFinding]:
     """Yield the queues that lost their end with the log's: others get the numbers of its messages.
 
     Args:
@@ -171,18 +173,18 @@ def find_cuts(
             reason = f"{queue.topic} {queue.queue_id} ended at {old} and ends at {end} now: "
             reason += "the log has lost its last messages"
             at, cut_bytes = end * UNIT_BYTES, (old - end) * UNIT_BYTES
-            yield Finding(What.CUT, queue.files.folder, at, cut_bytes, reason)
+            yield RecoveryFinding(RecoveryAction.CUT, queue.files.folder, at, cut_bytes, reason)
 
 
-def find_oddities(queues: Iterable[ConsumeQueue]) -> Iterable[Finding]:
+def find_oddities(queues: Iterable[ConsumeQueue]) -> Iterable[RecoveryFinding]:
     """Yield what of the log did not go into its queue as it says."""
     for queue in queues:
         if queue.repeated:
             reason = f"{queue.repeated} records left out: their numbers are others' or cannot be"
-            yield Finding(What.REPORTED, queue.files.folder, 0, 0, reason)
+            yield RecoveryFinding(RecoveryAction.REPORTED, queue.files.folder, 0, 0, reason)
         if queue.skipped:
             reason = f"{queue.skipped} numbers belong to no record of the log"
-            yield Finding(What.REPORTED, queue.files.folder, 0, 0, reason)
+            yield RecoveryFinding(RecoveryAction.REPORTED, queue.files.folder, 0, 0, reason)
 
 
 def numbers_given(
@@ -195,24 +197,26 @@ def numbers_given(
             yield key, end
 
 
-def find_lost(log: CommitLog, session: StoreSession) -> Iterable[Finding]:
+def find_lost(log: CommitLog, session: StoreSession) -> Iterable[RecoveryFinding]:
     """Yield what of the log has gone away since it was on the disk."""
     end = log.files.last.end if log.files.files else 0
     if end < session.flushed:
         path = log.files.folder / file_name(end)
         reason = f"the log was on the disk up to {session.flushed}, and this file is gone"
-        yield Finding(What.LOST, path, end, session.flushed - end, reason)
+        yield RecoveryFinding(RecoveryAction.LOST, path, end, session.flushed - end, reason)
     start, is_ours = session.notes.log_start, session.last_use in {LastUse.CLEAN, LastUse.CRASHED}
     gone = min(log.start, session.flushed) - start
     if is_ours and gone > 0:
         path = log.files.folder / file_name(start)
         reason = f"the log was noted to begin at {start} and begins at {log.start}: files are gone"
-        yield Finding(What.LOST, path, start, gone, reason)
+        yield RecoveryFinding(RecoveryAction.LOST, path, start, gone, reason)
 
 
-def find_later_files(log: CommitLog, end: PhysicalOffset) -> Iterable[Finding]:
+def find_later_files(log: CommitLog, end: PhysicalOffset) -> Iterable[RecoveryFinding]:
     """Yield the files that go when the log is cut at `end` and that hold something."""
     for file in log.files.files:
         if file.base > end and any(file.file.read(0, min(_HEAD_BYTES, file.file_bytes))):
             reason = "it lay behind the log's end"
-            yield Finding(What.REMOVED, file.file.path, file.base, file.file_bytes, reason)
+            yield RecoveryFinding(
+                RecoveryAction.REMOVED, file.file.path, file.base, file.file_bytes, reason
+            )

@@ -17,7 +17,7 @@ from ternmq_store.disk.layout import (
 from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse, told_by
-from ternmq_store.opened_files import What
+from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.recovery.choices import UndecidedStore
 from ternmq_store.recovery.opening import open_files
 from tests.support.damage import CONFIG, copied, filled
@@ -181,7 +181,7 @@ def test_next_start_does_what_the_rehearsal_predicts(name: str, *, is_clean: boo
         assert f"refused, and stays as it is: {done.refusal}" in words
         assert [one.is_problem for one in told_by(said)] == [True]
         return
-    cuts = [one.file for one in done.report.findings if one.what is What.CUT]
+    cuts = [one.file for one in done.report.findings if one.what is RecoveryAction.CUT]
     assert ("The log is cut there" in words) == any(path.parent == LOG for path in cuts)
     assert ("Queue A 0 ended at" in words) == (QUEUE in cuts)
     assert ("opened as it is" in words) <= (not done.report.findings and is_clean)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_store.opened_files import Finding, RecoveryReport, What
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryReport
 from ternmq_store.recovery.recovery import (
     FirstRecord,
     NextGood,
@@ -74,7 +74,7 @@ def test_range_written_by_this_store_needs_no_store_times() -> None:
 
 
 def test_report_has_a_row_for_each_finding() -> None:
-    finding = Finding(What.CUT, Path("/store/commitlog/0"), 10, 20, "torn")
+    finding = RecoveryFinding(RecoveryAction.CUT, Path("/store/commitlog/0"), 10, 20, "torn")
     report = RecoveryReport(
         was_clean=False,
         log_files=1,
