@@ -38,7 +38,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.log.clock_moves import ClockDoubt, moved_ms
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery.cutting import cut_log, start_over
+from ternmq_store.truncation.log_truncation import cut_log, start_over
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery.cutting import Cut, cut_log, start_over
+from ternmq_store.truncation.log_truncation import Cut, cut_log, start_over
 from tests.support.damage import CONFIG, Key, check_index, readable
 from tests.support.examples import points
 from tests.support.failpoints import FailingDisk

@@ -8,7 +8,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_runtime.clock import SystemClock
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
-from ternmq_store.recovery.cutting import Cut, cut_log
+from ternmq_store.truncation.log_truncation import Cut, cut_log
 from tests.support.processes import start_module
 from tests.support.store_process import READY, STORE
 

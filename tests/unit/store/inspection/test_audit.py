@@ -12,7 +12,7 @@ from ternmq_store.inspection.findings import Finding
 from ternmq_store.inspection.log_inspection import FoundRecord, find_log_files, walk_log
 from ternmq_store.log.checksum_ranges import ChecksumRange
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
-from ternmq_store.recovery.cutting import cut_log
+from ternmq_store.truncation.log_truncation import cut_log
 from tests.support.files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, open_replica

@@ -35,7 +35,7 @@ from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
 from ternmq_store.log.prepare import PrepareTask
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery.cut_tail import keep_copy, look_at_tail
+from ternmq_store.truncation.tail_copy import keep_copy, look_at_tail
 
 logger = logging.getLogger(__name__)
 

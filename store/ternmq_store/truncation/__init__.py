@@ -1,0 +1,1 @@
+"""Truncation of a closed store's log."""
