@@ -38,7 +38,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.log.clock_moves import ClockDoubt, moved_ms
 from ternmq_store.message_store import MessageStore
-from ternmq_store.truncation.log_truncation import cut_log, start_over
+from ternmq_store.truncation.log_truncation import reset_log, truncate_log
 
 logger = logging.getLogger(__name__)
 
@@ -434,9 +434,9 @@ class Life(Lifecycle):
         config, blocking, at = self._config, self._env.blocking, PhysicalOffset(cut.keep_to)
         store = (config.data, self._store_config, config.flush_mode, self._files, self._env.clock)
         if cut.starts_over:
-            done = await blocking.run(start_over, *store, at, cut.file_bytes)
+            done = await blocking.run(reset_log, *store, at, cut.file_bytes)
         else:
-            done = await blocking.run(cut_log, *store, at, serve_to=min(confirmed, at))
+            done = await blocking.run(truncate_log, *store, at, serve_to=min(confirmed, at))
         logger.warning(
             "log was cut to follow name=%s keep_to=%s starts_over=%s cut_bytes=%s cut_records=%s"
             " end=%s copy=%s",

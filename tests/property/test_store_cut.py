@@ -9,7 +9,7 @@ from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.truncation.log_truncation import Cut, cut_log, start_over
+from ternmq_store.truncation.log_truncation import Truncation, reset_log, truncate_log
 from tests.support.damage import CONFIG, Key, check_index, readable
 from tests.support.examples import points
 from tests.support.failpoints import FailingDisk
@@ -21,7 +21,7 @@ COUNT = 24
 ROW = 9
 """The last record that stays; several files of the log follow."""
 
-Change = Callable[[PowerLossFileSystem, PhysicalOffset], Cut]
+Change = Callable[[PowerLossFileSystem, PhysicalOffset], Truncation]
 
 
 class Scene:
@@ -49,15 +49,15 @@ class Scene:
         }
 
 
-def cut(disk: PowerLossFileSystem, at: PhysicalOffset) -> Cut:
+def cut(disk: PowerLossFileSystem, at: PhysicalOffset) -> Truncation:
     """Cut the log."""
-    return cut_log(ROOT, CONFIG, FlushMode.SYNC, disk, HandClock(), at)
+    return truncate_log(ROOT, CONFIG, FlushMode.SYNC, disk, HandClock(), at)
 
 
-def begin_anew(disk: PowerLossFileSystem, at: PhysicalOffset) -> Cut:
+def begin_anew(disk: PowerLossFileSystem, at: PhysicalOffset) -> Truncation:
     """Begin the log anew, elsewhere."""
     del at
-    return start_over(
+    return reset_log(
         ROOT, CONFIG, FlushMode.SYNC, disk, HandClock(), PhysicalOffset(1 << 15), 1 << 13
     )
 

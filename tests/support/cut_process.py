@@ -8,7 +8,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_runtime.clock import SystemClock
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
-from ternmq_store.truncation.log_truncation import Cut, cut_log
+from ternmq_store.truncation.log_truncation import Truncation, truncate_log
 from tests.support.processes import start_module
 from tests.support.store_process import READY, STORE
 
@@ -18,10 +18,10 @@ def begin_cut(root: Path, at: int) -> subprocess.Popen[str]:
     return start_module(__name__, str(root), str(at))
 
 
-def cut(root: Path, at: int) -> Cut:
+def cut(root: Path, at: int) -> Truncation:
     """Cut the log."""
     where = PhysicalOffset(at)
-    return cut_log(root, STORE, FlushMode.SYNC, RealFileSystem(), SystemClock(), where)
+    return truncate_log(root, STORE, FlushMode.SYNC, RealFileSystem(), SystemClock(), where)
 
 
 if __name__ == "__main__":

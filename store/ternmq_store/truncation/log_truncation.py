@@ -1,9 +1,9 @@
-"""Taking the end of a log away, or all of it, when a replica has what its master has not.
+"""Truncation of a replica's log where it has records that its master does not have.
 
-The store is closed meanwhile. What is to go is noted durably before anything goes, and the opening
-of a store is what carries it out, with all that it does after a crash: so whatever interrupts a
-cut, the next opening completes it, and nothing that was cut comes back. Before that a copy of what
-goes is laid aside, for the operator to look at (docs/formats/cut-files.md).
+The store is closed meanwhile. The new end is noted durably before anything goes, and the opening of
+the store carries the truncation out, with all that it does after a crash: so the next opening
+completes an interrupted truncation, and nothing that was cut comes back. A copy of the tail is kept
+for the operator (docs/formats/cut-files.md).
 """
 
 import logging
@@ -35,20 +35,20 @@ from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
 from ternmq_store.log.prepare import PrepareTask
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.message_store import MessageStore
-from ternmq_store.truncation.tail_copy import keep_copy, look_at_tail
+from ternmq_store.truncation.tail_copy import copy_tail, scan_tail
 
 logger = logging.getLogger(__name__)
 
 _FIRST_ZERO_BYTES: Final = 64 << 20
-"""What is filled of a new log's first file; the rest is reserved."""
+"""Bytes of a new log's first file that are filled with zeros; the rest is reserved."""
 
 _BEGUN: Final = "begun"
 """Names a session that ended before anything was stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """What was taken away from the end of a log."""
+class Truncation:
+    """The part that was taken away from the end of a log."""
 
     start: PhysicalOffset
     """It began here."""
@@ -58,24 +58,24 @@ class Cut:
 
     records: int
     first: PhysicalOffset | None
-    """Where the first of them began; None when there was none."""
+    """Start of the first of them; None when there was none."""
 
     last: PhysicalOffset | None
-    """Where the last one began."""
+    """Start of the last one."""
 
     kept: Path | None
-    """Where a copy lies; None when nothing was cut, or the disk is too full for one."""
+    """Path of a copy; None when nothing was cut, or the disk is too full for one."""
 
     log_end: PhysicalOffset
     """The log ends here now."""
 
     @property
     def bytes(self) -> int:
-        """How long it was."""
+        """Length of that part."""
         return self.end - self.start
 
 
-def cut_log(
+def truncate_log(
     root: Path,
     config: StoreConfig,
     flush_mode: FlushMode,
@@ -84,7 +84,7 @@ def cut_log(
     at: PhysicalOffset,
     *,
     serve_to: PhysicalOffset | None = None,
-) -> Cut:
+) -> Truncation:
     """Let the log of a closed store end at `at`, durably, and queues and index with it.
 
     A kill or a loss of power in between leaves a store whose next opening completes the cut, unless
@@ -126,14 +126,14 @@ def _ignore(_reason: str) -> None:
     """Leave it to the opening to tell of notes that cannot be read."""
 
 
-def _announce(files: FileSystem, root: Path, at: PhysicalOffset) -> Cut:
-    """Look at what goes, lay a copy aside, and note durably that it goes."""
+def _announce(files: FileSystem, root: Path, at: PhysicalOffset) -> Truncation:
+    """Scan the tail, keep a copy of it, and note the new end durably."""
     session = StoreSession(files, root, _ignore)
     found = find_files(files, commit_log_folder(root))
     if found and at < found[0].base:
         raise StoreError(f"the log begins at {found[0].base}: it cannot be cut at {at}")
-    tail = look_at_tail(files, found, at, flushed=session.flushed)
-    kept = keep_copy(files, root, found, at, tail.end)
+    tail = scan_tail(files, found, at, flushed=session.flushed)
+    kept = copy_tail(files, root, found, at, tail.end)
     logger.warning(
         "log is cut root=%s at=%d end=%d records=%d first=%s last=%s kept=%s",
         *(root, at, tail.end, tail.records, tail.first, tail.last, kept),
@@ -141,10 +141,10 @@ def _announce(files: FileSystem, root: Path, at: PhysicalOffset) -> Cut:
     notes = replace(session.notes, cut_to=at)
     for _ in range(2):  # both generations: the older one would know nothing of it
         save_notes(files, root, notes)
-    return Cut(at, tail.end, tail.records, tail.first, tail.last, kept, at)
+    return Truncation(at, tail.end, tail.records, tail.first, tail.last, kept, at)
 
 
-def start_over(
+def reset_log(
     root: Path,
     config: StoreConfig,
     flush_mode: FlushMode,
@@ -152,7 +152,7 @@ def start_over(
     clock: Clock,
     at: PhysicalOffset,
     file_bytes: int,
-) -> Cut:
+) -> Truncation:
     """Give a closed store an empty log that begins at `at`; it may never have had a record.
 
     Interrupted, it leaves a store without a record, or as it was; doing it again completes it.
@@ -174,7 +174,7 @@ def start_over(
         raise StoreError(f"no file of {file_bytes} bytes begins at {at}")
     found = find_files(files, commit_log_folder(root))
     start = PhysicalOffset(found[0].base if found else 0)
-    cut = cut_log(root, config, flush_mode, files, clock, start)
+    cut = truncate_log(root, config, flush_mode, files, clock, start)
     lock = files.lock(lock_path(root))
     try:
         tables = load_notes(files, root, _ignore).tables

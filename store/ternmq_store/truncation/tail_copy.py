@@ -1,4 +1,4 @@
-"""What lies at the end of a closed store's log and is to go: a look at it, and a copy."""
+"""The tail of a closed store's log that is to be truncated: a scan of it, and a copy."""
 
 import logging
 from collections.abc import Generator, Sequence
@@ -26,7 +26,7 @@ _PIECE_BYTES: Final = 1 << 20
 _RECORDS_MAX: Final = 4096
 
 
-class Tail(NamedTuple):
+class LogTail(NamedTuple):
     """The end of a log, from some place on."""
 
     end: PhysicalOffset
@@ -34,19 +34,19 @@ class Tail(NamedTuple):
 
     records: int = 0
     first: PhysicalOffset | None = None
-    """Where the first record begins; None when there is none."""
+    """Start of the first record; None when there is none."""
 
     last: PhysicalOffset | None = None
-    """Where the last one begins."""
+    """Start of the last one."""
 
 
-def look_at_tail(
+def scan_tail(
     files: FileSystem,
     found: Sequence[FoundFile],
     start: PhysicalOffset,
     *,
     flushed: PhysicalOffset,
-) -> Tail:
+) -> LogTail:
     """Return what a log has from `start` on. It may take seconds: all of it is read.
 
     Args:
@@ -55,7 +55,7 @@ def look_at_tail(
         start: Where to begin.
         flushed: Before it damaged bytes are passed over; behind it they are the log's end.
     """
-    tail = Tail(start)
+    tail = LogTail(start)
     for one in found:
         if one.base + one.file_bytes <= start or not one.file_bytes:
             continue
@@ -73,7 +73,7 @@ def look_at_tail(
     return tail
 
 
-def _look_at_file(view: memoryview, base: int, tail: Tail, flushed: PhysicalOffset) -> Tail:
+def _look_at_file(view: memoryview, base: int, tail: LogTail, flushed: PhysicalOffset) -> LogTail:
     position, records, first, last = max(tail.end - base, 0), tail.records, tail.first, tail.last
     while position < len(view):
         here = PhysicalOffset(base + position)
@@ -92,10 +92,10 @@ def _look_at_file(view: memoryview, base: int, tail: Tail, flushed: PhysicalOffs
             if following is None or base + position >= flushed:
                 break
             position = following
-    return Tail(PhysicalOffset(base + position), records, first, last)
+    return LogTail(PhysicalOffset(base + position), records, first, last)
 
 
-def keep_copy(
+def copy_tail(
     files: FileSystem, root: Path, found: Sequence[FoundFile], start: int, end: int
 ) -> Path | None:
     """Lay aside the log's bytes from `start` to `end`, durably; the first of them if it is long.

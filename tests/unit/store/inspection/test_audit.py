@@ -12,7 +12,7 @@ from ternmq_store.inspection.findings import Finding
 from ternmq_store.inspection.log_inspection import FoundRecord, find_log_files, walk_log
 from ternmq_store.log.checksum_ranges import ChecksumRange
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
-from ternmq_store.truncation.log_truncation import cut_log
+from ternmq_store.truncation.log_truncation import truncate_log
 from tests.support.files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, open_replica
@@ -201,7 +201,7 @@ def test_cut_log_is_sound_and_a_pending_cut_is_noted(is_closed: bool) -> None:
     save_notes(files, ROOT, replace(load_notes(files, ROOT, pytest.fail), cut_to=end))
     findings, _ = audit(ReadOnlyFileSystem(files))
     assert [one.offset for one in findings if "to be cut" in one.text] == [end]
-    cut_log(ROOT, CONFIG, FlushMode.SYNC, files, clock, end)
+    truncate_log(ROOT, CONFIG, FlushMode.SYNC, files, clock, end)
     findings, found = audit(ReadOnlyFileSystem(files))
     assert findings == []
     assert 0 < found.counts.records < 40

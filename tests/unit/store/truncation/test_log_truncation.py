@@ -9,7 +9,7 @@ from ternmq_store.disk.layout import cut_folder
 from ternmq_store.log.log_notes import load_notes
 from ternmq_store.message_store import MessageStore
 from ternmq_store.truncation import tail_copy
-from ternmq_store.truncation.log_truncation import Cut, cut_log, start_over
+from ternmq_store.truncation.log_truncation import Truncation, reset_log, truncate_log
 from tests.support.damage import CONFIG, check_index, readable
 from tests.support.files import MemoryFileSystem, PowerLost
 from tests.support.records import batch_of, record
@@ -34,17 +34,17 @@ def used(*, is_clean: bool, count: int = 30) -> tuple[MemoryFileSystem, list[int
     return files, ends
 
 
-def cut(files: MemoryFileSystem, at: int, *, serve_to: int | None = None) -> Cut:
+def cut(files: MemoryFileSystem, at: int, *, serve_to: int | None = None) -> Truncation:
     """Cut the log."""
     limit = None if serve_to is None else PhysicalOffset(serve_to)
     where = PhysicalOffset(at)
-    return cut_log(ROOT, CONFIG, FlushMode.SYNC, files, HandClock(), where, serve_to=limit)
+    return truncate_log(ROOT, CONFIG, FlushMode.SYNC, files, HandClock(), where, serve_to=limit)
 
 
-def begin_at(files: MemoryFileSystem, at: int, file_bytes: int) -> Cut:
+def begin_at(files: MemoryFileSystem, at: int, file_bytes: int) -> Truncation:
     """Begin anew."""
     where = PhysicalOffset(at)
-    return start_over(ROOT, CONFIG, FlushMode.SYNC, files, HandClock(), where, file_bytes)
+    return reset_log(ROOT, CONFIG, FlushMode.SYNC, files, HandClock(), where, file_bytes)
 
 
 @CLEAN
