@@ -31,14 +31,14 @@ from ternmq_store.dispatch.dispatch_request import BitMaps, dispatch_request_of
 from ternmq_store.dispatch.log_dispatcher import Dispatched
 from ternmq_store.dispatch.reservations import Reservations, store_time
 from ternmq_store.dispatch.topic_deletions import note_deletions
-from ternmq_store.durability import Durability
+from ternmq_store.durability.disk_probes import Probes
+from ternmq_store.durability.flush_manager import Durability
+from ternmq_store.durability.missing_files import Presence
+from ternmq_store.durability.pool_commits import Commits
 from ternmq_store.files_ahead import FilesAhead
-from ternmq_store.log.commits import Commits
 from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
-from ternmq_store.log.probes import Probes
 from ternmq_store.opened_files import OpenedFiles
-from ternmq_store.presence import Presence
 from ternmq_store.queues.read_request import ReadResult
 from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reads import Reads
