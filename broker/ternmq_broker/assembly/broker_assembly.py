@@ -39,7 +39,7 @@ from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.statistics.service import StatisticsService
 from ternmq_broker.steady_clock import SteadyClock
-from ternmq_broker.storage.ack_policy import Safety
+from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.loop import StoreLoop
@@ -122,7 +122,7 @@ class BrokerAssembly:
             wake=wake,
         )
         self._verification = StoreVerification(store, tables.offsets, env.clock, env.blocking)
-        self._safety = self._build_safety(store_config)
+        self._ack_policy = self._build_ack_policy(store_config)
         self._inner = self._inner_writer(store_config)
         self._moved = self._moved_events()
         self._admin = self._admin_service(identity)
@@ -199,9 +199,9 @@ class BrokerAssembly:
             self.replicas.tell(store_loop.confirmed)
         return store_loop
 
-    def _build_safety(self, store_config: StoreConfig) -> Safety:
+    def _build_ack_policy(self, store_config: StoreConfig) -> AckPolicy:
         needs_slaves = self.replicas is not None and self.replicas.in_sync.needed > 0
-        return Safety(
+        return AckPolicy(
             confirmations=self._confirmations,
             topics_saved=self._tables.topics_file.saved,
             sync_flush_timeout_ms=store_config.sync_flush_timeout_ms,
@@ -218,7 +218,7 @@ class BrokerAssembly:
                 store=self._store,
                 reader=StoreReader(self._store, self._env.blocking),
                 writer=self._inner,
-                safety=self._safety,
+                ack_policy=self._ack_policy,
                 room_made=self._store_loop.room_made,
                 store_host=self.store_host,
                 topics=tables.topics,
@@ -242,7 +242,7 @@ class BrokerAssembly:
             store_host=self.store_host,
             on_appended=self._store_loop.appended,
             room_made=self._store_loop.room_made,
-            safety=self._safety,
+            ack_policy=self._ack_policy,
             is_checksummed=store_config.record_checksum,
         )
 
@@ -269,7 +269,7 @@ class BrokerAssembly:
                 clock=self._env.clock,
                 random=self._env.random,
                 writer=writer,
-                safety=self._safety,
+                ack_policy=self._ack_policy,
                 intake=self._intake,
                 properties_suffix=lambda: properties_suffix(
                     self._live.broker, is_checksummed=store_config.record_checksum

@@ -109,7 +109,7 @@ class SendService:
             if stored.refused:
                 _, code, remark = stored.refused[0]
                 raise refusal(code, remark)
-            unsafe = await services.until_safe(services.safety.begin(stored.end))
+            status = await services.until_safe(services.ack_policy.begin(stored.end))
         finally:
             services.intake.answered(len(record))
         reply = messages.SendReply(
@@ -120,8 +120,8 @@ class SendService:
             queue_id=queue_id,
             queue_offset=int(stored.queue_offsets[0]),
         )
-        if unsafe is not None:
-            reply.status.CopyFrom(unsafe)
+        if status is not None:
+            reply.status.CopyFrom(status)
         return reply
 
     def _sender(self, call: Call, auto_create: messages.AutoCreate | None) -> Sender:

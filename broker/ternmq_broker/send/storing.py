@@ -13,7 +13,13 @@ from ternmq_broker.send.dedup import Lookup
 from ternmq_broker.send.request_reply import Replies
 from ternmq_broker.send.retried_batch import join_places, queue_ids_of, refused_all, rest_of
 from ternmq_broker.send.validation import MessageWriter, Sender, Stored
-from ternmq_broker.storage.ack_policy import REMARKS, Safety, Unsafe, append_with_room, in_doubt
+from ternmq_broker.storage.ack_policy import (
+    REMARKS,
+    AckPolicy,
+    PendingAck,
+    append_with_room,
+    in_doubt,
+)
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError, refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
@@ -31,7 +37,7 @@ class SendServices:
     clock: Clock
     random: Random
     writer: MessageWriter
-    safety: Safety
+    ack_policy: AckPolicy
     """Tells when what was appended may be acknowledged."""
 
     intake: Intake
@@ -86,22 +92,22 @@ class SendServices:
         def append() -> Stored:
             if not is_reply:
                 self.check_takes()
-            self.safety.check(is_sender=True)
+            self.ack_policy.check(is_sender=True)
             return self.writer.store(records, record_sizes, sender, whole=whole)
 
         return await append_with_room(append, self.room_made)
 
-    async def until_safe(self, unsafe: Unsafe | None) -> common.Status | None:
+    async def until_safe(self, pending: PendingAck | None) -> common.Status | None:
         """Wait until what was appended is safe; return what to say when it does not become so.
 
         It lies in the log, so a plain refusal would be untrue, whatever happens. The answer that
         follows must be given at once: the store may fail at any time.
         """
         try:
-            if unsafe is None:
-                self.safety.confirmations.check()
+            if pending is None:
+                self.ack_policy.confirmations.check()
                 return None
-            code = await self.safety.outcome(unsafe)
+            code = await self.ack_policy.outcome(pending)
         except TernError as error:
             failed = refusal_of(in_doubt(error))
             if failed is None:

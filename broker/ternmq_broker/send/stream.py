@@ -8,7 +8,7 @@ from typing import Final
 
 from ternmq_broker.send.storing import SendServices
 from ternmq_broker.send.validation import Sender, Stored
-from ternmq_broker.storage.ack_policy import Unsafe
+from ternmq_broker.storage.ack_policy import PendingAck
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
@@ -34,7 +34,7 @@ class Pending:
 
     reply: messages.SendStreamReply
     request_bytes: int
-    unsafe: Unsafe | None = None
+    ack: PendingAck | None = None
     """What the answer waits for; None = nothing, it may leave at once."""
 
 
@@ -98,7 +98,7 @@ class SendingStream:
             finally:
                 self._is_taking = False
                 self._taken.set()
-            if pending.unsafe is None and not self._pending:
+            if pending.ack is None and not self._pending:
                 await self._stream.write(pending.reply)
                 self._answered(pending)
             else:
@@ -136,7 +136,7 @@ class SendingStream:
                 raise
             return _refused(refused.code, refused.remark, len(records))
         pending = Pending(messages.SendStreamReply(stored=_reply(stored)), len(records))
-        pending.unsafe = services.safety.begin(stored.end)
+        pending.ack = services.ack_policy.begin(stored.end)
         return pending
 
     async def _answer(self) -> None:
@@ -146,9 +146,9 @@ class SendingStream:
                 while self._pending:
                     pending = self._pending[0]
                     if not pending.reply.stored.HasField("status"):
-                        unsafe = await self._services.until_safe(pending.unsafe)
-                        if unsafe is not None:
-                            pending.reply.stored.status.CopyFrom(unsafe)
+                        status = await self._services.until_safe(pending.ack)
+                        if status is not None:
+                            pending.reply.stored.status.CopyFrom(status)
                     await self._stream.write(pending.reply)
                     self._pending.popleft()
                     self._answered(pending)

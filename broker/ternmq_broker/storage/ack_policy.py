@@ -1,4 +1,4 @@
-"""Appending when the log has no room at this moment, and knowing when an append is safe."""
+"""The rule by which appends are acknowledged, and appends that wait for room in the log."""
 
 import asyncio
 import contextlib
@@ -37,8 +37,8 @@ async def append_with_room(append: Callable[[], T], room_made: Callable[[], Awai
     return append()
 
 
-class Unsafe(NamedTuple):
-    """What was appended, and what it waits for before it is acknowledged."""
+class PendingAck(NamedTuple):
+    """An append that is not acknowledged yet, and the conditions for it."""
 
     end: PhysicalOffset
     confirmed: Confirmed
@@ -59,8 +59,8 @@ REMARKS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Safety:
-    """Tells when what was appended may be relied on. Owned by the broker's loop."""
+class AckPolicy:
+    """Decides when an append is acknowledged. Owned by the broker's loop."""
 
     confirmations: Confirmations
     topics_saved: Callable[[], asyncio.Future[None] | None]
@@ -88,7 +88,7 @@ class Safety:
         if refused is not None:
             raise refused
 
-    def begin(self, end: PhysicalOffset) -> Unsafe | None:
+    def begin(self, end: PhysicalOffset) -> PendingAck | None:
         """Return what to wait for before records that end at `end` are acknowledged.
 
         Returns:
@@ -104,9 +104,9 @@ class Safety:
             until_s = now_s + self.slave_timeout_ms / 1000
             slaves = (until_s, ResponseCode.FLUSH_SLAVE_TIMEOUT)
             deadlines.insert(0 if self.slave_timeout_ms < self.sync_flush_timeout_ms else 1, slaves)
-        return Unsafe(end, self.confirmations.wait(end), saved, deadlines)
+        return PendingAck(end, self.confirmations.wait(end), saved, deadlines)
 
-    async def outcome(self, unsafe: Unsafe) -> ResponseCode | None:
+    async def outcome(self, pending: PendingAck) -> ResponseCode | None:
         """Wait, and return what to say of the message; None = that it is safe.
 
         Returns:
@@ -116,9 +116,9 @@ class Safety:
             StoreError: The disk failed: whether it is stored is not known.
             RefusedError: There is another master: likewise.
         """
-        confirmed, saved = unsafe.confirmed, unsafe.saved
+        confirmed, saved = pending.confirmed, pending.saved
         late = ResponseCode.FLUSH_DISK_TIMEOUT
-        for deadline_s, told in unsafe.deadlines:
+        for deadline_s, told in pending.deadlines:
             try:
                 async with asyncio.timeout_at(deadline_s):
                     if saved is not None:
@@ -127,11 +127,11 @@ class Safety:
                 self.confirmations.check()
                 return code
             except TimeoutError:
-                late = self.confirmations.late(unsafe.end)
+                late = self.confirmations.late(pending.end)
                 if late is told:
                     break
                 # The timeout has cancelled the others.
-                confirmed, saved = self.confirmations.wait(unsafe.end), self.topics_saved()
+                confirmed, saved = self.confirmations.wait(pending.end), self.topics_saved()
         return late
 
     async def wait(self, end: PhysicalOffset, *, timeout_s: float | None = None) -> None:
@@ -148,16 +148,16 @@ class Safety:
                 time. Or SERVICE_NOT_AVAILABLE, there is another master: it is not known.
             StoreFailed: The disk failed: whether it is stored is not known.
         """
-        unsafe = self.begin(end)
-        if unsafe is None:
+        pending = self.begin(end)
+        if pending is None:
             return
         if timeout_s is not None:
             until_s = asyncio.get_running_loop().time() + timeout_s
             is_endless = timeout_s == float("inf")
             told = ResponseCode.FLUSH_DISK_TIMEOUT
-            unsafe = unsafe._replace(deadlines=[(None if is_endless else until_s, told)])
+            pending = pending._replace(deadlines=[(None if is_endless else until_s, told)])
         try:
-            code = await self.outcome(unsafe)
+            code = await self.outcome(pending)
         except TernError as error:
             raise in_doubt(error) from error
         if code is not None and code is not ResponseCode.SLAVE_NOT_AVAILABLE:

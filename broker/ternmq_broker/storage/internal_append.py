@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ternmq_broker.storage.ack_policy import Safety, append_with_room
+from ternmq_broker.storage.ack_policy import AckPolicy, append_with_room
 from ternmq_broker.storage.internal_record import InnerRecord, batches_of
 from ternmq_model.errors import TernError
 from ternmq_model.record.batch import RecordBatch
@@ -34,7 +34,7 @@ class InnerWriter:
         on_appended: Called after every append: flushing and dispatching have something to do.
         room_made: Waits for what an append that was refused as busy lacked; tells whether to try
             again.
-        safety: Tells when an append counts.
+        ack_policy: Tells when an append counts.
         is_checksummed: Whether records are to end with a checksum.
     """
 
@@ -45,14 +45,14 @@ class InnerWriter:
         store_host: Callable[[], bytes],
         on_appended: Callable[[], None],
         room_made: Callable[[], Awaitable[bool]],
-        safety: Safety,
+        ack_policy: AckPolicy,
         is_checksummed: bool,
     ) -> None:
         self._log = log
         self._store_host = store_host
         self._on_appended = on_appended
         self._room_made = room_made
-        self._safety = safety
+        self._ack_policy = ack_policy
         self._is_checksummed = is_checksummed
 
     def append(self, records: Sequence[InnerRecord]) -> Appended:
@@ -128,7 +128,7 @@ class InnerWriter:
                 error.may_have_happened = bool(parts)
                 raise
         appended = _joined(parts)
-        await self._safety.wait(appended.end, timeout_s=timeout_s)
+        await self._ack_policy.wait(appended.end, timeout_s=timeout_s)
         return appended
 
     def _batches(self, records: Sequence[InnerRecord]) -> Sequence[RecordBatch]:
@@ -138,7 +138,7 @@ class InnerWriter:
         return batches_of(records, store_host=host, is_checksummed=self._is_checksummed)
 
     def _append(self, batch: RecordBatch) -> Appended:
-        self._safety.check()
+        self._ack_policy.check()
         done = self._log.append(batch, born_host=None, store_host=self._store_host())
         self._on_appended()
         return done

@@ -14,7 +14,7 @@ from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
-from ternmq_broker.storage.ack_policy import Safety
+from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
@@ -63,7 +63,7 @@ class TransactionDependencies:
     store: MessageStore
     reader: StoreReader
     writer: InnerWriter
-    safety: Safety
+    ack_policy: AckPolicy
     room_made: Callable[[], Awaitable[bool]]
     store_host: Callable[[], bytes]
     topics: TopicTable
@@ -119,7 +119,7 @@ class Transactions:
                 clock=services.clock,
                 policy=self._policy,
                 ready=self._ready,
-                is_confirmed=lambda at: services.safety.confirmations.reached(
+                is_confirmed=lambda at: services.ack_policy.confirmations.reached(
                     PhysicalOffset(at + 1)
                 ),
                 holds_file=lambda at: at < store.cleaner.held_end,
@@ -139,9 +139,9 @@ class Transactions:
                 transitions=self._transitions,
                 halves=self._halves,
                 topics=services.real_topics,
-                safety=services.safety,
+                ack_policy=services.ack_policy,
                 staged=StagedCommits(
-                    services.reader, self._transitions, services.real_topics, services.safety
+                    services.reader, self._transitions, services.real_topics, services.ack_policy
                 ),
                 readiness=readiness,
                 storing=services.storing,
@@ -153,7 +153,7 @@ class Transactions:
             table=self.table,
             halves=self._halves,
             topics=services.real_topics,
-            safety=services.safety,
+            ack_policy=services.ack_policy,
             readiness=readiness,
             end_lookup=end_lookup,
             ender=ender,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from ternmq_broker.storage.ack_policy import Safety
+from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import Rules, waiting
@@ -62,7 +62,7 @@ class EndDependencies:
     transitions: Transitions
     halves: HalfReader
     topics: RealTopics
-    safety: Safety
+    ack_policy: AckPolicy
     staged: StagedCommits
     readiness: Readiness
     storing: Callable[[], AbstractContextManager[None]]
@@ -211,8 +211,8 @@ class EndTransactionProcessor:
             TernError: It may not be, or cannot be read now.
         """
         services = self._services
-        if not services.safety.confirmations.reached(PhysicalOffset(entry.physical_offset + 1)):
-            await services.safety.wait(PhysicalOffset(entry.physical_offset + 1))
+        if not services.ack_policy.confirmations.reached(PhysicalOffset(entry.physical_offset + 1)):
+            await services.ack_policy.wait(PhysicalOffset(entry.physical_offset + 1))
         found = await services.halves.read(entry.physical_offset)
         if found is None:
             remark = f"the half message of transaction {request.transaction} cannot be read"
@@ -261,15 +261,15 @@ class EndTransactionProcessor:
                 del ends[index]
         unsafe: RefusedError | None = None
         last = max((ended.end for ended in ends.values()), default=PhysicalOffset(0))
-        if not services.safety.confirmations.reached(last) or (
-            services.safety.topics_saved() is not None
+        if not services.ack_policy.confirmations.reached(last) or (
+            services.ack_policy.topics_saved() is not None
         ):
             try:
-                await services.safety.wait(last)
+                await services.ack_policy.wait(last)
             except TernError as error:
                 unsafe = _refusal(error)
         for index, ended in ends.items():
-            if unsafe is not None and not services.safety.confirmations.reached(ended.end):
+            if unsafe is not None and not services.ack_policy.confirmations.reached(ended.end):
                 outcomes[index] = EndResult(unsafe)
             else:
                 outcomes[index] = EndResult(None, ended.queue_id, ended.queue_offset)

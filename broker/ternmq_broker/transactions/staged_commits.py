@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ternmq_broker.storage.ack_policy import Safety
+from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, StoreReader, let_in
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
@@ -32,7 +32,7 @@ class StagedCommits:
     reader: StoreReader
     transitions: Transitions
     topics: RealTopics
-    safety: Safety
+    ack_policy: AckPolicy
 
     async def commit_first(self, claimed: Sequence[ClaimedCommit]) -> int:
         """Commit as many of the first as are plain, in their order; return how many.
@@ -61,7 +61,7 @@ class StagedCommits:
         size = 0
         for identity, entry in claimed:
             offset = entry.physical_offset
-            if not self.safety.confirmations.reached(PhysicalOffset(offset + 1)):
+            if not self.ack_policy.confirmations.reached(PhysicalOffset(offset + 1)):
                 break
             try:
                 data = await self.reader.record(offset, is_checked=False)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.storage.ack_policy import Safety
+from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
@@ -33,7 +33,7 @@ class StateLookup:
     table: TransactionTable
     halves: HalfReader
     topics: RealTopics
-    safety: Safety
+    ack_policy: AckPolicy
     readiness: Readiness
     end_lookup: EndLookup
     ender: EndTransactionProcessor
@@ -52,8 +52,8 @@ class StateLookup:
         """
         await self.readiness.check()
         last = max((self._end_of(one.transaction) for one in queries), default=PhysicalOffset(0))
-        if not self.safety.confirmations.reached(last):
-            await self.safety.wait(last)
+        if not self.ack_policy.confirmations.reached(last):
+            await self.ack_policy.wait(last)
         states: dict[int, TransactionState] = {}
         over: list[int] = []
         for index, one in enumerate(queries):
@@ -74,8 +74,8 @@ class StateLookup:
                 states[index] = TransactionState.NOT_FOUND
             else:
                 raise ended
-        if not self.safety.confirmations.reached(last):
-            await self.safety.wait(last)
+        if not self.ack_policy.confirmations.reached(last):
+            await self.ack_policy.wait(last)
         return [states[index] for index in range(len(queries))]
 
     def _end_of(self, transaction: PhysicalOffset) -> PhysicalOffset:

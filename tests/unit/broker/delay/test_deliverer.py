@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ternmq_broker.delay.deliverer import Deliverer
-from ternmq_broker.storage.ack_policy import Safety
+from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_model.errors import ClosedError, StoreFull
@@ -47,7 +47,7 @@ def deliverer(log: Log) -> Deliverer:
         store_host=lambda: STORE_HOST,
         on_appended=lambda: None,
         room_made=room_made,
-        safety=Safety(
+        ack_policy=AckPolicy(
             confirmations=confirmations, topics_saved=lambda: None, sync_flush_timeout_ms=1
         ),
         is_checksummed=True,

@@ -10,7 +10,7 @@ from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.send.retried_batch import Place
 from ternmq_broker.send.storing import SendServices
 from ternmq_broker.send.validation import MessageWriter, Sender
-from ternmq_broker.storage.ack_policy import Safety
+from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import BrokerBusy, BrokerDraining, RefusedError
 from ternmq_model.response_code import ResponseCode
@@ -58,7 +58,7 @@ def services(
         clock=nothing,
         random=nothing,
         writer=cast(MessageWriter, writer),
-        safety=Safety(
+        ack_policy=AckPolicy(
             confirmations=confirmations,
             topics_saved=lambda: None,
             sync_flush_timeout_ms=5000,

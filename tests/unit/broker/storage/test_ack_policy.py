@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.storage.ack_policy import REMARKS, Safety, in_doubt
+from ternmq_broker.storage.ack_policy import REMARKS, AckPolicy, in_doubt
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.offsets import PhysicalOffset
@@ -13,10 +13,10 @@ from tests.support.virtual_time import run_in_virtual_time
 END = PhysicalOffset(100)
 
 
-def safety_of(
+def ack_policy_of(
     confirmations: Confirmations, *, disk_ms: int = 5000, slaves_ms: int | None = None
-) -> Safety:
-    return Safety(
+) -> AckPolicy:
+    return AckPolicy(
         confirmations=confirmations,
         topics_saved=lambda: None,
         sync_flush_timeout_ms=disk_ms,
@@ -24,11 +24,11 @@ def safety_of(
     )
 
 
-async def outcome_of(safety: Safety) -> tuple[Code | None, float]:
+async def outcome_of(ack_policy: AckPolicy) -> tuple[Code | None, float]:
     began_s = asyncio.get_running_loop().time()
-    unsafe = safety.begin(END)
-    assert unsafe is not None
-    return await safety.outcome(unsafe), round(asyncio.get_running_loop().time() - began_s, 3)
+    pending = ack_policy.begin(END)
+    assert pending is not None
+    return await ack_policy.outcome(pending), round(asyncio.get_running_loop().time() - began_s, 3)
 
 
 def test_every_failed_outcome_has_its_remark() -> None:
@@ -39,7 +39,7 @@ def test_confirmed_record_is_not_waited_for() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         confirmations.advance(END)
-        assert safety_of(confirmations).begin(END) is None
+        assert ack_policy_of(confirmations).begin(END) is None
 
     run_in_virtual_time(main())
 
@@ -49,8 +49,8 @@ def test_record_without_enough_slaves_is_reported_at_once() -> None:
         confirmations = Confirmations()
         confirmations.replicated(PhysicalOffset(0), local=END)
         confirmations.advance(END)
-        assert await outcome_of(safety_of(confirmations)) == (Code.SLAVE_NOT_AVAILABLE, 0)
-        await safety_of(confirmations).wait(END)  # no error to who writes by itself
+        assert await outcome_of(ack_policy_of(confirmations)) == (Code.SLAVE_NOT_AVAILABLE, 0)
+        await ack_policy_of(confirmations).wait(END)  # no error to who writes by itself
 
     run_in_virtual_time(main())
 
@@ -71,10 +71,10 @@ def test_timeout_names_disk_or_slaves_as_its_cause(
     async def main() -> None:
         confirmations = Confirmations()
         confirmations.replicated(PhysicalOffset(0), local=PhysicalOffset(local))
-        safety = safety_of(confirmations, disk_ms=disk_ms, slaves_ms=slaves_ms)
-        assert await outcome_of(safety) == (told, after_s)
+        ack_policy = ack_policy_of(confirmations, disk_ms=disk_ms, slaves_ms=slaves_ms)
+        assert await outcome_of(ack_policy) == (told, after_s)
         with pytest.raises(RefusedError) as caught:
-            await safety.wait(END)
+            await ack_policy.wait(END)
         assert caught.value.code == told
         assert caught.value.may_have_happened
 
@@ -84,9 +84,9 @@ def test_timeout_names_disk_or_slaves_as_its_cause(
 def test_confirmation_between_disk_and_slave_timeouts_succeeds() -> None:
     async def main() -> None:
         confirmations = Confirmations()
-        safety = safety_of(confirmations, slaves_ms=3000)
+        ack_policy = ack_policy_of(confirmations, slaves_ms=3000)
         asyncio.get_running_loop().call_later(4, confirmations.advance, END)
-        assert await outcome_of(safety) == (None, 4)
+        assert await outcome_of(ack_policy) == (None, 4)
 
     run_in_virtual_time(main())
 
@@ -95,7 +95,7 @@ def test_store_that_failed_after_confirmation_leaves_the_answer_in_doubt() -> No
     async def main() -> None:
         failure: OSError | None = None
         confirmations = Confirmations(lambda: failure)
-        waiting = asyncio.ensure_future(safety_of(confirmations).wait(END))
+        waiting = asyncio.ensure_future(ack_policy_of(confirmations).wait(END))
         await asyncio.sleep(0)
         confirmations.advance(END)
         failure = OSError("dead")  # before the one who waits runs on
@@ -109,14 +109,14 @@ def test_store_that_failed_after_confirmation_leaves_the_answer_in_doubt() -> No
 def test_fenced_master_refuses_new_records_and_leaves_waiting_ones_in_doubt() -> None:
     async def main() -> None:
         confirmations = Confirmations()
-        safety = safety_of(confirmations)
-        safety.check(is_sender=True)
+        ack_policy = ack_policy_of(confirmations)
+        ack_policy.check(is_sender=True)
         asyncio.get_running_loop().call_later(1, confirmations.fence, "epoch 7 is known")
         with pytest.raises(RefusedError, match="is not known: epoch 7 is known") as caught:
-            await safety.wait(END)
+            await ack_policy.wait(END)
         assert caught.value.may_have_happened
         with pytest.raises(RefusedError, match="epoch 7") as caught:
-            safety.check()
+            ack_policy.check()
         assert caught.value.code == Code.SERVICE_NOT_AVAILABLE
         assert not caught.value.may_have_happened
 
@@ -126,16 +126,16 @@ def test_fenced_master_refuses_new_records_and_leaves_waiting_ones_in_doubt() ->
 def test_missing_replicas_refuse_senders_when_configured() -> None:
     confirmations = Confirmations()
     confirmations.are_replicas_enough = False
-    safety = Safety(
+    ack_policy = AckPolicy(
         confirmations=confirmations,
         topics_saved=lambda: None,
         sync_flush_timeout_ms=1,
         refuses_without_replicas=True,
     )
-    safety.check()
+    ack_policy.check()
     with pytest.raises(RefusedError, match="too few slaves"):
-        safety.check(is_sender=True)
-    safety_of(confirmations).check(is_sender=True)
+        ack_policy.check(is_sender=True)
+    ack_policy_of(confirmations).check(is_sender=True)
 
 
 def test_doubt_is_reported_whoever_raises_it() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from ternmq_broker.storage.ack_policy import Safety
+from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.storage.internal_record import InnerRecord
@@ -76,7 +76,7 @@ class World:
             store_host=lambda: STORE_HOST,
             on_appended=lambda: None,
             room_made=self.room_made,
-            safety=Safety(
+            ack_policy=AckPolicy(
                 confirmations=self.confirmations,
                 topics_saved=lambda: self.saved,
                 sync_flush_timeout_ms=5000,
@@ -100,7 +100,7 @@ def test_append_keeps_born_time_and_host_of_each_record() -> None:
         store_host=lambda: STORE_HOST,
         on_appended=lambda: None,
         room_made=World().room_made,
-        safety=Safety(
+        ack_policy=AckPolicy(
             confirmations=Confirmations(), topics_saved=lambda: None, sync_flush_timeout_ms=1
         ),
         is_checksummed=True,
