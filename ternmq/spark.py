@@ -19,8 +19,8 @@ from ternmq_pipeline.jobs.session import set_active_session as set_active_sessio
 from ternmq_runtime.settings.field_docs import describe_fields as _describe_fields
 
 if TYPE_CHECKING:
-    from ternmq_pipeline.source.streams.metrics import StreamListener as StreamListener
-    from ternmq_pipeline.source.streams.metrics import StreamReport as StreamReport
+    from ternmq_pipeline.source.streams.stream_listener import StreamListener as StreamListener
+    from ternmq_pipeline.source.streams.stream_listener import StreamReport as StreamReport
 
 
 __all__ = [
@@ -41,10 +41,10 @@ def __getattr__(name: str) -> Any:
     if name not in ("StreamListener", "StreamReport"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     need(f"ternmq.spark.{name}", "pyspark")
-    from ternmq_pipeline.source.streams import metrics
+    from ternmq_pipeline.source.streams import stream_listener
 
-    _describe_fields(metrics.StreamReport)
-    return getattr(metrics, name)
+    _describe_fields(stream_listener.StreamReport)
+    return getattr(stream_listener, name)
 
 
 def __dir__() -> list[str]:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.source.streams.offsets import NEW
-from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
+from ternmq_pipeline.source.streams.checkpoint_offsets import NEW
+from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, StreamProgress
 from tests.support.stream_table import Table, opened
 
 QUEUES = tuple(MessageQueue("TopicA", f"broker-{name}", 0) for name in "abcd")

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.source.streams.metrics import StreamListener, StreamReport
+from ternmq_pipeline.source.streams.stream_listener import StreamListener, StreamReport
 from tests.support.processes import ServiceProcess, run_ternmq
 from tests.support.spark_data import make_topic
 from tests.support.spark_sink import eventually

@@ -11,7 +11,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
 from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
-from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
+from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, StreamProgress
 from tests.support.stores import HandClock
 
 BYTES = 100

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ternmq_pipeline.source.streams.behind import offsets_behind
+from ternmq_pipeline.source.streams.stream_lag import offsets_behind
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from ternmq_model.errors import TernError
 from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.options import ReadOptions, TriggerLimits
 from ternmq_pipeline.short_errors import short_errors
-from ternmq_pipeline.source.streams.offsets import NEW
-from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
+from ternmq_pipeline.source.streams.checkpoint_offsets import NEW
+from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, StreamProgress
 from ternmq_pipeline.source.tasks.partition_reader import OffsetRangePartition, PartitionReader
 from ternmq_runtime.clock import SystemClock
 

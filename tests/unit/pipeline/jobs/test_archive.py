@@ -10,7 +10,7 @@ import ternmq.spark
 from ternmq_model.errors import TransportError, UsageError
 from ternmq_pipeline.jobs.archive import BATCH_ROWS, archive, archived_files, piece_rows
 from ternmq_pipeline.planning.offset_ranges import PARTITIONS_MAX
-from ternmq_pipeline.source.streams.metrics import StreamListener
+from ternmq_pipeline.source.streams.stream_listener import StreamListener
 
 NOBODY = "127.0.0.1:1"
 

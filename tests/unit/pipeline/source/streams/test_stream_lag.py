@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.source.streams.behind import Behind, offsets_behind, source_offsets
+from ternmq_pipeline.source.streams.stream_lag import Behind, offsets_behind, source_offsets
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)

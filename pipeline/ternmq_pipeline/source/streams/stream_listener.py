@@ -21,7 +21,7 @@ from ternmq_model.errors import TernError
 from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.offsets import Offsets
 from ternmq_pipeline.options import ReadOptions
-from ternmq_pipeline.source.streams.behind import Behind, offsets_behind, source_offsets
+from ternmq_pipeline.source.streams.stream_lag import Behind, offsets_behind, source_offsets
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from ternmq_pipeline.planning import (
     targets_of,
     times_of,
 )
-from ternmq_pipeline.source.streams.offsets import (
+from ternmq_pipeline.source.streams.checkpoint_offsets import (
     NEW,
     Told,
     beginning,

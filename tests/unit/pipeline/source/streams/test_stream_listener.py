@@ -13,8 +13,8 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryPro
 from ternmq_model.errors import TernError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Offsets
-from ternmq_pipeline.source.streams.behind import Behind
-from ternmq_pipeline.source.streams.metrics import StreamListener, StreamReport
+from ternmq_pipeline.source.streams.stream_lag import Behind
+from ternmq_pipeline.source.streams.stream_listener import StreamListener, StreamReport
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 OURS: dict[str, Any] = {

@@ -9,7 +9,7 @@ from ternmq_model.errors import UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import offsets_from_json, offsets_to_json
-from ternmq_pipeline.source.streams.offsets import NEW, beginning, end_told
+from ternmq_pipeline.source.streams.checkpoint_offsets import NEW, beginning, end_told
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)
