@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.source.streams.checkpoint_offsets import NEW
-from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, StreamProgress
+from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, MicroBatchStream
 from tests.support.stream_table import Table, opened
 
 QUEUES = tuple(MessageQueue("TopicA", f"broker-{name}", 0) for name in "abcd")
@@ -30,7 +30,7 @@ class Engine:
         self.journal: list[str] = []
         self.done = 0
         self.rows: Counter[Place] = Counter()
-        self.source: StreamProgress = opened(table, None, **self.options)
+        self.source: MicroBatchStream = opened(table, None, **self.options)
 
     def restart(self, *, available_now: bool = False) -> None:
         """Begin a new run of the query: nothing is left but the journal."""

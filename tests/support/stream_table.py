@@ -11,7 +11,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
 from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
-from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, StreamProgress
+from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, MicroBatchStream
 from tests.support.stores import HandClock
 
 BYTES = 100
@@ -101,9 +101,9 @@ class RestingClock(HandClock):
         self.now_ms += int(seconds * 1_000)
 
 
-def opened(table: Table, clock: RestingClock | None = None, **options: str) -> StreamProgress:
+def opened(table: Table, clock: RestingClock | None = None, **options: str) -> MicroBatchStream:
     """Return a stream of `TopicA` over `table`, from its earliest message unless told."""
-    return StreamProgress(asked(**options), table, clock or RestingClock())
+    return MicroBatchStream(asked(**options), table, clock or RestingClock())
 
 
 def asked(**options: str) -> ReadOptions:

@@ -1,1 +1,1 @@
-"""Streams: what they read next, what their checkpoints hold, how far they are behind."""
+"""Streams: their micro-batches, the offsets in their checkpoints, and their lag."""

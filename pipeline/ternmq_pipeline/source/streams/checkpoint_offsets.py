@@ -24,18 +24,18 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import VERSION, Offsets, offsets_from_json, offsets_to_json
 
 NEW: Final[Mapping[str, Any]] = {"v": VERSION, "new": True}
-"""Where a query begins of which nothing is decided yet. Never in a checkpoint."""
+"""Begin of a query of which nothing is decided yet. Never in a checkpoint."""
 
 FROM: Final = "from"
 PARKED: Final = "parked"
 STORES: Final = "stores"
 TOPICS: Final = "t"
 
-Told = Mapping[str, Any]
+OffsetJson = Mapping[str, Any]
 """Offsets as Spark hands them over: the JSON object, read."""
 
 
-def end_told(
+def end_to_json(
     end: Offsets,
     *,
     begin: Offsets | None = None,
@@ -52,46 +52,46 @@ def end_told(
         stores: Whose offsets they are, by broker.
         created: When their topics were created, as `ClusterSnapshot.created`.
     """
-    told = offsets_to_json(end)
+    offset_json = offsets_to_json(end)
     if begin is not None:
-        told[FROM] = offsets_to_json(begin)[TOPICS]
+        offset_json[FROM] = offsets_to_json(begin)[TOPICS]
     if parked:
-        told[PARKED] = offsets_to_json(parked)[TOPICS]
+        offset_json[PARKED] = offsets_to_json(parked)[TOPICS]
     topics = {f"{name}:{topic}": str(at) for (topic, name), at in (created or {}).items()}
     if whose := {**(stores or {}), **topics}:
-        told[STORES] = dict(sorted(whose.items()))
-    return told
+        offset_json[STORES] = dict(sorted(whose.items()))
+    return offset_json
 
 
-def parked_of(told: Told) -> dict[MessageQueue, QueueOffset]:
-    """Return where reading goes on of queues that were not there when `told` was decided."""
-    return offsets_from_json({"v": VERSION, TOPICS: told.get(PARKED, {})})
+def parked_of(offset_json: OffsetJson) -> dict[MessageQueue, QueueOffset]:
+    """Return where reading goes on of queues that were not there when `offset_json` was decided."""
+    return offsets_from_json({"v": VERSION, TOPICS: offset_json.get(PARKED, {})})
 
 
-def stores_of(told: Told) -> dict[str, str]:
-    """Return whose offsets those of `told` are, by broker."""
-    return {name: store for name, store in _whose(told).items() if ":" not in name}
+def stores_of(offset_json: OffsetJson) -> dict[str, str]:
+    """Return whose offsets those of `offset_json` are, by broker."""
+    return {name: store for name, store in _whose(offset_json).items() if ":" not in name}
 
 
-def created_of(told: Told) -> dict[tuple[str, str], int]:
-    """Return when the topics of `told` were created, as `ClusterSnapshot.created`.
+def created_of(offset_json: OffsetJson) -> dict[tuple[str, str], int]:
+    """Return when the topics of `offset_json` were created, as `ClusterSnapshot.created`.
 
     Versions that did not know of it have told of none.
     """
-    places = ((*place.partition(":"), at) for place, at in _whose(told).items())
+    created_entries = ((*place.partition(":"), at) for place, at in _whose(offset_json).items())
     return {
         (topic, name): int(at)
-        for name, colon, topic, at in places
+        for name, colon, topic, at in created_entries
         if colon and at.isascii() and at.isdigit()
     }
 
 
-def _whose(told: Told) -> Mapping[str, str]:
-    whose: Mapping[str, str] = told.get(STORES, {})
+def _whose(offset_json: OffsetJson) -> Mapping[str, str]:
+    whose: Mapping[str, str] = offset_json.get(STORES, {})
     return whose
 
 
-def beginning(start: Told, end: Told) -> dict[MessageQueue, QueueOffset]:
+def beginning(start: OffsetJson, end: OffsetJson) -> dict[MessageQueue, QueueOffset]:
     """Return where the batch from `start` to `end` begins.
 
     Raises:

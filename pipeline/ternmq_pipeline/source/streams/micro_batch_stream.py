@@ -1,4 +1,4 @@
-"""How far a stream is, between Spark's questions: what it reads next, and what is done."""
+"""A stream between Spark's questions: the next offsets, the ranges of a batch, and commits."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,10 +27,10 @@ from ternmq_pipeline.planning import (
 )
 from ternmq_pipeline.source.streams.checkpoint_offsets import (
     NEW,
-    Told,
+    OffsetJson,
     beginning,
     created_of,
-    end_told,
+    end_to_json,
     parked_of,
     stores_of,
 )
@@ -38,8 +38,8 @@ from ternmq_pipeline.source.streams.checkpoint_offsets import (
 logger = logging.getLogger(__name__)
 
 
-class StreamView(Protocol):
-    """What a stream asks a cluster: see `ternmq_pipeline.cluster.view.ClusterView`."""
+class StreamCluster(Protocol):
+    """Questions of a stream to a cluster: see `ternmq_pipeline.cluster.view.ClusterView`."""
 
     def snapshot(
         self,
@@ -73,7 +73,7 @@ class StreamView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """What Spark's engine itself demands of a batch."""
+    """Limits that Spark's engine itself sets a batch."""
 
     all_available: bool = False
     """All there is, whatever the options say."""
@@ -90,8 +90,8 @@ class BatchLimit:
         )
 
 
-class StreamProgress:
-    """What one run of a query remembers of its source.
+class MicroBatchStream:
+    """State of a query's source during one run.
 
     Owner: the reader in the process that Spark keeps for a query's source while the query runs. All
     that must outlive this process is in the offsets that it returns.
@@ -102,18 +102,18 @@ class StreamProgress:
         clock: Tells how long a batch has waited for more.
     """
 
-    def __init__(self, options: ReadOptions, view: StreamView, clock: Clock) -> None:
+    def __init__(self, options: ReadOptions, view: StreamCluster, clock: Clock) -> None:
         self._options = options
         self._view = view
         self._clock = clock
         self._targets: Offsets | None = None
         self._latest: dict[str, Any] | None = None
-        self._planned: tuple[Told, ClusterSnapshot] | None = None
+        self._planned: tuple[OffsetJson, ClusterSnapshot] | None = None
         self._batches = 0
         self._batch_at_ms = clock.monotonic_ms()
         self._warned: frozenset[str] = frozenset()
 
-    def next_end(self, start: Told, limit: BatchLimit) -> dict[str, Any]:
+    def next_end(self, start: OffsetJson, limit: BatchLimit) -> dict[str, Any]:
         """Return where the batch that begins at `start` ends: `start` when there is none now.
 
         A query's first batch is one even when it is empty: so where the query began is kept.
@@ -158,7 +158,7 @@ class StreamProgress:
         self._batch_at_ms = now_ms
         untold = _beginnings(begin, admitted.end, snapshot, gone.queues) | back
         parked = _parked(parked | begin, admitted.end, snapshot)
-        end = end_told(
+        end = end_to_json(
             admitted.end,
             begin=begin if is_first else untold or None,
             parked=parked,
@@ -181,7 +181,7 @@ class StreamProgress:
         snapshot = self._look({}, None if self._options.fail_on_data_loss else ())
         self._targets = targets_of(snapshot)
 
-    def offset_ranges(self, start: Told, end: Told) -> list[OffsetRange]:
+    def offset_ranges(self, start: OffsetJson, end: OffsetJson) -> list[OffsetRange]:
         """Return what the tasks of the batch from `start` to `end` read; no two overlap.
 
         Raises:
@@ -208,7 +208,7 @@ class StreamProgress:
             records_max=options.partition_records_max,
         )
 
-    def done(self, end: Told) -> None:
+    def done(self, end: OffsetJson) -> None:
         """Commit `end`, which Spark has done with, for the option's group.
 
         A failure is logged and no more: the checkpoint, not the group, says where a query is.
@@ -244,11 +244,13 @@ class StreamProgress:
         self._warn(found.warnings)
         return found.offsets
 
-    def _replaced(self, offsets: Offsets, told: Told, snapshot: ClusterSnapshot) -> ReplacedQueues:
+    def _replaced(
+        self, offsets: Offsets, offset_json: OffsetJson, snapshot: ClusterSnapshot
+    ) -> ReplacedQueues:
         return replaced(
             offsets,
-            stores_of(told),
-            created_of(told),
+            stores_of(offset_json),
+            created_of(offset_json),
             snapshot,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
@@ -281,7 +283,7 @@ class StreamProgress:
         self._latest = offsets_to_json(targets_of(snapshot))
         return snapshot
 
-    def _snapshot_of(self, end: Told, needed: Collection[MessageQueue]) -> ClusterSnapshot:
+    def _snapshot_of(self, end: OffsetJson, needed: Collection[MessageQueue]) -> ClusterSnapshot:
         """Return what was seen when `end` was decided; what is seen now, if by another run.
 
         A batch of another run must read what it was to read: its offsets go on behind it, also
@@ -326,7 +328,7 @@ def _parked(
 
 
 def _stores(
-    queues: Iterable[MessageQueue], start: Told, snapshot: ClusterSnapshot
+    queues: Iterable[MessageQueue], start: OffsetJson, snapshot: ClusterSnapshot
 ) -> dict[str, str]:
     """Return whose offsets those of `queues` are: also of brokers that are away now."""
     stores = {**stores_of(start), **snapshot.stores}
@@ -334,7 +336,7 @@ def _stores(
 
 
 def _created(
-    queues: Iterable[MessageQueue], start: Told, snapshot: ClusterSnapshot
+    queues: Iterable[MessageQueue], start: OffsetJson, snapshot: ClusterSnapshot
 ) -> dict[tuple[str, str], int]:
     """Return when the topics of `queues` were created, as a master said.
 

@@ -1,4 +1,4 @@
-"""The streaming reader that Spark calls: a thin face over `StreamProgress` and `reading`."""
+"""The streaming reader that Spark calls: a face of `MicroBatchStream` and `PartitionReader`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.options import ReadOptions, TriggerLimits
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.streams.checkpoint_offsets import NEW
-from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, StreamProgress
+from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, MicroBatchStream
 from ternmq_pipeline.source.tasks.partition_reader import OffsetRangePartition, PartitionReader
 from ternmq_runtime.clock import SystemClock
 
@@ -34,7 +34,7 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as a stream. Made by `TernmqDataSource`.
 
     Spark makes two of each run: one stays in a process on the driver, answers what the batches are,
-    and remembers (`StreamProgress`); the other is pickled and reads in the workers.
+    and remembers (`MicroBatchStream`); the other is pickled and reads in the workers.
 
     Args:
         options: What was asked for; with topics.
@@ -47,7 +47,7 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         self._options = options
         self._reader = PartitionReader(options, schema)
-        self._progress: StreamProgress | None = None
+        self._stream: MicroBatchStream | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Return that a new query begins; the first `latestOffset` decides where."""
@@ -88,14 +88,14 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close the connections. Spark calls it after errors alone, else it ends the process."""
-        if self._progress is not None:
-            self._progress.close()
+        if self._stream is not None:
+            self._stream.close()
 
-    def _opened(self) -> StreamProgress:
-        if self._progress is None:
+    def _opened(self) -> MicroBatchStream:
+        if self._stream is None:
             view = open_cluster_view(self._options)
-            self._progress = StreamProgress(self._options, view, SystemClock())
-        return self._progress
+            self._stream = MicroBatchStream(self._options, view, SystemClock())
+        return self._stream
 
 
 @short_errors

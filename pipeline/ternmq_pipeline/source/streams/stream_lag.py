@@ -1,4 +1,4 @@
-"""How far a stream is behind the newest messages, as its progress tells. Pure.
+"""Lag of a stream behind the newest messages, by its progress. Pure.
 
 The names of the figures are those of Spark's Kafka source.
 """
@@ -14,8 +14,8 @@ from ternmq_pipeline.strict_json import read_object
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """How many offsets each queue of a source is behind its end."""
+class StreamLag:
+    """Offsets between the position of a source and the end of each queue."""
 
     queues: Mapping[MessageQueue, int]
 
@@ -51,7 +51,7 @@ def source_offsets(text: str | None) -> dict[MessageQueue, QueueOffset] | None:
         return None
 
 
-def offsets_behind(end: str | None, latest: str | None) -> Behind | None:
+def offsets_behind(end: str | None, latest: str | None) -> StreamLag | None:
     """Return how far a source is behind; None when its progress does not tell.
 
     A batch that is repeated after a restart tells no latest offsets. A queue that the stream has
@@ -64,7 +64,7 @@ def offsets_behind(end: str | None, latest: str | None) -> Behind | None:
     reached_offsets, ends = source_offsets(end), source_offsets(latest)
     if reached_offsets is None or ends is None:
         return None
-    return Behind(
+    return StreamLag(
         {
             queue: max(0, ends[queue] - offset)
             for queue, offset in sorted(reached_offsets.items())

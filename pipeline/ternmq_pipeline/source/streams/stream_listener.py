@@ -1,4 +1,4 @@
-"""What a program can hear of its streams: how far they are behind, and a group's exact progress.
+"""A listener to streams: it reports their lag and commits a group's exact progress.
 
 A Python source has no metrics of its own in Spark's progress; it tells where its queues end, and
 a listener makes the figures of that.
@@ -21,14 +21,14 @@ from ternmq_model.errors import TernError
 from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.offsets import Offsets
 from ternmq_pipeline.options import ReadOptions
-from ternmq_pipeline.source.streams.stream_lag import Behind, offsets_behind, source_offsets
+from ternmq_pipeline.source.streams.stream_lag import StreamLag, offsets_behind, source_offsets
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What one batch of a stream says of one of its sources."""
+    """Report of one batch of a stream on one of its sources."""
 
     query_id: str
     """Spark's id of the query, the same after a restart from its checkpoint."""
@@ -42,11 +42,11 @@ class StreamReport:
     offsets: Offsets
     """Where the batch ended: the next message of each queue."""
 
-    behind: Behind | None
+    behind: StreamLag | None
     """None after a batch that was repeated because the run before did not finish it."""
 
 
-class Committer(Protocol):
+class OffsetCommitter(Protocol):
     """Tells brokers how far a group is: `ClusterView` does."""
 
     def commit(self, group: str, offsets: Offsets) -> None:
@@ -82,7 +82,7 @@ class StreamListener(StreamingQueryListener):
         commit_group: str = "",
         query_name: str = "",
         nameserver: str = "",
-        committer: Committer | None = None,
+        committer: OffsetCommitter | None = None,
     ) -> None:
         self._observe = observe
         self._group = commit_group

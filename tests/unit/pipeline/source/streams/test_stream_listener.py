@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryPro
 from ternmq_model.errors import TernError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Offsets
-from ternmq_pipeline.source.streams.stream_lag import Behind
+from ternmq_pipeline.source.streams.stream_lag import StreamLag
 from ternmq_pipeline.source.streams.stream_listener import StreamListener, StreamReport
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
@@ -79,7 +79,7 @@ def test_end_of_a_batch_is_reported_and_committed_unchanged() -> None:
     assert commits.told == [("lake", {A0: 7})]
     assert commits.is_closed
     (report,) = reports
-    assert (report.query_name, report.batch, report.behind) == ("flights", 3, Behind({A0: 2}))
+    assert (report.query_name, report.batch, report.behind) == ("flights", 3, StreamLag({A0: 2}))
 
 
 def test_progress_of_other_queries_is_ignored() -> None:
