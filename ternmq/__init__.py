@@ -78,9 +78,9 @@ from ternmq_model.subscription import sql as sql
 from ternmq_model.transaction import Resolution as Resolution
 from ternmq_model.transaction import TransactionResult as TransactionResult
 from ternmq_model.version import __version__ as __version__
+from ternmq_producer.batch.bulk import SendResults as SendResults
 from ternmq_producer.blocking import BlockingProducer as BlockingProducer
 from ternmq_producer.blocking import BlockingTransactionProducer as BlockingTransactionProducer
-from ternmq_producer.bulk import SendResults as SendResults
 from ternmq_producer.config import ProducerConfig as ProducerConfig
 from ternmq_producer.producer import Producer as Producer
 from ternmq_producer.selectors import ByHash as ByHash

@@ -1,8 +1,8 @@
 """Sending messages."""
 
+from ternmq_producer.batch.bulk import SendResults as SendResults
 from ternmq_producer.blocking import BlockingProducer as BlockingProducer
 from ternmq_producer.blocking import BlockingTransactionProducer as BlockingTransactionProducer
-from ternmq_producer.bulk import SendResults as SendResults
 from ternmq_producer.config import ProducerConfig as ProducerConfig
 from ternmq_producer.producer import Producer as Producer
 from ternmq_producer.selectors import QueueSelector as QueueSelector

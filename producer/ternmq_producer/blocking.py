@@ -12,7 +12,7 @@ from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import TransactionResult
-from ternmq_producer.bulk import SendResults
+from ternmq_producer.batch.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.selectors import QueueSelector

@@ -22,17 +22,17 @@ from ternmq_model.errors import (
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_producer.batcher import Batch, Batcher, all_pending
-from ternmq_producer.buffer import Buffer
-from ternmq_producer.bulk import BulkSlice
+from ternmq_producer.batch.atomic_batch import WholePending
+from ternmq_producer.batch.batch_encoding import StreamFormat
+from ternmq_producer.batch.batch_reply import Failure, deliver, fits, is_brokers_fault
+from ternmq_producer.batch.batcher import Batch, Batcher, all_pending
+from ternmq_producer.batch.bulk import BulkSlice
+from ternmq_producer.batch.pending_send import Pending, Sink, renewed, too_late
+from ternmq_producer.batch.send_buffer import Buffer
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.encoding import StreamFormat
-from ternmq_producer.pending import Pending, Sink, renewed, too_late
-from ternmq_producer.replies import Failure, deliver, fits, is_brokers_fault
 from ternmq_producer.second_try import hold_back, let_go
 from ternmq_producer.statistics import LinkCounts
 from ternmq_producer.verdict import Verdict, judge
-from ternmq_producer.whole import WholePending
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import SEND_STREAM
 from ternmq_remoting.convert import error_of

@@ -7,7 +7,7 @@ from ternmq_client.interceptors import SendInterceptors
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendManyFailed, SendResult
-from ternmq_producer.bulk import SendResults
+from ternmq_producer.batch.bulk import SendResults
 
 
 class Intercepted:

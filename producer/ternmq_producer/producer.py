@@ -16,16 +16,16 @@ from ternmq_model.message import Message, SendResult
 from ternmq_model.names import check_group
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from ternmq_producer.bulk import Bulk, SendResults
+from ternmq_producer.batch.atomic_batch import BatchSink, check_batch, check_messages
+from ternmq_producer.batch.bulk import Bulk, SendResults
+from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, Sink
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.dispatch import Dispatch, closed_error
 from ternmq_producer.intercepted import Intercepted
 from ternmq_producer.one_way import OneWaySink
-from ternmq_producer.pending import RECORD_EXTRA_BYTES, Sink
 from ternmq_producer.requests import Requests
 from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.statistics import SendStatistics
-from ternmq_producer.whole import BatchSink, check_batch, check_messages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from ternmq_client.routes.route_cache import RouteCache
 from ternmq_model.message import SendResult
 from ternmq_model.response_code import STORED_CODES, ResponseCode
-from ternmq_producer.batcher import Batch
+from ternmq_producer.batch.batcher import Batch
+from ternmq_producer.batch.pending_send import Pending, Sink
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.pending import Pending, Sink
 
 
 class SecondTry:

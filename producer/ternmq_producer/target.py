@@ -13,8 +13,8 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicRoute
+from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, renewed, timed_out
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.pending import RECORD_EXTRA_BYTES, renewed, timed_out
 from ternmq_producer.queue_picker import QueuePicker
 
 if TYPE_CHECKING:

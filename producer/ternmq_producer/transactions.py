@@ -18,12 +18,12 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.properties import CHECK_IMMUNITY_S, PRODUCER_GROUP, TRANSACTION_PREPARED
 from ternmq_model.queue import MessageQueue
 from ternmq_model.transaction import Resolution, TransactionResult
+from ternmq_producer.batch.atomic_batch import check_messages
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.transaction_checks import Check, Checks, decide, end_request
 from ternmq_producer.transaction_ends import Ends
-from ternmq_producer.whole import check_messages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 

@@ -20,7 +20,7 @@ from ternmq_model.errors import (
 from ternmq_model.message import Message, SendManyFailed, SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_producer.bulk import SendResults
+from ternmq_producer.batch.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.selectors import ByKey, ByMachineRoom

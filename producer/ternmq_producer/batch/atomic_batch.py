@@ -10,7 +10,7 @@ from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import WHOLE_BATCH_BYTES_MAX
-from ternmq_producer.pending import Pending, Sink
+from ternmq_producer.batch.pending_send import Pending, Sink
 
 if TYPE_CHECKING:
     import asyncio

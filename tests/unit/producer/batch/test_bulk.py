@@ -5,7 +5,7 @@ import asyncio
 from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.bulk import Bulk
+from ternmq_producer.batch.bulk import Bulk
 from tests.support.virtual_time import run_in_virtual_time
 
 QUEUE = MessageQueue("T", "broker-a", 3)

@@ -7,10 +7,10 @@ from typing import Any
 from ternmq_model.errors import ConnectionLost
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batcher import Batch, Batcher, all_pending
-from ternmq_producer.bulk import Bulk, BulkSlice
-from ternmq_producer.pending import Pending
-from ternmq_producer.whole import WholePending
+from ternmq_producer.batch.atomic_batch import WholePending
+from ternmq_producer.batch.batcher import Batch, Batcher, all_pending
+from ternmq_producer.batch.bulk import Bulk, BulkSlice
+from ternmq_producer.batch.pending_send import Pending
 
 
 @dataclass

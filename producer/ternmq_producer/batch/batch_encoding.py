@@ -10,9 +10,9 @@ from ternmq_model.errors import IllegalMessage
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
 from ternmq_model.record.encoder import RecordEncoder
-from ternmq_producer.batcher import Batch, all_pending
-from ternmq_producer.pending import RECORD_EXTRA_BYTES, Pending
-from ternmq_producer.whole import RECORD_BYTES_MIN, WholePending, check_length
+from ternmq_producer.batch.atomic_batch import RECORD_BYTES_MIN, WholePending, check_length
+from ternmq_producer.batch.batcher import Batch, all_pending
+from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, Pending
 from ternmq_protos.v1 import messages_pb2 as messages
 
 _UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.bulk import BulkSlice
-from ternmq_producer.pending import Pending
-from ternmq_producer.whole import WholePending
+from ternmq_producer.batch.atomic_batch import WholePending
+from ternmq_producer.batch.bulk import BulkSlice
+from ternmq_producer.batch.pending_send import Pending
 
 PendingT = TypeVar("PendingT", bound=Pending)
 

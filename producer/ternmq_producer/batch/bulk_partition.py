@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.bulk import Bulk, BulkSlice
+from ternmq_producer.batch.bulk import Bulk, BulkSlice
 
 
 def spread(

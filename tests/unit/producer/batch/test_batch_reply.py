@@ -7,14 +7,14 @@ import numpy as np
 from ternmq_model.errors import BrokerBusy, MessageRefused
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batcher import Batch
-from ternmq_producer.bulk import Bulk
-from ternmq_producer.replies import deliver, fits
-from ternmq_producer.spread import spread
-from ternmq_producer.whole import BatchSink, WholePending
+from ternmq_producer.batch.atomic_batch import BatchSink, WholePending
+from ternmq_producer.batch.batch_reply import deliver, fits
+from ternmq_producer.batch.batcher import Batch
+from ternmq_producer.batch.bulk import Bulk
+from ternmq_producer.batch.bulk_partition import spread
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
-from tests.unit.producer.test_batcher import Waiter, pending
+from tests.unit.producer.batch.test_batcher import Waiter, pending
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 

@@ -12,7 +12,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.pending import Pending
+from ternmq_producer.batch.pending_send import Pending
 
 if TYPE_CHECKING:
     import asyncio

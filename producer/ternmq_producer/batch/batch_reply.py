@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.response_code import CALLERS_CODES, STORED_CODES
-from ternmq_producer.batcher import Batch, all_pending
-from ternmq_producer.pending import Pending
+from ternmq_producer.batch.batcher import Batch, all_pending
+from ternmq_producer.batch.pending_send import Pending
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.convert import error_of

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ternmq_producer.buffer import Buffer
+from ternmq_producer.batch.send_buffer import Buffer
 from tests.support.virtual_time import run_in_virtual_time
 
 

@@ -1,0 +1,1 @@
+"""Messages on their way, and the batches that they travel in."""
