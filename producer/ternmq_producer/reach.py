@@ -7,7 +7,7 @@ from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import TernError, TransportError
-from ternmq_producer.broker_link import BrokerLink
+from ternmq_producer.send_stream.broker_link import BrokerLink
 from ternmq_producer.target import Target, no_queues
 
 LOOK_S: Final = 1.0

@@ -18,7 +18,7 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_picker import QueuePicker
 
 if TYPE_CHECKING:
-    from ternmq_producer.broker_link import BrokerLink
+    from ternmq_producer.send_stream.broker_link import BrokerLink
 
 _TAGS_REMEMBERED_MAX: Final = 1024
 _MASTER_PAUSE_S: Final = 0.25

@@ -1,7 +1,7 @@
 """Whether and where a message is tried again."""
 
 from ternmq_model.errors import ConnectionLost, IllegalMessage, Unreachable, refusal
-from ternmq_producer.verdict import Verdict, judge
+from ternmq_producer.send_stream.retry_decision import Verdict, judge
 
 
 def judged(error: Exception, **changes: object) -> Verdict:
