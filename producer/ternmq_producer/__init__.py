@@ -5,5 +5,5 @@ from ternmq_producer.blocking import BlockingProducer as BlockingProducer
 from ternmq_producer.blocking import BlockingTransactionProducer as BlockingTransactionProducer
 from ternmq_producer.config import ProducerConfig as ProducerConfig
 from ternmq_producer.producer import Producer as Producer
-from ternmq_producer.selectors import QueueSelector as QueueSelector
+from ternmq_producer.queue_selection.selectors import QueueSelector as QueueSelector
 from ternmq_producer.transactions import TransactionProducer as TransactionProducer

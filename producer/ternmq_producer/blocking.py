@@ -15,7 +15,7 @@ from ternmq_model.transaction import TransactionResult
 from ternmq_producer.batch.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
-from ternmq_producer.selectors import QueueSelector
+from ternmq_producer.queue_selection.selectors import QueueSelector
 from ternmq_producer.statistics import SendStatistics
 from ternmq_producer.transaction_checks import Check
 from ternmq_producer.transactions import Execute, TransactionProducer

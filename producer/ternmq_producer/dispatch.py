@@ -14,7 +14,6 @@ from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.avoidance import Avoidance
 from ternmq_producer.batch.atomic_batch import BatchSink, WholePending
 from ternmq_producer.batch.bulk import Bulk, BulkSlot
 from ternmq_producer.batch.bulk_partition import spread
@@ -23,11 +22,12 @@ from ternmq_producer.batch.send_buffer import Buffer
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.lines import Lines, Place
 from ternmq_producer.packing import Packer, is_packed_elsewhere
-from ternmq_producer.reach import Reach
-from ternmq_producer.selectors import QueueSelector, chosen_queue, is_ordered
+from ternmq_producer.queue_selection.fault_strategy import Avoidance
+from ternmq_producer.queue_selection.reachability import Reach
+from ternmq_producer.queue_selection.selectors import QueueSelector, chosen_queue, is_ordered
+from ternmq_producer.queue_selection.topic_publish_info import QueueFinder, Target
 from ternmq_producer.send_stream.broker_link import BrokerLink
 from ternmq_producer.statistics import SendStatistics
-from ternmq_producer.target import QueueFinder, Target
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from ternmq_model.compression import LEVEL_DEFAULTS, Format, compress
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.selectors import QueueSelector, is_ordered
+from ternmq_producer.queue_selection.selectors import QueueSelector, is_ordered
 from ternmq_remoting.environment import Blocking
 
 HERE_BYTES_MAX: Final = 64 << 10

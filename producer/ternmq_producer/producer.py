@@ -23,8 +23,8 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.dispatch import Dispatch, closed_error
 from ternmq_producer.intercepted import Intercepted
 from ternmq_producer.one_way import OneWaySink
+from ternmq_producer.queue_selection.selectors import QueueSelector
 from ternmq_producer.requests import Requests
-from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.statistics import SendStatistics
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle

@@ -14,7 +14,7 @@ from ternmq import MessageQueue
 from ternmq_model.offsets import QueueOffset
 from ternmq_pipeline.options import TriggerLimits
 from ternmq_pipeline.planning import TriggerState, admit
-from ternmq_producer.queue_picker import QueuePicker
+from ternmq_producer.queue_selection.queue_picker import QueuePicker
 from tests.support.planning import snapshot, unasked
 
 LIMITS = TriggerLimits(offsets_max=OFFSETS_PER_TRIGGER)

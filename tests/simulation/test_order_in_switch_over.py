@@ -13,7 +13,7 @@ from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
-from ternmq_producer.selectors import ByHash
+from ternmq_producer.queue_selection.selectors import ByHash
 from tests.simulation.test_draining import drain
 from tests.support.examples import seeds
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster

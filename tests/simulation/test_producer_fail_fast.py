@@ -11,7 +11,7 @@ from ternmq_model.message import Message, SendManyFailed
 from ternmq_model.response_code import ResponseCode
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
-from ternmq_producer.reach import Reach
+from ternmq_producer.queue_selection.reachability import Reach
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.rpc import Call
 from tests.support.toy_broker import ToyBroker

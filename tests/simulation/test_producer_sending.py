@@ -12,7 +12,7 @@ from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import BrokerMember
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.selectors import QueueSelector
+from ternmq_producer.queue_selection.selectors import QueueSelector
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer

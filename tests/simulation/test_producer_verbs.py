@@ -23,7 +23,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_producer.batch.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
-from ternmq_producer.selectors import ByKey, ByMachineRoom
+from ternmq_producer.queue_selection.selectors import ByKey, ByMachineRoom
 from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC

@@ -2,7 +2,7 @@
 
 from ternmq_model.properties import java_hash
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.queue_picker import QueuePicker
+from ternmq_producer.queue_selection.queue_picker import QueuePicker
 
 QUEUES = [MessageQueue("t", broker, number) for broker in ("a", "b") for number in range(3)]
 

@@ -15,7 +15,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicRoute
 from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, renewed, timed_out
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.queue_picker import QueuePicker
+from ternmq_producer.queue_selection.queue_picker import QueuePicker
 
 if TYPE_CHECKING:
     from ternmq_producer.send_stream.broker_link import BrokerLink

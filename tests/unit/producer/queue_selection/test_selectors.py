@@ -7,7 +7,7 @@ from ternmq_model.errors import UsageError
 from ternmq_model.message import Message
 from ternmq_model.properties import java_hash
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.selectors import (
+from ternmq_producer.queue_selection.selectors import (
     ByHash,
     ByKey,
     ByMachineRoom,

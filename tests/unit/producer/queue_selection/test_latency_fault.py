@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_producer.fault_table import FAULT_RULES, FaultTable
+from ternmq_producer.queue_selection.latency_fault import FAULT_RULES, FaultTable
 
 FOUR = [
     (0, 0), (49, 0), (50, 0), (100, 0), (549, 0), (550, 30_000), (999, 30_000), (1000, 60_000),

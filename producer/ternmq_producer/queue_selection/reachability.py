@@ -7,8 +7,8 @@ from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import TernError, TransportError
+from ternmq_producer.queue_selection.topic_publish_info import Target, no_queues
 from ternmq_producer.send_stream.broker_link import BrokerLink
-from ternmq_producer.target import Target, no_queues
 
 LOOK_S: Final = 1.0
 """How often brokers are tried, and routes asked for, while no broker is connected."""

@@ -1,0 +1,1 @@
+"""Queue selection: queues of a topic, selectors, and brokers that are avoided."""
