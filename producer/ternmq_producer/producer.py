@@ -20,11 +20,11 @@ from ternmq_producer.batch.atomic_batch import BatchSink, check_batch, check_mes
 from ternmq_producer.batch.bulk import Bulk, SendResults
 from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, Sink
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.dispatch import Dispatch, closed_error
-from ternmq_producer.intercepted import Intercepted
-from ternmq_producer.one_way import OneWaySink
 from ternmq_producer.queue_selection.selectors import QueueSelector
-from ternmq_producer.requests import Requests
+from ternmq_producer.send.message_sender import Dispatch, closed_error
+from ternmq_producer.send.one_way import OneWaySink
+from ternmq_producer.send.request_reply import Requests
+from ternmq_producer.send.send_interception import Intercepted
 from ternmq_producer.statistics import SendStatistics
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle

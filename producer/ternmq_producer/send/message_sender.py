@@ -20,12 +20,12 @@ from ternmq_producer.batch.bulk_partition import spread
 from ternmq_producer.batch.pending_send import Pending, Sink, renewed, timed_out
 from ternmq_producer.batch.send_buffer import Buffer
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.lines import Lines, Place
-from ternmq_producer.packing import Packer, is_packed_elsewhere
 from ternmq_producer.queue_selection.fault_strategy import Avoidance
 from ternmq_producer.queue_selection.reachability import Reach
 from ternmq_producer.queue_selection.selectors import QueueSelector, chosen_queue, is_ordered
 from ternmq_producer.queue_selection.topic_publish_info import QueueFinder, Target
+from ternmq_producer.send.body_compression import Packer, is_packed_elsewhere
+from ternmq_producer.send.ticket_queue import Lines, Place
 from ternmq_producer.send_stream.broker_link import BrokerLink
 from ternmq_producer.statistics import SendStatistics
 

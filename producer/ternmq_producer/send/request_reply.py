@@ -16,7 +16,7 @@ from ternmq_model.errors import ClosedError, CorruptRecord, RequestTimedOut
 from ternmq_model.message import Message, SystemMessage
 from ternmq_model.properties import CORRELATION_ID, REPLY_TO_CLIENT, TTL
 from ternmq_model.stored_message import StoredMessage, decode_single
-from ternmq_producer.dispatch import Dispatch
+from ternmq_producer.send.message_sender import Dispatch
 
 if TYPE_CHECKING:
     from ternmq_protos.v1 import groups_pb2 as groups

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ternmq_producer.lines import Lines, Place
+from ternmq_producer.send.ticket_queue import Lines, Place
 from tests.support.virtual_time import run_in_virtual_time
 
 
