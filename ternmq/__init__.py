@@ -91,7 +91,9 @@ from ternmq_producer.queue_selection.selectors import QueueSelector as QueueSele
 from ternmq_producer.queue_selection.selectors import RoundRobin as RoundRobin
 from ternmq_producer.statistics import BrokerSends as BrokerSends
 from ternmq_producer.statistics import SendStatistics as SendStatistics
-from ternmq_producer.transactions import TransactionProducer as TransactionProducer
+from ternmq_producer.transactions.transaction_producer import (
+    TransactionProducer as TransactionProducer,
+)
 from ternmq_runtime.settings.field_docs import describe_fields as _describe_fields
 from ternmq_runtime.signals import run as run
 

@@ -6,4 +6,6 @@ from ternmq_producer.blocking import BlockingTransactionProducer as BlockingTran
 from ternmq_producer.config import ProducerConfig as ProducerConfig
 from ternmq_producer.producer import Producer as Producer
 from ternmq_producer.queue_selection.selectors import QueueSelector as QueueSelector
-from ternmq_producer.transactions import TransactionProducer as TransactionProducer
+from ternmq_producer.transactions.transaction_producer import (
+    TransactionProducer as TransactionProducer,
+)

@@ -17,8 +17,8 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.queue_selection.selectors import QueueSelector
 from ternmq_producer.statistics import SendStatistics
-from ternmq_producer.transaction_checks import Check
-from ternmq_producer.transactions import Execute, TransactionProducer
+from ternmq_producer.transactions.transaction_checks import Check
+from ternmq_producer.transactions.transaction_producer import Execute, TransactionProducer
 from ternmq_remoting.environment import Environment
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
-from ternmq_producer.transactions import TransactionProducer
+from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster

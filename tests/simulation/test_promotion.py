@@ -12,7 +12,7 @@ from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution
 from ternmq_producer.producer import Producer
-from ternmq_producer.transactions import TransactionProducer
+from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_store.disk.state_file import replace_file

@@ -28,7 +28,7 @@ from ternmq_producer.staging import (
     encode_staged,
 )
 from ternmq_producer.staging.exchange import Exchange
-from ternmq_producer.transactions import TransactionProducer
+from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import contracts

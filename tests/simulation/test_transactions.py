@@ -14,7 +14,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution, TransactionResult
-from ternmq_producer.transactions import TransactionProducer
+from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from tests.support.examples import seeds

@@ -29,7 +29,7 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution, TransactionResult
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
-from ternmq_producer.transactions import TransactionProducer
+from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_runtime.clock import SystemClock
 from tests.support.history import Delivery, Outcome, id_of, make_body
 from tests.support.processes import start_module

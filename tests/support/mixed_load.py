@@ -34,7 +34,7 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import sql
 from ternmq_model.transaction import Resolution
 from ternmq_producer.producer import Producer
-from ternmq_producer.transactions import TransactionProducer
+from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_runtime.service import OwnedTasks
 from tests.support.history import Decision, Delivery, GroupRules, Outcome, id_of, make_body
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster

@@ -11,7 +11,7 @@ from ternmq_model.arguments import is_async
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.stored_message import StoredMessage, decode_single
 from ternmq_model.transaction import Resolution
-from ternmq_producer.transaction_ends import Ends
+from ternmq_producer.transactions.transaction_ends import Ends
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.environment import Blocking

@@ -12,7 +12,7 @@ from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.address import Address
 from ternmq_model.errors import ConnectionLost, RefusedError, RequestTimedOut
 from ternmq_model.response_code import ResponseCode
-from ternmq_producer.transaction_ends import Ends
+from ternmq_producer.transactions.transaction_ends import Ends
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.contracts import END_TRANSACTIONS
 from ternmq_remoting.environment import Environment

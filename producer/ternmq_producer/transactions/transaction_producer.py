@@ -22,8 +22,8 @@ from ternmq_producer.batch.atomic_batch import check_messages
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.queue_selection.selectors import QueueSelector
-from ternmq_producer.transaction_checks import Check, Checks, decide, end_request
-from ternmq_producer.transaction_ends import Ends
+from ternmq_producer.transactions.transaction_checks import Check, Checks, decide, end_request
+from ternmq_producer.transactions.transaction_ends import Ends
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 

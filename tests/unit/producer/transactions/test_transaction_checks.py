@@ -10,9 +10,9 @@ from ternmq_model.errors import IllegalMessage
 from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution
-from ternmq_producer.transaction_checks import Checks, decide
-from ternmq_producer.transaction_ends import Ends
-from ternmq_producer.transactions import half_message
+from ternmq_producer.transactions.transaction_checks import Checks, decide
+from ternmq_producer.transactions.transaction_ends import Ends
+from ternmq_producer.transactions.transaction_producer import half_message
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.environment import Environment
