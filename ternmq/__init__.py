@@ -79,8 +79,10 @@ from ternmq_model.transaction import Resolution as Resolution
 from ternmq_model.transaction import TransactionResult as TransactionResult
 from ternmq_model.version import __version__ as __version__
 from ternmq_producer.batch.bulk import SendResults as SendResults
-from ternmq_producer.blocking import BlockingProducer as BlockingProducer
-from ternmq_producer.blocking import BlockingTransactionProducer as BlockingTransactionProducer
+from ternmq_producer.blocking_producer import BlockingProducer as BlockingProducer
+from ternmq_producer.blocking_producer import (
+    BlockingTransactionProducer as BlockingTransactionProducer,
+)
 from ternmq_producer.config import ProducerConfig as ProducerConfig
 from ternmq_producer.producer import Producer as Producer
 from ternmq_producer.queue_selection.selectors import ByHash as ByHash
@@ -89,8 +91,8 @@ from ternmq_producer.queue_selection.selectors import ByMachineRoom as ByMachine
 from ternmq_producer.queue_selection.selectors import ByRandom as ByRandom
 from ternmq_producer.queue_selection.selectors import QueueSelector as QueueSelector
 from ternmq_producer.queue_selection.selectors import RoundRobin as RoundRobin
-from ternmq_producer.statistics import BrokerSends as BrokerSends
-from ternmq_producer.statistics import SendStatistics as SendStatistics
+from ternmq_producer.send_statistics import BrokerSends as BrokerSends
+from ternmq_producer.send_statistics import SendStatistics as SendStatistics
 from ternmq_producer.transactions.transaction_producer import (
     TransactionProducer as TransactionProducer,
 )

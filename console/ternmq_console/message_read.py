@@ -20,7 +20,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, parse_subscription
-from ternmq_producer.blocking import BlockingProducer
+from ternmq_producer.blocking_producer import BlockingProducer
 
 _COLUMNS = ("broker", "queue", "offset", "message_id", "tags", "keys", "stored", "body")
 _TRACE_COLUMNS = ("time", "event", "group", "outcome", "took_ms", "client", "details")

@@ -12,7 +12,7 @@ from ternmq_model.errors import IllegalMessage, TernError, UsageError
 from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.names import check_topic
 from ternmq_model.record.format import BODY_BYTES_MAX
-from ternmq_producer.blocking import BlockingProducer
+from ternmq_producer.blocking_producer import BlockingProducer
 
 GROUP = "TOOLS_PRODUCER"
 _READ_BYTES = 1 << 20

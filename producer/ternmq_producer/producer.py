@@ -25,7 +25,7 @@ from ternmq_producer.send.message_sender import Dispatch, closed_error
 from ternmq_producer.send.one_way import OneWaySink
 from ternmq_producer.send.request_reply import Requests
 from ternmq_producer.send.send_interception import Intercepted
-from ternmq_producer.statistics import SendStatistics
+from ternmq_producer.send_statistics import SendStatistics
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 
 from ternmq_model.message import Message
-from ternmq_producer.blocking import BlockingProducer
+from ternmq_producer.blocking_producer import BlockingProducer
 from ternmq_producer.config import ProducerConfig
 from tests.support.console import invoke, json_of, text_of
 from tests.support.processes import (

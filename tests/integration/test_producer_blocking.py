@@ -9,7 +9,7 @@ from ternmq_client.blocking_client import BlockingClient
 from ternmq_client.config import ClientConfig
 from ternmq_model.errors import ClosedError, IllegalMessage, Unreachable
 from ternmq_model.message import Message, SendManyFailed, SendStatus
-from ternmq_producer.blocking import BlockingProducer
+from ternmq_producer.blocking_producer import BlockingProducer
 from ternmq_producer.config import ProducerConfig
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC

@@ -27,7 +27,7 @@ from ternmq_producer.staging import (
     decode_staged,
     encode_staged,
 )
-from ternmq_producer.staging.exchange import Exchange
+from ternmq_producer.staging.transaction_stream import Exchange
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
@@ -388,7 +388,7 @@ def test_errors_of_several_brokers_are_raised_as_one(
             async def crash(*_: object) -> None:
                 raise ZeroDivisionError
 
-            monkeypatch.setattr("ternmq_producer.staging.asking.Exchange.ask", crash)
+            monkeypatch.setattr("ternmq_producer.staging.staged_call.Exchange.ask", crash)
             with pytest.raises(ZeroDivisionError):
                 await producer.states(staged)
             with pytest.raises(ZeroDivisionError):

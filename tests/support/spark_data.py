@@ -6,7 +6,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_model.message import Message
 from ternmq_model.route import TopicConfig
-from ternmq_producer.blocking import BlockingProducer
+from ternmq_producer.blocking_producer import BlockingProducer
 
 
 def make_topic(nameserver: str, topic: str, queues: int = 2) -> None:

@@ -13,7 +13,7 @@ from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
-from ternmq_producer.blocking import BlockingProducer
+from ternmq_producer.blocking_producer import BlockingProducer
 
 Place: TypeAlias = tuple[str, str, int, int]
 """Topic, broker, queue, offset: what a row is known by."""

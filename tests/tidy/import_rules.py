@@ -46,7 +46,7 @@ ONE_HOME: Final[Mapping[str, tuple[str, ...]]] = {
     "concurrent": (
         "runtime/",
         "client/ternmq_client/blocking_client.py",
-        "producer/ternmq_producer/blocking.py",
+        "producer/ternmq_producer/blocking_producer.py",
     ),
     "multiprocessing": ("runtime/",),
     "pickle": (),

@@ -8,8 +8,8 @@ from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.latency_fault import FAULT_RULES, FaultTable
 from ternmq_producer.queue_selection.topic_publish_info import Target
+from ternmq_producer.send_statistics import BrokerSends
 from ternmq_producer.send_stream.broker_link import BrokerLink
-from ternmq_producer.statistics import BrokerSends
 
 
 class Avoidance:

@@ -26,8 +26,8 @@ from ternmq_producer.queue_selection.selectors import QueueSelector, chosen_queu
 from ternmq_producer.queue_selection.topic_publish_info import QueueFinder, Target
 from ternmq_producer.send.body_compression import Packer, is_packed_elsewhere
 from ternmq_producer.send.ticket_queue import Lines, Place
+from ternmq_producer.send_statistics import SendStatistics
 from ternmq_producer.send_stream.broker_link import BrokerLink
-from ternmq_producer.statistics import SendStatistics
 
 logger = logging.getLogger(__name__)
 

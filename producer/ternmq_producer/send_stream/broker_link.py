@@ -30,9 +30,9 @@ from ternmq_producer.batch.bulk import BulkSlice
 from ternmq_producer.batch.pending_send import Pending, Sink, renewed, too_late
 from ternmq_producer.batch.send_buffer import Buffer
 from ternmq_producer.config import ProducerConfig
+from ternmq_producer.send_statistics import LinkCounts
 from ternmq_producer.send_stream.retry_another_broker import hold_back, let_go
 from ternmq_producer.send_stream.retry_decision import Verdict, judge
-from ternmq_producer.statistics import LinkCounts
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import SEND_STREAM
 from ternmq_remoting.convert import error_of

@@ -5,11 +5,13 @@ all of it. Nobody is asked about staged messages: when their time is over, the b
 back.
 """
 
-from ternmq_producer.staging.blocking import BlockingStagingProducer as BlockingStagingProducer
-from ternmq_producer.staging.failures import EndFailed as EndFailed
-from ternmq_producer.staging.failures import StageFailed as StageFailed
-from ternmq_producer.staging.staged import StagedMessage as StagedMessage
-from ternmq_producer.staging.staged import StagedMessages as StagedMessages
-from ternmq_producer.staging.staged import decode_staged as decode_staged
-from ternmq_producer.staging.staged import encode_staged as encode_staged
+from ternmq_producer.staging.blocking_staging_producer import (
+    BlockingStagingProducer as BlockingStagingProducer,
+)
+from ternmq_producer.staging.staged_messages import StagedMessage as StagedMessage
+from ternmq_producer.staging.staged_messages import StagedMessages as StagedMessages
+from ternmq_producer.staging.staged_messages import decode_staged as decode_staged
+from ternmq_producer.staging.staged_messages import encode_staged as encode_staged
+from ternmq_producer.staging.staging_errors import EndFailed as EndFailed
+from ternmq_producer.staging.staging_errors import StageFailed as StageFailed
 from ternmq_producer.staging.staging_producer import StagingProducer as StagingProducer

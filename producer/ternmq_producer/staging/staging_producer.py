@@ -28,10 +28,10 @@ from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.batch.atomic_batch import check_messages
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
-from ternmq_producer.staging.asking import Asking, Rows
-from ternmq_producer.staging.failures import StageFailed
 from ternmq_producer.staging.half_messages import HalfMessages, staging_suffix
-from ternmq_producer.staging.staged import StagedMessage, StagedMessages
+from ternmq_producer.staging.staged_call import Asking, Rows
+from ternmq_producer.staging.staged_messages import StagedMessage, StagedMessages
+from ternmq_producer.staging.staging_errors import StageFailed
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks

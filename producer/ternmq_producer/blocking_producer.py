@@ -16,7 +16,7 @@ from ternmq_producer.batch.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.queue_selection.selectors import QueueSelector
-from ternmq_producer.statistics import SendStatistics
+from ternmq_producer.send_statistics import SendStatistics
 from ternmq_producer.transactions.transaction_checks import Check
 from ternmq_producer.transactions.transaction_producer import Execute, TransactionProducer
 from ternmq_remoting.environment import Environment

@@ -12,9 +12,9 @@ from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.errors import ConnectionLost, RefusedError, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
-from ternmq_producer.staging.exchange import LATER, ROWS_MAX, Exchange, Unanswered
-from ternmq_producer.staging.failures import EndFailed
-from ternmq_producer.staging.staged import StagedMessages
+from ternmq_producer.staging.staged_messages import StagedMessages
+from ternmq_producer.staging.staging_errors import EndFailed
+from ternmq_producer.staging.transaction_stream import LATER, ROWS_MAX, Exchange, Unanswered
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.contracts import END_TRANSACTIONS, FIND_TRANSACTIONS
 from ternmq_remoting.convert import error_of

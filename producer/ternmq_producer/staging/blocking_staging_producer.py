@@ -7,7 +7,7 @@ from ternmq_client.config import ClientConfig
 from ternmq_model.message import Message
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.staging.staged import StagedMessage, StagedMessages
+from ternmq_producer.staging.staged_messages import StagedMessage, StagedMessages
 from ternmq_producer.staging.staging_producer import IMMUNITY_S, StagingProducer
 from ternmq_remoting.environment import Environment
 

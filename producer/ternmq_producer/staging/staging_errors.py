@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ternmq_model.errors import TernError
-from ternmq_producer.staging.staged import StagedMessages
+from ternmq_producer.staging.staged_messages import StagedMessages
 
 
 class StageFailed(TernError):
