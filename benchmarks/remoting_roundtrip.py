@@ -18,7 +18,6 @@ from typing import Any, Final, cast
 import grpc.aio
 
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import SEND, SEND_STREAM
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.options import CLIENT_OPTIONS, SERVER_OPTIONS
 from ternmq_remoting.rpc import (
@@ -32,6 +31,7 @@ from ternmq_remoting.rpc import (
     stream,
     unary,
 )
+from ternmq_remoting.service_methods import SEND, SEND_STREAM
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20

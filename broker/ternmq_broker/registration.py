@@ -19,7 +19,6 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.contracts import GET_CLUSTER, REGISTER_BROKER, UNREGISTER_BROKER
 from ternmq_remoting.convert import (
     data_version_to_pb,
     endpoint_to_pb,
@@ -28,6 +27,7 @@ from ternmq_remoting.convert import (
 )
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
+from ternmq_remoting.service_methods import GET_CLUSTER, REGISTER_BROKER, UNREGISTER_BROKER
 from ternmq_runtime.service import Job
 
 logger = logging.getLogger(__name__)

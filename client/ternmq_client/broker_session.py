@@ -23,9 +23,9 @@ from ternmq_model.errors import (
 )
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import SESSION
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import ClientStream, Connection
+from ternmq_remoting.service_methods import SESSION
 from ternmq_runtime.service import OwnedTasks
 
 logger = logging.getLogger(__name__)

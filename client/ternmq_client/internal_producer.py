@@ -14,7 +14,7 @@ from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import SEND
+from ternmq_remoting.service_methods import SEND
 
 if TYPE_CHECKING:
     from ternmq_remoting.rpc import Connection

@@ -20,7 +20,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import SEND_BACK
+from ternmq_remoting.service_methods import SEND_BACK
 from ternmq_runtime.service import OwnedTasks
 
 logger = logging.getLogger(__name__)

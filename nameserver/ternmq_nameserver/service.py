@@ -21,7 +21,7 @@ from ternmq_nameserver.kv_table import (
 from ternmq_nameserver.registration import TOPICS_MAX, Registration
 from ternmq_nameserver.route_table import RouteTable
 from ternmq_protos.v1 import nameserver_pb2 as pb
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.convert import (
     broker_data_to_pb,
     broker_member_to_pb,
@@ -67,17 +67,17 @@ class NameServerService:
     def handlers(self) -> Sequence[Handler]:
         """Return what serves each RPC of the contract."""
         return (
-            unary(contracts.REGISTER_BROKER, self.register_broker),
-            unary(contracts.UNREGISTER_BROKER, self.unregister_broker),
-            unary(contracts.GET_TOPIC_ROUTE, self.get_topic_route),
-            unary(contracts.GET_CLUSTER, self.get_cluster),
-            unary(contracts.LIST_TOPICS, self.list_topics),
-            unary(contracts.PUT_KV, self.put_kv),
-            unary(contracts.GET_KV, self.get_kv),
-            unary(contracts.DELETE_KV, self.delete_kv),
-            unary(contracts.WIPE_WRITE_PERMISSION, self.wipe_write_permission),
-            unary(contracts.ADD_WRITE_PERMISSION, self.add_write_permission),
-            unary(contracts.GET_EPOCH, self.get_epoch),
+            unary(service_methods.REGISTER_BROKER, self.register_broker),
+            unary(service_methods.UNREGISTER_BROKER, self.unregister_broker),
+            unary(service_methods.GET_TOPIC_ROUTE, self.get_topic_route),
+            unary(service_methods.GET_CLUSTER, self.get_cluster),
+            unary(service_methods.LIST_TOPICS, self.list_topics),
+            unary(service_methods.PUT_KV, self.put_kv),
+            unary(service_methods.GET_KV, self.get_kv),
+            unary(service_methods.DELETE_KV, self.delete_kv),
+            unary(service_methods.WIPE_WRITE_PERMISSION, self.wipe_write_permission),
+            unary(service_methods.ADD_WRITE_PERMISSION, self.add_write_permission),
+            unary(service_methods.GET_EPOCH, self.get_epoch),
         )
 
     async def expire(self) -> bool:

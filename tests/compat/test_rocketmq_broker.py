@@ -16,7 +16,7 @@ from ternmq_model.message import Message
 from ternmq_model.names import is_system_topic
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DESCRIBE_TOPIC
+from ternmq_remoting.service_methods import DESCRIBE_TOPIC
 from ternmq_store.config import StoreConfig
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.rocketmq import Line, contents, copy_in, manifest, unpack_store

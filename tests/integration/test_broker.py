@@ -24,7 +24,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.system import system_environment
 from ternmq_runtime.service import OwnedTasks
@@ -95,7 +95,7 @@ def test_sent_messages_are_pulled_streamed_viewed_and_kept_over_restart(
                     got += bodies(pulled)
             assert got == [*(b"%d" % number for number in range(200)), b"last"]
             request = messages.ViewMessageRequest(offset_message_id=one.offset_message_id)
-            assert (await client.call(contracts.VIEW_MESSAGE, request)).record
+            assert (await client.call(service_methods.VIEW_MESSAGE, request)).record
             port = broker.address.port
         async with serving(tmp_path, flush_mode=mode, port=port) as (_, _broker, client):
             (message,) = stored(await client.pull("A", 200))
@@ -141,7 +141,7 @@ def test_long_pull_and_session_are_answered_at_once(tmp_path: Path) -> None:
             for _ in range(3):
                 assert (await session.read()) is not None
             members = await client.call(
-                contracts.LIST_MEMBERS, groups.ListMembersRequest(group="G")
+                service_methods.LIST_MEMBERS, groups.ListMembersRequest(group="G")
             )
             assert list(members.client_ids) == ["a@1"]
 

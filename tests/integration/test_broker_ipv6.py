@@ -10,7 +10,7 @@ from ternmq_broker.broker import Broker
 from ternmq_broker.config import BrokerConfig
 from ternmq_model.message_id import host_text
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.system import system_environment
 from ternmq_store.config import StoreConfig
 from tests.support.brokers import Client, bodies, stored
@@ -62,7 +62,7 @@ def test_records_carry_ipv6_hosts_end_to_end(tmp_path: Path) -> None:
                     got += bodies(pulled)
             assert got == [b"0", b"1", b"2", b"typed"]
             request = messages.ViewMessageRequest(offset_message_id=one.offset_message_id)
-            assert b"typed" in (await client.call(contracts.VIEW_MESSAGE, request)).record
+            assert b"typed" in (await client.call(service_methods.VIEW_MESSAGE, request)).record
             await client.connection.close()
 
     asyncio.run(main())

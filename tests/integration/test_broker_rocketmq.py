@@ -15,7 +15,7 @@ from ternmq_model.errors import PermissionRefused
 from ternmq_model.names import is_read_forbidden
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.system import system_environment
 from ternmq_store.config import StoreConfig
 from tests.support.brokers import Client, stored
@@ -67,14 +67,14 @@ def test_messages_topics_groups_and_offsets_of_rocketmq_are_served(tmp_path: Pat
                 assert found <= units
                 await asyncio.sleep(0.05)
             view = messages.ViewMessageRequest(offset_message_id=first["msgId"])
-            assert (await client.call(contracts.VIEW_MESSAGE, view)).record
+            assert (await client.call(service_methods.VIEW_MESSAGE, view)).record
             for key, queues in before["consumerOffset.json"]["offsetTable"].items():
                 topic, _, group = key.partition("@")
                 for queue_id, offset in queues.items():
                     request = groups.QueryOffsetRequest(
                         group=group, topic=topic, queue_id=int(queue_id)
                     )
-                    reply = await client.call(contracts.QUERY_OFFSET, request)
+                    reply = await client.call(service_methods.QUERY_OFFSET, request)
                     assert reply.offset == offset
             sent = await client.send("Orders", b"ours", queue_id=0)
             assert sent.queue_offset == units["Orders", 0]

@@ -20,8 +20,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.connection import GrpcConnection
-from ternmq_remoting.contracts import PULL, SEND, SEND_STREAM, VIEW_MESSAGE
 from ternmq_remoting.grpc_network import GrpcNetwork
+from ternmq_remoting.service_methods import PULL, SEND, SEND_STREAM, VIEW_MESSAGE
 from ternmq_remoting.system import system_environment
 from tests.support.cut_wire import CutWire
 from tests.support.echo_service import (

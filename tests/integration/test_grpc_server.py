@@ -20,7 +20,6 @@ from ternmq_model.errors import (
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import SEND, SEND_STREAM, VIEW_MESSAGE
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.options import MESSAGE_BYTES_MAX
 from ternmq_remoting.public_services import (
@@ -33,6 +32,7 @@ from ternmq_remoting.public_services import (
     message_class,
 )
 from ternmq_remoting.rpc import Call, Server, stream, unary
+from ternmq_remoting.service_methods import SEND, SEND_STREAM, VIEW_MESSAGE
 from tests.support.echo_service import (
     ANY_PORT,
     ME,

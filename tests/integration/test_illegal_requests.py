@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.health import SERVICE
 from ternmq_remoting.rpc import StreamRpc
 from tests.support.brokers import membership
@@ -50,7 +50,7 @@ def test_illegal_requests_end_their_own_call_alone_without_a_traceback(tmp_path:
             grpc.aio.insecure_channel(broker) as to_broker,
             grpc.aio.insecure_channel(nameserver) as to_nameserver,
         ):
-            open_session = cast("Any", to_broker.stream_stream(contracts.SESSION.path))
+            open_session = cast("Any", to_broker.stream_stream(service_methods.SESSION.path))
             neighbour = open_session()
             await neighbour.write(hello("neighbour@1"))
             assert await neighbour.read() is not grpc.aio.EOF
@@ -66,7 +66,7 @@ def test_illegal_requests_end_their_own_call_alone_without_a_traceback(tmp_path:
                     assert await stream.read() is not grpc.aio.EOF
                 await stream.write(illegal)
                 await refused(stream)
-            for rpc in contracts.ALL:
+            for rpc in service_methods.ALL:
                 channel = to_nameserver if rpc.service == "NameServer" else to_broker
                 if isinstance(rpc, StreamRpc):
                     calls = cast("Any", channel.stream_stream(rpc.path))()

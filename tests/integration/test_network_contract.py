@@ -25,7 +25,6 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import nameserver_pb2 as pb
-from ternmq_remoting.contracts import DELETE_KV, GET_KV, PUT_KV, SESSION
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.options import MESSAGE_BYTES_MAX
 from ternmq_remoting.rpc import (
@@ -39,6 +38,7 @@ from ternmq_remoting.rpc import (
     stream,
     unary,
 )
+from ternmq_remoting.service_methods import DELETE_KV, GET_KV, PUT_KV, SESSION
 from tests.support.memory_network import MemoryNetwork
 
 LOOPBACK = Address("127.0.0.1", 0)

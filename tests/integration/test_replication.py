@@ -11,7 +11,7 @@ import pytest
 from ternmq import Message, Producer, ProducerConfig, SendStatus
 from ternmq_model.errors import TernError
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import FOLLOW
+from ternmq_remoting.service_methods import FOLLOW
 from tests.support.brokers import connected
 from tests.support.followed import FollowStream
 from tests.support.processes import ServiceProcess, running_broker, running_nameserver

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import RETRYABLE_CODES, ResponseCode
-from ternmq_remoting.contracts import ALL
 from ternmq_remoting.rpc import UnaryRpc
+from ternmq_remoting.service_methods import ALL
 from ternmq_remoting.status import status_of_error
 from tests.support.processes import running_dev
 from tools.project import ROOT

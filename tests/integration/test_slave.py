@@ -15,7 +15,7 @@ from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.system import system_environment
 from ternmq_store.config import FlushMode, StoreConfig
@@ -52,7 +52,7 @@ async def committed(env: Environment, member: Broker) -> int:
     total = 0
     for queue_id in range(4):
         request = groups.QueryOffsetRequest(group="g", topic="orders", queue_id=queue_id)
-        reply = await connection.call(contracts.QUERY_OFFSET, request, timeout_s=30)
+        reply = await connection.call(service_methods.QUERY_OFFSET, request, timeout_s=30)
         total += max(reply.offset, 0)
     await connection.close()
     return total

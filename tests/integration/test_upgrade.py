@@ -27,7 +27,7 @@ from ternmq_broker.state.table_formats import FoundTables, find_tables
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.log.log_notes import load_notes
 from tests.support.brokers import Client, bodies, connected
@@ -156,7 +156,7 @@ class Use:
             order = await self.ask("topic", "order", TOPIC)
             assert order["order"] == f"{self.name}:1"
         request = admin.DescribeGroupRequest(group=GROUP)
-        group = await client.call(contracts.DESCRIBE_GROUP, request)
+        group = await client.call(service_methods.DESCRIBE_GROUP, request)
         assert group.settings.retries_max == 20 + self.life
         await self.ask("group", "alter", GROUP, "--retries", str(21 + self.life))
         await self.ask("topic", "order", TOPIC, f"{self.name}:1")
@@ -189,7 +189,7 @@ class Use:
         letters = await bodies_of(client, f"%DLQ%{GROUP}")
         assert letters == [f"{life} dead".encode() for life in range(self.life + 1)]
         request = admin.DescribeBrokerRequest()
-        assert not (await client.call(contracts.DESCRIBE_BROKER, request)).transactions.open
+        assert not (await client.call(service_methods.DESCRIBE_BROKER, request)).transactions.open
 
     def is_kept(self, delayed: int) -> bool:
         """Tell whether a crash would neither set the group back nor deliver anything again."""
@@ -213,7 +213,7 @@ def tables_in(data: Path) -> FoundTables:
 async def committed(client: Client) -> tuple[int, int]:
     """Return the version of the group's offset, and the offset."""
     request = groups.QueryOffsetRequest(group=GROUP, topic=TOPIC)
-    reply: groups.QueryOffsetReply = await client.call(contracts.QUERY_OFFSET, request)
+    reply: groups.QueryOffsetReply = await client.call(service_methods.QUERY_OFFSET, request)
     return reply.version, reply.offset
 
 
@@ -221,7 +221,7 @@ async def commit(client: Client, offset: int, *, force: bool = False) -> None:
     """Set the group's offset."""
     each = groups.QueueOffset(topic=TOPIC, queue_id=0, offset=offset)
     request = groups.CommitOffsetsRequest(group=GROUP, offsets=[each], force=force)
-    await client.call(contracts.COMMIT_OFFSETS, request)
+    await client.call(service_methods.COMMIT_OFFSETS, request)
 
 
 def errors(service: ServiceProcess) -> list[str]:
@@ -257,7 +257,7 @@ async def created(broker: ServiceProcess, topic: str) -> tuple[int | None, int]:
     """Return where the log ended when a topic was created, if told, and the wall clock then."""
     async with connected(broker.broker) as client:
         request = admin.DescribeTopicRequest(topic=topic)
-        reply = await client.call(contracts.DESCRIBE_TOPIC, request)
+        reply = await client.call(service_methods.DESCRIBE_TOPIC, request)
         is_told = reply.HasField("created_log_offset")
         return reply.created_log_offset if is_told else None, reply.created_at_ms
 
@@ -266,7 +266,7 @@ async def create_again(broker: ServiceProcess, topic: str) -> None:
     async with connected(broker.broker) as client:
         await client.put_topic(topic, 1)
         await client.send(topic)
-        await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
+        await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
         await client.put_topic(topic, 1)
         await client.send(topic)
 

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.options import KEEPALIVE_TIME_MS
 from tests.support.client_process import TOPIC, deliveries_of
 from tests.support.history import Outcome
@@ -174,4 +174,4 @@ async def has_members(cluster: PartedCluster, machine: str, group: str, count: i
     """Tell whether a broker knows so many members of a group."""
     request = groups.ListMembersRequest(group=group)
     async with cluster.connect(machine) as client:
-        return len((await client.call(contracts.LIST_MEMBERS, request)).client_ids) == count
+        return len((await client.call(service_methods.LIST_MEMBERS, request)).client_ids) == count

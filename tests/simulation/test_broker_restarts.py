@@ -15,7 +15,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import promote, replicated
 from tests.support.virtual_time import run_in_virtual_time
@@ -87,7 +87,9 @@ def test_deleted_topic_is_reported_as_such_at_once() -> None:
             async with cluster.producer(config=config) as producer:
                 await producer.send(Message(TOPIC, b"x"))
                 client = await cluster.connect("a")
-                await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=TOPIC))
+                await client.call(
+                    service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic=TOPIC)
+                )
                 await client.connection.close()
                 began_s = asyncio.get_running_loop().time()
                 with pytest.raises(TopicNotFound):

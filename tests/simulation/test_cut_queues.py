@@ -10,7 +10,7 @@ import pytest
 
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import abort_path, commit_log_folder, file_name, notes_path
 from tests.support.brokers import Client, bodies, world
@@ -24,14 +24,14 @@ COUNT: Final = 30
 async def commit(client: Client, offset: int, version: int = 0) -> groups.CommitOffsetsReply:
     each = groups.QueueOffset(topic="T", queue_id=0, offset=offset, version=version)
     request = groups.CommitOffsetsRequest(group="G", client_id="c@1", offsets=[each])
-    reply: groups.CommitOffsetsReply = await client.call(contracts.COMMIT_OFFSETS, request)
+    reply: groups.CommitOffsetsReply = await client.call(service_methods.COMMIT_OFFSETS, request)
     return reply
 
 
 async def kept(client: Client) -> tuple[bool, int, int]:
     """Return whether the group has an offset, it, and its version."""
     request = groups.QueryOffsetRequest(group="G", topic="T")
-    reply: groups.QueryOffsetReply = await client.call(contracts.QUERY_OFFSET, request)
+    reply: groups.QueryOffsetReply = await client.call(service_methods.QUERY_OFFSET, request)
     return reply.is_kept, reply.offset, reply.version
 
 

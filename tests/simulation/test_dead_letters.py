@@ -16,7 +16,7 @@ from ternmq_model.names import DEAD_LETTER_TOOLS
 from ternmq_model.route import Permission, TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -48,7 +48,7 @@ async def send_back(cluster: SimulatedCluster, broker_name: str, message: Stored
         delay_level=-1,
     )
     request = groups.SendBackRequest(group="G", client_id="a@1", messages=[failed])
-    reply = await connection.call(contracts.SEND_BACK, request, timeout_s=5)
+    reply = await connection.call(service_methods.SEND_BACK, request, timeout_s=5)
     assert [each.code for each in reply.outcomes] == [0]
     await connection.close()
 
@@ -221,7 +221,7 @@ def test_two_redrives_never_handle_a_queue_at_once() -> None:
                 network = cluster.network.host("other")
                 address = cluster.broker(name).address
                 connection = await network.connect([type(address)(name, address.port)])
-                await connection.call(contracts.LOCK_QUEUES, lock, timeout_s=5)
+                await connection.call(service_methods.LOCK_QUEUES, lock, timeout_s=5)
                 await connection.close()
             with pytest.raises(PermissionRefused, match="handled by another command"):
                 await admin.redrive("G")

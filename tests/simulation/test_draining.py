@@ -19,7 +19,7 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import promote, replicated, status_of
 from tests.support.virtual_time import run_in_virtual_time, until
@@ -31,7 +31,9 @@ PATIENT: Final = ProducerConfig(send_timeout_s=20)
 async def drain(cluster: SimulatedCluster, name: str = "a", *, is_draining: bool = True) -> None:
     """Do what `ternmq broker drain` or `undrain` does."""
     values = {"broker.draining": str(is_draining).lower()}
-    await cluster.ask(name, contracts.UPDATE_SETTINGS, admin.UpdateSettingsRequest(values=values))
+    await cluster.ask(
+        name, service_methods.UPDATE_SETTINGS, admin.UpdateSettingsRequest(values=values)
+    )
 
 
 @asynccontextmanager

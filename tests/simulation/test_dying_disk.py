@@ -10,7 +10,7 @@ import pytest
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, bodies, serving, world
 from tests.support.files import MemoryFile, MemoryFileSystem
@@ -59,7 +59,7 @@ async def commit(client: Client, offset: int) -> None:
     each = groups.QueueOffset(topic="A", queue_id=0, offset=offset)
     request = groups.CommitOffsetsRequest(group="G", offsets=[each])
     with contextlib.suppress(RefusedError):
-        await client.call(contracts.COMMIT_OFFSETS, request)
+        await client.call(service_methods.COMMIT_OFFSETS, request)
 
 
 async def send(client: Client, body: bytes) -> Code | None:

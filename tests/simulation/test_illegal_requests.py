@@ -19,31 +19,31 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Connection, StreamRpc
 from tests.support.brokers import Client, membership, serving
 from tests.support.virtual_time import run_in_virtual_time
 
 UNKNOWN_NUMBER: Final = 77
-RPCS: Final[dict[str, Any]] = {rpc.path: rpc for rpc in contracts.ALL}
+RPCS: Final[dict[str, Any]] = {rpc.path: rpc for rpc in service_methods.ALL}
 
 OPENINGS: Final[dict[StreamRpc[Any, Any], Any]] = {
-    contracts.SESSION: groups.SessionRequest(
+    service_methods.SESSION: groups.SessionRequest(
         hello=groups.Hello(client_id="a@1", incarnation="1", consumer_groups=[membership("G", "T")])
     ),
-    contracts.SEND_STREAM: messages.SendStreamRequest(
+    service_methods.SEND_STREAM: messages.SendStreamRequest(
         open=messages.SendStreamOpen(client_id="a@1")
     ),
-    contracts.PULL_STREAM: messages.PullStreamRequest(
+    service_methods.PULL_STREAM: messages.PullStreamRequest(
         open=messages.PullStreamOpen(client_id="a@1")
     ),
-    contracts.SCAN: messages.ScanRequest(topic="T", end_offset=1),
-    contracts.END_TRANSACTIONS: transactions.EndTransactionsRequest(),
-    contracts.FIND_TRANSACTIONS: transactions.FindTransactionsRequest(producer_group="G"),
-    contracts.LIST_TRANSACTIONS: transactions.ListTransactionsRequest(),
-    contracts.ROLL_BACK_STAGED: transactions.RollBackStagedRequest(staged_for="Q"),
-    contracts.METADATA: replication.MetadataRequest(),
-    contracts.FOLLOW: replication.FollowRequest(
+    service_methods.SCAN: messages.ScanRequest(topic="T", end_offset=1),
+    service_methods.END_TRANSACTIONS: transactions.EndTransactionsRequest(),
+    service_methods.FIND_TRANSACTIONS: transactions.FindTransactionsRequest(producer_group="G"),
+    service_methods.LIST_TRANSACTIONS: transactions.ListTransactionsRequest(),
+    service_methods.ROLL_BACK_STAGED: transactions.RollBackStagedRequest(staged_for="Q"),
+    service_methods.METADATA: replication.MetadataRequest(),
+    service_methods.FOLLOW: replication.FollowRequest(
         hello=replication.FollowHello(
             cluster="DefaultCluster",
             broker_name="broker-a",
@@ -213,7 +213,7 @@ def test_extreme_value_in_any_field_never_crashes_its_handler(path: str) -> None
 
 
 def test_every_stream_is_opened_well() -> None:
-    assert set(OPENINGS) == {rpc for rpc in contracts.ALL if isinstance(rpc, StreamRpc)}
+    assert set(OPENINGS) == {rpc for rpc in service_methods.ALL if isinstance(rpc, StreamRpc)}
 
     async def main() -> None:
         async with both() as (client, nameserver):

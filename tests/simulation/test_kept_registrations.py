@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import ClientStream
 from tests.support.simulated_cluster import PORT, SimulatedCluster
 from tests.support.simulated_replicas import (
@@ -108,7 +108,7 @@ def test_promoted_slave_tells_sessions_when_it_is_registered() -> None:
             cluster.network.partition("a-1", "ns")
             reply = await promote(cluster, "a-1", is_forced=True)
             client = await cluster.connect("a-1", "consumer")
-            stream = client.connection.open(contracts.SESSION)
+            stream = client.connection.open(service_methods.SESSION)
             hello = groups.Hello(client_id="c", incarnation="1")
             await stream.write(groups.SessionRequest(hello=hello))
             assert (await heard(stream)).HasField("welcome")

@@ -18,7 +18,7 @@ from ternmq_nameserver.epoch_store import FILE_NAME
 from ternmq_nameserver.epoch_table import EpochTable
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_runtime.durable_file import replace_durably
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_replicas import (
@@ -39,7 +39,7 @@ async def say_hello(cluster: SimulatedCluster, *, epoch: int, broker_id: int = 9
     """Return what a slave is told by "a" that knows of an epoch."""
     client = await cluster.connect("a", "stranger")
     try:
-        stream = client.connection.open(contracts.FOLLOW)
+        stream = client.connection.open(service_methods.FOLLOW)
         hello = replication.FollowHello(
             cluster="DefaultCluster",
             broker_name="a",

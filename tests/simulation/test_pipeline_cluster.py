@@ -18,8 +18,8 @@ from ternmq_pipeline.cluster.group_commits import GroupCommits
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.options import Assign, Subscribe, SubscribePattern, TopicChoice
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import QUERY_OFFSET
 from ternmq_remoting.environment import Environment
+from ternmq_remoting.service_methods import QUERY_OFFSET
 from tests.support.numbered import TOPIC, numbered
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import start_slave

@@ -14,7 +14,7 @@ from ternmq_model.transaction import Resolution
 from ternmq_producer.producer import Producer
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.disk.state_file import replace_file
 from tests.support.brokers import Client, bodies
 from tests.support.simulated_replicas import (
@@ -232,13 +232,13 @@ async def commit(client: Client, group: str, offset: int) -> None:
     """Commit, under the version of before any promotion."""
     each = groups.QueueOffset(topic="A", queue_id=0, offset=offset)
     request = groups.CommitOffsetsRequest(group=group, offsets=[each])
-    await client.call(contracts.COMMIT_OFFSETS, request)
+    await client.call(service_methods.COMMIT_OFFSETS, request)
 
 
 async def offset_of(client: Client, group: str) -> int:
     """Return how far a group is."""
     request = groups.QueryOffsetRequest(group=group, topic="A")
-    reply: groups.QueryOffsetReply = await client.call(contracts.QUERY_OFFSET, request)
+    reply: groups.QueryOffsetReply = await client.call(service_methods.QUERY_OFFSET, request)
     return reply.offset
 
 

@@ -10,7 +10,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Connection
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -23,14 +23,14 @@ async def lock(connection: Connection, client_id: str, token: int) -> int:
     """Return the token that the client has now; 0 = none."""
     request = groups.LockQueuesRequest(group="G", client_id=client_id)
     request.queues.add(topic=TOPIC, queue_id=0, token=token)
-    reply = await connection.call(contracts.LOCK_QUEUES, request, timeout_s=5)
+    reply = await connection.call(service_methods.LOCK_QUEUES, request, timeout_s=5)
     return reply.locked[0].token if reply.locked else 0
 
 
 async def is_good(connection: Connection, token: int) -> bool:
     request = groups.CommitOffsetsRequest(group="G", client_id="any")
     request.offsets.add(topic=TOPIC, queue_id=0, offset=0, lock_token=token)
-    reply = await connection.call(contracts.COMMIT_OFFSETS, request, timeout_s=5)
+    reply = await connection.call(service_methods.COMMIT_OFFSETS, request, timeout_s=5)
     return all(each.status.code != ResponseCode.NO_PERMISSION for each in reply.refused)
 
 

@@ -12,7 +12,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -36,7 +36,7 @@ async def send_back(cluster: SimulatedCluster, *told: groups.FailedMessage) -> g
     connection = await network.connect([type(address)("a", address.port)])
     try:
         request = groups.SendBackRequest(group="G", client_id="a@1", messages=told)
-        return await connection.call(contracts.SEND_BACK, request, timeout_s=5)
+        return await connection.call(service_methods.SEND_BACK, request, timeout_s=5)
     finally:
         await connection.close()
 
@@ -138,7 +138,7 @@ def test_commits_older_than_a_reset_stay_refused_after_power_loss(seed: int) -> 
         connection = await network.connect([type(address)("a", address.port)])
         told = groups.QueueOffset(topic=TOPIC, queue_id=0, offset=offset, version=version)
         request = groups.CommitOffsetsRequest(group="G", client_id="a@1", offsets=[told])
-        reply = await connection.call(contracts.COMMIT_OFFSETS, request, timeout_s=5)
+        reply = await connection.call(service_methods.COMMIT_OFFSETS, request, timeout_s=5)
         await connection.close()
         return bool(reply.refused)
 

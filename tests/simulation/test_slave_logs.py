@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ternmq_broker.config import BrokerRole
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, log_bytes, status_of
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
@@ -91,7 +91,7 @@ def test_slave_begins_where_log_of_master_begins_now() -> None:
             for _ in range(10):
                 await master.send("T", bytes(8000))
             await asyncio.sleep(2)
-            reply = await master.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+            reply = await master.call(service_methods.CLEAN_STORE, admin.CleanStoreRequest())
             assert reply.files_deleted >= 2
             start = (await status_of(cluster, "a")).log_start
             assert start > 0
@@ -120,7 +120,7 @@ def test_slave_mends_its_own_units() -> None:
             await asyncio.sleep(70)
             assert units.tobytes() == before
             request = admin.DescribeStoreRequest()
-            told = await cluster.ask("a-1", contracts.DESCRIBE_STORE, request)
+            told = await cluster.ask("a-1", service_methods.DESCRIBE_STORE, request)
             assert told.verification.units_mended == 1
 
     run_in_virtual_time(main())

@@ -12,7 +12,7 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.numbered import TOPIC, numbered
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster
 from tests.support.simulated_replicas import start_slave
@@ -22,7 +22,7 @@ from tests.support.virtual_time import run_in_virtual_time
 async def stored_at(cluster: SimulatedCluster, name: str) -> int:
     """Return how many messages a member has."""
     request = admin.DescribeTopicRequest(topic=TOPIC)
-    reply = await cluster.ask(name, contracts.DESCRIBE_TOPIC, request)
+    reply = await cluster.ask(name, service_methods.DESCRIBE_TOPIC, request)
     return sum(status.max_offset for status in reply.queues)
 
 

@@ -9,7 +9,7 @@ from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, bodies, membership, world
 from tests.support.numbered import numbered
@@ -39,13 +39,15 @@ def test_slave_serves_readers_their_offsets_and_their_sessions() -> None:
             assert bodies(await client.pull("A", 0, group="G")) == [b"0", b"1", b"2"]
             stream, welcome = await client.open_session("c@1", membership("G", "A"))
             assert welcome.status.code == 0
-            listed = await client.call(contracts.LIST_MEMBERS, groups.ListMembersRequest(group="G"))
+            listed = await client.call(
+                service_methods.LIST_MEMBERS, groups.ListMembersRequest(group="G")
+            )
             assert listed.client_ids == ["c@1"]
             for token in (0, 7):
-                reply = await client.call(contracts.COMMIT_OFFSETS, commit(2, token))
+                reply = await client.call(service_methods.COMMIT_OFFSETS, commit(2, token))
                 assert not reply.refused
             request = groups.QueryOffsetRequest(group="G", topic="A", queue_id=0)
-            assert (await client.call(contracts.QUERY_OFFSET, request)).offset == 2
+            assert (await client.call(service_methods.QUERY_OFFSET, request)).offset == 2
             stream.cancel()
 
     run_in_virtual_time(main())
@@ -58,9 +60,9 @@ def test_slave_stores_nothing_gives_no_locks_and_creates_no_topics() -> None:
                 client.send("A"),
                 client.put_topic("B"),
                 client.call(
-                    contracts.LOCK_QUEUES, groups.LockQueuesRequest(group="G", client_id="c")
+                    service_methods.LOCK_QUEUES, groups.LockQueuesRequest(group="G", client_id="c")
                 ),
-                client.call(contracts.SEND_BACK, groups.SendBackRequest(group="G")),
+                client.call(service_methods.SEND_BACK, groups.SendBackRequest(group="G")),
             ):
                 with pytest.raises(RefusedError, match=r"\(id 1\) is a slave") as why:
                     await refused
@@ -71,7 +73,7 @@ def test_slave_stores_nothing_gives_no_locks_and_creates_no_topics() -> None:
             with pytest.raises(RefusedError, match="does not exist"):
                 await client.pull("%RETRY%G", 0)
             stream.cancel()
-            sender = client.connection.open(contracts.SEND_STREAM)
+            sender = client.connection.open(service_methods.SEND_STREAM)
             await sender.write(messages.SendStreamRequest(open=messages.SendStreamOpen()))
             with pytest.raises(RefusedError, match="is a slave"):
                 await sender.read()
@@ -107,7 +109,7 @@ def test_unreadable_slave_refuses_pulls_alone() -> None:
             puller = await client.open_puller("G")
             with pytest.raises(RefusedError, match="slave_read_enabled"):
                 await puller.read()
-            await client.call(contracts.LIST_MEMBERS, groups.ListMembersRequest(group="G"))
+            await client.call(service_methods.LIST_MEMBERS, groups.ListMembersRequest(group="G"))
             await client.connection.close()
 
     run_in_virtual_time(main())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.numbered import FIRST, GROUP, TOPIC, numbered
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_replicas import start_slave
@@ -20,7 +20,7 @@ async def read_at(cluster: SimulatedCluster, name: str) -> int:
     """Return how many messages a member has given to the group."""
     key = f"{TOPIC}@{GROUP}"
     request = admin.DescribeStatisticsRequest(name="GROUP_GET_NUMS", key=key)
-    reply = await cluster.ask(name, contracts.DESCRIBE_STATISTICS, request)
+    reply = await cluster.ask(name, service_methods.DESCRIBE_STATISTICS, request)
     return sum(item.total for item in reply.items)
 
 
@@ -35,7 +35,9 @@ def test_backlog_that_is_not_in_memory_is_read_from_slave(broker_id_when_slow: i
                 retries_max=16,
                 broker_id_when_slow=broker_id_when_slow,
             )
-            await cluster.ask("a", contracts.PUT_GROUP, admin.PutGroupRequest(settings=settings))
+            await cluster.ask(
+                "a", service_methods.PUT_GROUP, admin.PutGroupRequest(settings=settings)
+            )
             await messages.send(200)
             await start_slave(cluster)
             async with messages.consumer(config=FEW):

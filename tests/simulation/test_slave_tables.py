@@ -11,7 +11,7 @@ from ternmq_model.errors import TernError
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.simulated_replicas import caught_up, replicated
@@ -24,26 +24,26 @@ SYNC: Final = BrokerRole.SYNC_MASTER
 async def commit(client: Client, offset: int, version: int = 0) -> groups.CommitOffsetsReply:
     told = groups.QueueOffset(topic="T", queue_id=0, offset=offset, version=version)
     request = groups.CommitOffsetsRequest(group="G", offsets=[told])
-    reply: groups.CommitOffsetsReply = await client.call(contracts.COMMIT_OFFSETS, request)
+    reply: groups.CommitOffsetsReply = await client.call(service_methods.COMMIT_OFFSETS, request)
     return reply
 
 
 async def offset_at(client: Client) -> int:
     request = groups.QueryOffsetRequest(group="G", topic="T", queue_id=0)
-    reply = await client.call(contracts.QUERY_OFFSET, request)
+    reply = await client.call(service_methods.QUERY_OFFSET, request)
     return int(reply.offset)
 
 
 async def has_topic(client: Client, topic: str = "T") -> bool:
     try:
-        await client.call(contracts.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic=topic))
+        await client.call(service_methods.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic=topic))
     except TernError:
         return False
     return True
 
 
 async def has_group(client: Client, group: str = "G") -> bool:
-    reply = await client.call(contracts.LIST_GROUPS, admin.ListGroupsRequest())
+    reply = await client.call(service_methods.LIST_GROUPS, admin.ListGroupsRequest())
     return group in reply.groups
 
 
@@ -60,12 +60,12 @@ def test_topics_groups_and_offsets_reach_slave_within_one_second() -> None:
             await until(lambda: has_group(slave), SECOND_S)
             await until(lambda: is_at(slave, 3), SECOND_S)
             request = admin.ResetOffsetsRequest(group="G", topic="T", offset=1)
-            await master.call(contracts.RESET_OFFSETS, request)
+            await master.call(service_methods.RESET_OFFSETS, request)
             await until(lambda: is_at(slave, 1), SECOND_S)
             reply = await slave.pull("T", 0, group="G")
             assert len(reply.record_sizes) // 4 == 8
-            await master.call(contracts.DELETE_GROUP, admin.DeleteGroupRequest(group="G"))
-            await master.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="T"))
+            await master.call(service_methods.DELETE_GROUP, admin.DeleteGroupRequest(group="G"))
+            await master.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="T"))
             await until(lambda: is_not(has_topic(slave)), SECOND_S)
             await until(lambda: is_not(has_group(slave)), SECOND_S)
             await master.put_topic("T", 1)

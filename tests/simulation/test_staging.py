@@ -31,7 +31,7 @@ from ternmq_producer.staging.transaction_stream import Exchange
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from tests.support.examples import seeds
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
@@ -62,7 +62,7 @@ async def seen(cluster: SimulatedCluster) -> list[bytes]:
 
 
 async def described(cluster: SimulatedCluster, name: str = "a") -> admin.OpenTransactions:
-    reply = await cluster.ask(name, contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+    reply = await cluster.ask(name, service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
     return reply.transactions
 
 
@@ -99,7 +99,7 @@ def test_broker_is_asked_again_when_others_drop_its_connection() -> None:
             config = ClientConfig(nameservers=(NAMESERVER,))
             async with ClientInstance(config, env=cluster.environment("sink")) as client:
                 exchange = Exchange(
-                    *(client, "a", [TOPIC], contracts.END_TRANSACTIONS),
+                    *(client, "a", [TOPIC], service_methods.END_TRANSACTIONS),
                     retry=RetryPolicy(),
                     timeout_s=10,
                 )
@@ -340,7 +340,9 @@ def test_states_report_own_messages_and_change_nothing() -> None:
             assert await producer.states(staged) == [OPEN, ROLLED_BACK, ROLLED_BACK]
             assert await producer.states(StagedMessages()) == []
             assert await log_end(cluster) == end
-            await cluster.ask("a", contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=TOPIC))
+            await cluster.ask(
+                "a", service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic=TOPIC)
+            )
             assert await producer.states(staged[:1]) == [NOT_FOUND]
             with pytest.raises(EndFailed, match="was deleted"):
                 await producer.end(staged[:1], COMMIT)

@@ -14,7 +14,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client, Sender, bodies, membership, stored
 from tests.support.numbered import TOPIC, numbered
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
@@ -189,7 +189,7 @@ async def send_back(client: Client) -> None:
     (first,) = stored(await client.pull(TOPIC))
     request = groups.SendBackRequest(group="G", client_id="c@1")
     request.messages.add(topic=TOPIC, queue_id=0, queue_offset=0, message_id=first.message_id)
-    reply = await client.call(contracts.SEND_BACK, request)
+    reply = await client.call(service_methods.SEND_BACK, request)
     assert [outcome.code for outcome in reply.outcomes] == [0], reply
     stream.cancel()
 
@@ -241,7 +241,7 @@ def test_deposed_master_acknowledges_nothing() -> None:
             await asyncio.sleep(0.5)
             await register_stranger(cluster, epoch=5_000_000)
             stranger = await cluster.connect("a", "stranger")
-            stream = stranger.connection.open(contracts.FOLLOW)
+            stream = stranger.connection.open(service_methods.FOLLOW)
             hello = replication.FollowHello(
                 cluster="DefaultCluster",
                 broker_name="a",

@@ -13,7 +13,7 @@ from ternmq_model.message import SendResult
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.disk.state_file import read_generations
 from ternmq_store.message_store import MessageStore
 from tests.support.brokers import CONFIG, Client, World, serving, world
@@ -30,14 +30,14 @@ def config(topic: str, queues: int = 1) -> common.TopicConfig:
 
 async def put_topics(client: Client, *topics: common.TopicConfig) -> admin.PutTopicsReply:
     reply: admin.PutTopicsReply = await client.call(
-        contracts.PUT_TOPICS, admin.PutTopicsRequest(topics=topics)
+        service_methods.PUT_TOPICS, admin.PutTopicsRequest(topics=topics)
     )
     return reply
 
 
 def delete(client: Client, topic: str) -> asyncio.Task[admin.DeleteTopicReply]:
     request = admin.DeleteTopicRequest(topic=topic)
-    return asyncio.ensure_future(client.call(contracts.DELETE_TOPIC, request))
+    return asyncio.ensure_future(client.call(service_methods.DELETE_TOPIC, request))
 
 
 def topics_on(files: MemoryFileSystem) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 from ternmq_broker.state.table_formats import TOPICS, parse_table
 from ternmq_broker.state.topics import TopicTable
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_generations, replace_file
@@ -24,13 +24,13 @@ TOPICS_PATH = CONFIG.data / "config" / TOPICS.name
 async def told(client: Client, topic: str = "A") -> tuple[int, int]:
     """Return where the log ended when a topic was created, and the wall clock then."""
     request = admin.DescribeTopicRequest(topic=topic)
-    reply: admin.DescribeTopicReply = await client.call(contracts.DESCRIBE_TOPIC, request)
+    reply: admin.DescribeTopicReply = await client.call(service_methods.DESCRIBE_TOPIC, request)
     assert reply.HasField("created_log_offset")
     return reply.created_log_offset, reply.created_at_ms
 
 
 async def create_again(client: Client, messages: int, topic: str = "A") -> None:
-    await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
+    await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
     await client.put_topic(topic, 1)
     for number in range(messages):
         await client.send(topic, b"%d" % number)
@@ -73,7 +73,7 @@ def test_topics_that_sends_create_are_told_apart(topic: str) -> None:
             await client.send(topic)
             first = await told(client, topic)
             assert first > before
-            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
+            await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
             await client.send(topic)
             assert await told(client, topic) > first
 

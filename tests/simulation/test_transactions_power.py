@@ -11,7 +11,7 @@ import pytest
 from ternmq_model.errors import TernError
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, SessionStream, world
@@ -87,7 +87,7 @@ async def beat(session: SessionStream) -> None:
     with contextlib.suppress(TernError):
         while True:
             heartbeat = {"producer_groups": [GROUP]}
-            await session.write(contracts.SESSION.request(heartbeat=heartbeat))
+            await session.write(service_methods.SESSION.request(heartbeat=heartbeat))
             await asyncio.sleep(10)
 
 
@@ -128,7 +128,7 @@ def test_power_loss_never_commits_twice_or_shows_uncommitted(seed: int, mode: Fl
 
 
 async def still_open(client: Client) -> int:
-    told = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+    told = await client.call(service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
     return int(told.transactions.open)
 
 

@@ -13,7 +13,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import READ_WRITE, Permission
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -164,7 +164,7 @@ def test_poll_raises_while_the_group_may_not_consume() -> None:
                     group="readers", consume_enabled=is_allowed, retry_queues=1, retries_max=16
                 )
                 request = admin.PutGroupRequest(settings=settings)
-                await cluster.ask(name, contracts.PUT_GROUP, request)
+                await cluster.ask(name, service_methods.PUT_GROUP, request)
 
         await let_consume(is_allowed=False)
         async with puller(cluster, "readers") as consumer:

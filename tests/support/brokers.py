@@ -26,7 +26,7 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import ClientStream, Connection, Identity
 from ternmq_remoting.system import system_environment
@@ -139,23 +139,23 @@ class Client:
             topic=topic, read_queues=queues, write_queues=queues, permissions=int(permissions)
         )
         request = admin.PutTopicRequest(topic=config)
-        return await self.connection.call(contracts.PUT_TOPIC, request, timeout_s=40)
+        return await self.connection.call(service_methods.PUT_TOPIC, request, timeout_s=40)
 
     async def send(self, topic: str, body: bytes = b"body", **fields: Any) -> messages.SendReply:
         """Send one message by the unary call."""
         request = messages.SendRequest(topic=topic, body=body, **fields)
-        return await self.connection.call(contracts.SEND, request, timeout_s=40)
+        return await self.connection.call(service_methods.SEND, request, timeout_s=40)
 
     async def pull(self, topic: str, offset: int = 0, **fields: Any) -> messages.PullReply:
         """Read one queue once."""
         fields.setdefault("subscription", EVERYTHING)
         request = messages.PullRequest(topic=topic, offset=offset, **fields)
-        return await self.connection.call(contracts.PULL, request, timeout_s=40)
+        return await self.connection.call(service_methods.PULL, request, timeout_s=40)
 
     async def replication_status(self) -> replication.ReplicationStatusReply:
         """Return how replication stands with a member."""
         request = replication.ReplicationStatusRequest()
-        return await self.connection.call(contracts.REPLICATION_STATUS, request, timeout_s=5)
+        return await self.connection.call(service_methods.REPLICATION_STATUS, request, timeout_s=5)
 
     async def until_in_sync(self, count: int) -> None:
         """Wait until a master counts so many members in sync, itself one of them."""
@@ -168,7 +168,7 @@ class Client:
     async def open_sender(self, **fields: Any) -> "Sender":
         """Open a SendStream."""
         fields.setdefault("auto_create", messages.AutoCreate(template_topic="TBW102", queues=4))
-        stream: SendStream = self.connection.open(contracts.SEND_STREAM)
+        stream: SendStream = self.connection.open(service_methods.SEND_STREAM)
         opening = messages.SendStreamOpen(client_id="test@1", **fields)
         await stream.write(messages.SendStreamRequest(open=opening))
         reply = await stream.read()
@@ -177,7 +177,7 @@ class Client:
 
     async def open_puller(self, group: str = "") -> "Puller":
         """Open a PullStream."""
-        stream: PullStream = self.connection.open(contracts.PULL_STREAM)
+        stream: PullStream = self.connection.open(service_methods.PULL_STREAM)
         opening = messages.PullStreamOpen(client_id="test@1", group=group)
         await stream.write(messages.PullStreamRequest(open=opening))
         return Puller(stream)
@@ -186,7 +186,7 @@ class Client:
         self, client_id: str, *memberships: groups.ConsumerGroup, incarnation: str = "1"
     ) -> tuple[SessionStream, groups.Welcome]:
         """Open a Session and return it with its welcome."""
-        stream: SessionStream = self.connection.open(contracts.SESSION)
+        stream: SessionStream = self.connection.open(service_methods.SESSION)
         hello = groups.Hello(
             client_id=client_id, incarnation=incarnation, consumer_groups=memberships
         )

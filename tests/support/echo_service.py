@@ -14,7 +14,6 @@ from ternmq_model.address import Address
 from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import PULL, SEND, SEND_STREAM
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.rpc import (
     Call,
@@ -27,6 +26,7 @@ from ternmq_remoting.rpc import (
     stream,
     unary,
 )
+from ternmq_remoting.service_methods import PULL, SEND, SEND_STREAM
 from tests.support.records import record
 
 ANY_PORT = Address("127.0.0.1", 0)

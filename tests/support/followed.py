@@ -22,8 +22,8 @@ from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import FOLLOW, REPLICATION_STATUS
 from ternmq_remoting.rpc import ClientStream, Connection, Identity
+from ternmq_remoting.service_methods import FOLLOW, REPLICATION_STATUS
 from ternmq_runtime.service import JobRunner
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.message_store import MessageStore

@@ -17,7 +17,7 @@ from ternmq_model.errors import refusal
 from ternmq_model.names import DEAD_LETTER_PREFIX, TRACE_TOPIC
 from ternmq_model.properties import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQUE_KEY
 from ternmq_model.response_code import ResponseCode
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.rpc import Call, Handler, Identity, StreamRpc, UnaryRpc
 from tests.support.records import record, sizes_of
@@ -36,9 +36,9 @@ PROPERTIES: Final = (
 )
 """What every message has."""
 
-STREAMS: Final = (contracts.LIST_TRANSACTIONS, contracts.ROLL_BACK_STAGED)
+STREAMS: Final = (service_methods.LIST_TRANSACTIONS, service_methods.ROLL_BACK_STAGED)
 
-WAYS: Final = frozenset({contracts.GET_CLUSTER, contracts.GET_TOPIC_ROUTE})
+WAYS: Final = frozenset({service_methods.GET_CLUSTER, service_methods.GET_TOPIC_ROUTE})
 """What leads to the broker."""
 
 _NUMBERS: Final = {
@@ -60,7 +60,7 @@ class HostilePeer:
 
     def handlers(self) -> list[Handler]:
         """Return every unary RPC of the contracts, and the streams that verbs ask."""
-        rpcs = [rpc for rpc in contracts.ALL if isinstance(rpc, UnaryRpc)]
+        rpcs = [rpc for rpc in service_methods.ALL if isinstance(rpc, UnaryRpc)]
         unary = [Handler(rpc, partial(self.answer, rpc)) for rpc in rpcs]
         return [*unary, *(Handler(rpc, partial(self.answer_stream, rpc)) for rpc in STREAMS)]
 
@@ -83,7 +83,7 @@ class HostilePeer:
             reply.status.code = ResponseCode.SYSTEM_ERROR
             return reply
         reply.status.Clear()
-        if rpc is contracts.LIST_TOPICS:
+        if rpc is service_methods.LIST_TOPICS:
             reply.topics.append(DEAD_LETTER_PREFIX + HOSTILE)
         topic = str(getattr(request, "topic", ""))
         body = HOSTILE
@@ -94,9 +94,9 @@ class HostilePeer:
             body=body.encode(),
             properties=dict.fromkeys(PROPERTIES, HOSTILE),
         )
-        if rpc is contracts.VIEW_MESSAGE:
+        if rpc is service_methods.VIEW_MESSAGE:
             reply.record = found
-        elif rpc in (contracts.QUERY_MESSAGES, contracts.PULL):
+        elif rpc in (service_methods.QUERY_MESSAGES, service_methods.PULL):
             reply.records, reply.record_sizes = found, sizes_of([found]).tobytes()
         return reply
 

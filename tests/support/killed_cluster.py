@@ -24,7 +24,7 @@ from ternmq_model.names import DEAD_LETTER_PREFIX
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_runtime.clock import SystemClock
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, connected
@@ -121,7 +121,9 @@ class KilledCluster:
     async def open_transactions(self) -> int:
         """Return how many transactions nobody has ended yet."""
         async with self.connect() as client:
-            reply = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+            reply = await client.call(
+                service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+            )
         count: int = reply.transactions.open
         return count
 

@@ -17,7 +17,7 @@ from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 
 TOPIC: Final = "A"
@@ -72,7 +72,9 @@ class NumberedMessages:
             groups.QueryOffsetRequest(group=GROUP, topic=TOPIC, queue_id=queue_id)
             for queue_id in range(self.queues)
         ]
-        asked = [await self.cluster.ask(name, contracts.QUERY_OFFSET, each) for each in requests]
+        asked = [
+            await self.cluster.ask(name, service_methods.QUERY_OFFSET, each) for each in requests
+        ]
         return [reply.offset for reply in asked]
 
 

@@ -36,7 +36,7 @@ from ternmq_model.route import MASTER_ID
 from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Rep, Req, UnaryRpc
 from ternmq_runtime.service import OwnedTasks
@@ -377,7 +377,9 @@ async def records_of(
     found: list[tuple[MessageQueue, StoredMessage]] = []
     try:
         request = admin.DescribeTopicRequest(topic=topic)
-        described: admin.DescribeTopicReply = await client.call(contracts.DESCRIBE_TOPIC, request)
+        described: admin.DescribeTopicReply = await client.call(
+            service_methods.DESCRIBE_TOPIC, request
+        )
     except TernError:
         return []
     for status in described.queues:

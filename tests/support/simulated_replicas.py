@@ -14,7 +14,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client
 from tests.support.simulated_cluster import (
     NAMESERVER,
@@ -39,7 +39,7 @@ async def ask_to_promote(
         TernError: It refuses, or does not answer.
     """
     request = admin.PromoteRequest(is_forced=is_forced)
-    return await cluster.ask(name, contracts.PROMOTE, request)
+    return await cluster.ask(name, service_methods.PROMOTE, request)
 
 
 async def promote(
@@ -67,7 +67,7 @@ async def status_of(cluster: SimulatedCluster, name: str) -> Status:
         TernError: It does not answer.
     """
     request = replication.ReplicationStatusRequest()
-    return await cluster.ask(name, contracts.REPLICATION_STATUS, request)
+    return await cluster.ask(name, service_methods.REPLICATION_STATUS, request)
 
 
 async def registered(
@@ -77,7 +77,7 @@ async def registered(
     network = cluster.network.host("admin")
     connection = await network.connect([parse_address(NAMESERVER, setting="nameservers")])
     request = nameserver.GetClusterRequest(broker_name=broker_name)
-    reply = await connection.call(contracts.GET_CLUSTER, request, timeout_s=5)
+    reply = await connection.call(service_methods.GET_CLUSTER, request, timeout_s=5)
     await connection.close()
     return {
         member.broker_id: (member.endpoints[0].host, member.epoch)
@@ -103,7 +103,7 @@ async def register_stranger(cluster: SimulatedCluster, *, epoch: int, broker_id:
         epoch=epoch,
     )
     try:
-        await connection.call(contracts.REGISTER_BROKER, request, timeout_s=5)
+        await connection.call(service_methods.REGISTER_BROKER, request, timeout_s=5)
     finally:
         await connection.close()
 

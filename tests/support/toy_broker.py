@@ -16,7 +16,7 @@ from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_runtime.service import OwnedTasks
 from tests.support.toy_groups import ToyGroups
@@ -59,18 +59,18 @@ class ToyBroker(ToyLog):
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
         return [
-            unary(contracts.SEND, self.sending.send),
-            stream(contracts.SEND_STREAM, self.sending.send_stream),
-            stream(contracts.SESSION, self.sessions.session),
-            unary(contracts.LIST_MEMBERS, self.sessions.list_members),
-            unary(contracts.COMMIT_OFFSETS, self.groups.commit_offsets),
-            unary(contracts.QUERY_OFFSET, self.groups.query_offset),
-            unary(contracts.LOCK_QUEUES, self.groups.lock_queues),
-            unary(contracts.UNLOCK_QUEUES, self.groups.unlock_queues),
-            unary(contracts.SEND_BACK, self.groups.send_back),
-            stream(contracts.PULL_STREAM, self.pull_stream),
-            unary(contracts.DESCRIBE_TOPIC, self.describe_topic),
-            unary(contracts.QUERY_OFFSET_BY_TIME, self.query_offset_by_time),
+            unary(service_methods.SEND, self.sending.send),
+            stream(service_methods.SEND_STREAM, self.sending.send_stream),
+            stream(service_methods.SESSION, self.sessions.session),
+            unary(service_methods.LIST_MEMBERS, self.sessions.list_members),
+            unary(service_methods.COMMIT_OFFSETS, self.groups.commit_offsets),
+            unary(service_methods.QUERY_OFFSET, self.groups.query_offset),
+            unary(service_methods.LOCK_QUEUES, self.groups.lock_queues),
+            unary(service_methods.UNLOCK_QUEUES, self.groups.unlock_queues),
+            unary(service_methods.SEND_BACK, self.groups.send_back),
+            stream(service_methods.PULL_STREAM, self.pull_stream),
+            unary(service_methods.DESCRIBE_TOPIC, self.describe_topic),
+            unary(service_methods.QUERY_OFFSET_BY_TIME, self.query_offset_by_time),
         ]
 
     def delete_topic(self) -> None:

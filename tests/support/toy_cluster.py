@@ -27,7 +27,7 @@ from ternmq_model.route import READ_WRITE, BrokerData, BrokerMember, QueueData, 
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.convert import route_to_pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.grpc_network import GrpcNetwork
@@ -199,7 +199,7 @@ class ToyCluster(Lifecycle):
     def serve_nameserver(self, host: str) -> AbstractAsyncContextManager[Server]:
         """Serve the NameServer at `host` while the block runs."""
         return self._serve(
-            Address(host, 0), [unary(contracts.GET_TOPIC_ROUTE, self.get_topic_route)]
+            Address(host, 0), [unary(service_methods.GET_TOPIC_ROUTE, self.get_topic_route)]
         )
 
     async def start(self, broker: ToyBroker) -> None:

@@ -23,9 +23,9 @@ from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import FOLLOW
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Handler, Identity, ServerStream, stream
+from ternmq_remoting.service_methods import FOLLOW
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.message_store import MessageStore

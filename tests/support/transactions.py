@@ -6,7 +6,7 @@ from ternmq_model.properties import CHECK_IMMUNITY_S, STAGED_FOR
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client, SessionStream, offsets_of, stored
 
 GROUP = "payers"
@@ -76,7 +76,7 @@ async def end(
     client: Client, *requests: transactions.EndTransactionRequest
 ) -> list[transactions.EndTransactionReply]:
     """End transactions in one message of a stream."""
-    stream = client.connection.open(contracts.END_TRANSACTIONS)
+    stream = client.connection.open(service_methods.END_TRANSACTIONS)
     await stream.write(transactions.EndTransactionsRequest(transactions=requests))
     reply = await stream.read()
     await stream.finish()
@@ -88,7 +88,7 @@ async def find(
     client: Client, *begun: Begun, group: str = GROUP
 ) -> transactions.FindTransactionsReply:
     """Ask where transactions stand."""
-    stream = client.connection.open(contracts.FIND_TRANSACTIONS)
+    stream = client.connection.open(service_methods.FIND_TRANSACTIONS)
     request = transactions.FindTransactionsRequest(
         producer_group=group,
         transaction_offsets=[one.offset for one in begun],
@@ -103,7 +103,7 @@ async def find(
 
 async def listed(client: Client, staged_for: str = "") -> list[transactions.OpenBatch]:
     """Return what is open."""
-    stream = client.connection.open(contracts.LIST_TRANSACTIONS)
+    stream = client.connection.open(service_methods.LIST_TRANSACTIONS)
     await stream.write(transactions.ListTransactionsRequest(staged_for=staged_for))
     await stream.finish()
     found: list[transactions.OpenBatch] = []
@@ -114,7 +114,7 @@ async def listed(client: Client, staged_for: str = "") -> list[transactions.Open
 
 async def rolled_back(client: Client, staged_for: str, *, force: bool = False) -> tuple[int, int]:
     """Roll back as operators do; return how many were, and how many had ended before."""
-    stream = client.connection.open(contracts.ROLL_BACK_STAGED)
+    stream = client.connection.open(service_methods.ROLL_BACK_STAGED)
     await stream.write(transactions.RollBackStagedRequest(staged_for=staged_for, force=force))
     await stream.finish()
     count = ended = 0
@@ -142,7 +142,7 @@ async def open_producer(
     client: Client, client_id: str = "payer@1", group: str = GROUP
 ) -> SessionStream:
     """Open a producer's Session."""
-    stream: SessionStream = client.connection.open(contracts.SESSION)
+    stream: SessionStream = client.connection.open(service_methods.SESSION)
     hello = groups.Hello(client_id=client_id, incarnation=client_id, producer_groups=[group])
     await stream.write(groups.SessionRequest(hello=hello))
     welcome = await stream.read()

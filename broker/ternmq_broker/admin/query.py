@@ -17,9 +17,9 @@ from ternmq_model.names import check_topic, is_read_forbidden
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import QUERY_MESSAGES, QUERY_OFFSET_BY_TIME
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_remoting.service_methods import QUERY_MESSAGES, QUERY_OFFSET_BY_TIME
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.key_search import MATCHES_MAX, KeyQuery
 from ternmq_store.reading.queue_times import Boundary

@@ -28,7 +28,15 @@ from ternmq_model.version import __version__
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import (
+from ternmq_remoting.convert import (
+    group_settings_to_pb,
+    status_of,
+    topic_config_from_pb,
+    topic_config_to_pb,
+)
+from ternmq_remoting.pages import page_of
+from ternmq_remoting.rpc import Call, Handler, Identity, unary
+from ternmq_remoting.service_methods import (
     CLEAN_STORE,
     DELETE_TOPIC,
     DESCRIBE_BROKER,
@@ -38,14 +46,6 @@ from ternmq_remoting.contracts import (
     PUT_TOPIC,
     PUT_TOPICS,
 )
-from ternmq_remoting.convert import (
-    group_settings_to_pb,
-    status_of,
-    topic_config_from_pb,
-    topic_config_to_pb,
-)
-from ternmq_remoting.pages import page_of
-from ternmq_remoting.rpc import Call, Handler, Identity, unary
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

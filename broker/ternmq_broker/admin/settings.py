@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import LIST_SETTINGS, UPDATE_SETTINGS
 from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_remoting.service_methods import LIST_SETTINGS, UPDATE_SETTINGS
 
 logger = logging.getLogger(__name__)
 

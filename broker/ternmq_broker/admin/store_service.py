@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.storage.verification import StoreVerification
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DESCRIBE_STORE
 from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_remoting.service_methods import DESCRIBE_STORE
 from ternmq_store.message_store import MessageStore
 from ternmq_store.statistics import PUT_TIME_BORDERS_MS
 

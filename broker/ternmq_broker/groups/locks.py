@@ -18,8 +18,8 @@ from ternmq_model.errors import refusal
 from ternmq_model.names import check_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import LOCK_QUEUES, UNLOCK_QUEUES
 from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_remoting.service_methods import LOCK_QUEUES, UNLOCK_QUEUES
 from ternmq_runtime.service import Job
 
 logger = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from ternmq_broker.scan.worker_pool import ScanPool
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import ConnectionLost
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import MEASURE_QUEUES, SCAN
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Handler, stream, unary
+from ternmq_remoting.service_methods import MEASURE_QUEUES, SCAN
 from ternmq_runtime.service import Job
 from ternmq_store.columns.package import has_pyarrow
 from ternmq_store.message_store import MessageStore

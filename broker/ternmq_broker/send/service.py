@@ -25,8 +25,8 @@ from ternmq_model.record.format import (
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import SEND, SEND_STREAM
 from ternmq_remoting.rpc import Call, Handler, stream, unary
+from ternmq_remoting.service_methods import SEND, SEND_STREAM
 
 BATCH_BYTES_MAX: Final = 1 << 20
 """What a stream's sender is told to keep to; one larger record may go alone."""

@@ -14,8 +14,8 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DESCRIBE_STATISTICS
 from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_remoting.service_methods import DESCRIBE_STATISTICS
 from ternmq_runtime.service import Job
 
 _YIELD_EVERY: Final = 200

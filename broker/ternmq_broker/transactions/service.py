@@ -19,15 +19,15 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.contracts import (
+from ternmq_remoting.convert import status_of
+from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+from ternmq_remoting.service_methods import (
     END_TRANSACTION,
     END_TRANSACTIONS,
     FIND_TRANSACTIONS,
     LIST_TRANSACTIONS,
     ROLL_BACK_STAGED,
 )
-from ternmq_remoting.convert import status_of
-from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.status import refusal_of
 
 FindStream = ServerStream[transactions.FindTransactionsRequest, transactions.FindTransactionsReply]

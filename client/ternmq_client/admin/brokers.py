@@ -7,7 +7,8 @@ from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import BrokerList
 from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import (
+from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import (
     CLEAN_STORE,
     DESCRIBE_BROKER,
     DESCRIBE_STATISTICS,
@@ -15,7 +16,6 @@ from ternmq_remoting.contracts import (
     LIST_SETTINGS,
     UPDATE_SETTINGS,
 )
-from ternmq_remoting.rpc import Connection
 
 _CLEAN_TIMEOUT_S: Final = 600.0
 """Deleting a thousand files takes that long at 100 ms rest after each, and more."""

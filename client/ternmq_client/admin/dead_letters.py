@@ -23,7 +23,8 @@ from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import (
+from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import (
     COMMIT_OFFSETS,
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
@@ -34,7 +35,6 @@ from ternmq_remoting.contracts import (
     SEND,
     UNLOCK_QUEUES,
 )
-from ternmq_remoting.rpc import Connection
 
 _CLOCKS_DIFFER_MS: Final = 3_600_000
 """A copy may lie on another broker, whose clock is another one."""

@@ -15,8 +15,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
 from ternmq_model.stored_message import StoredMessage, decode_single
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import PULL, QUERY_MESSAGES, VIEW_MESSAGE
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import PULL, QUERY_MESSAGES, VIEW_MESSAGE
 
 _QUERIED_MAX: Final = 64
 _CORRECTIONS_MAX: Final = 64

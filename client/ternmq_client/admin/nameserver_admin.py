@@ -24,7 +24,8 @@ from ternmq_model.names import check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, BrokerData, check_broker_name, is_order_conf
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.contracts import (
+from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
+from ternmq_remoting.service_methods import (
     ADD_WRITE_PERMISSION,
     DELETE_KV,
     GET_CLUSTER,
@@ -32,7 +33,6 @@ from ternmq_remoting.contracts import (
     PUT_KV,
     WIPE_WRITE_PERMISSION,
 )
-from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from ternmq_model.errors import RequestTimedOut, TernError, Unreachable, UsageEr
 from ternmq_model.route import BrokerData
 from ternmq_model.transaction import check_left_behind, is_in_use
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.contracts import LIST_TRANSACTIONS, ROLL_BACK_STAGED
 from ternmq_remoting.rpc import Connection, Rep, Req, StreamRpc
+from ternmq_remoting.service_methods import LIST_TRANSACTIONS, ROLL_BACK_STAGED
 
 _PAGE_TIMEOUT_S: Final = 30.0
 """For each reply: a page may be read from a slow disk."""

@@ -20,14 +20,14 @@ from ternmq_model.route import MASTER_ID, BrokerData, BrokerMember, check_broker
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import (
+from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import (
     DESCRIBE_BROKER,
     DESCRIBE_STORE,
     GET_EPOCH,
     PROMOTE,
     REPLICATION_STATUS,
 )
-from ternmq_remoting.rpc import Connection
 
 _PROMOTE_TIMEOUT_S: Final = 30.0
 """It asks every NameServer and member for the highest epoch, and ends a life of the broker."""

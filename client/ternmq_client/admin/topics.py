@@ -27,7 +27,14 @@ from ternmq_model.route import (
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.contracts import (
+from ternmq_remoting.convert import (
+    error_of,
+    route_from_pb,
+    topic_config_from_pb,
+    topic_config_to_pb,
+)
+from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import (
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
     GET_CLUSTER,
@@ -36,13 +43,6 @@ from ternmq_remoting.contracts import (
     PUT_TOPICS,
     QUERY_OFFSET_BY_TIME,
 )
-from ternmq_remoting.convert import (
-    error_of,
-    route_from_pb,
-    topic_config_from_pb,
-    topic_config_to_pb,
-)
-from ternmq_remoting.rpc import Connection
 
 
 class TopicAdmin(AdminCalls):

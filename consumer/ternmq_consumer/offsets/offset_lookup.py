@@ -9,7 +9,7 @@ from ternmq_model.arguments import check_time_ms
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DESCRIBE_TOPIC, QUERY_OFFSET_BY_TIME
+from ternmq_remoting.service_methods import DESCRIBE_TOPIC, QUERY_OFFSET_BY_TIME
 
 
 class QueueRange(NamedTuple):

@@ -15,7 +15,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import COMMIT_OFFSETS, QUERY_OFFSET
+from ternmq_remoting.service_methods import COMMIT_OFFSETS, QUERY_OFFSET
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import BrokerDraining, RefusedError, TernError
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import LOCK_QUEUES, UNLOCK_QUEUES
+from ternmq_remoting.service_methods import LOCK_QUEUES, UNLOCK_QUEUES
 from ternmq_runtime.service import OwnedTasks
 
 logger = logging.getLogger(__name__)

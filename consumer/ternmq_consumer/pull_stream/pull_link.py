@@ -35,9 +35,9 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import PULL_STREAM
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import ClientStream
+from ternmq_remoting.service_methods import PULL_STREAM
 from ternmq_runtime.service import OwnedTasks
 
 logger = logging.getLogger(__name__)

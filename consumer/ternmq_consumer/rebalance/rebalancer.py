@@ -26,7 +26,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicRoute
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import LIST_MEMBERS
+from ternmq_remoting.service_methods import LIST_MEMBERS
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Final
 from ternmq_consumer.scanning.patience import ScanClient, connected, given_up_when_broken
 from ternmq_consumer.scanning.stretches import MeasuredStretch, StretchToMeasure
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import MEASURE_QUEUES
+from ternmq_remoting.service_methods import MEASURE_QUEUES
 
 REQUEST_STRETCHES_MAX: Final = 1_024
 _ASK_S: Final = 30.0

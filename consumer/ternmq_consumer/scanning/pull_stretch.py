@@ -16,8 +16,8 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import ALL_TAGS, Subscription
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import DESCRIBE_TOPIC, PULL_STREAM
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import DESCRIBE_TOPIC, PULL_STREAM
 
 _ASK_S: Final = 15.0
 _CREDIT_BYTES: Final = 4 << 20

@@ -9,8 +9,8 @@ from ternmq_model.errors import ConnectionLost, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import SCAN
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import SCAN
 
 
 def scan_stretch(

@@ -9,7 +9,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.offsets import Offsets, topics_of
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import COMMIT_OFFSETS, QUERY_OFFSET
+from ternmq_remoting.service_methods import COMMIT_OFFSETS, QUERY_OFFSET
 
 logger = logging.getLogger(__name__)
 

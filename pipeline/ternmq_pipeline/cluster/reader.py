@@ -30,13 +30,13 @@ from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice, chose
 from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1.nameserver_pb2 import GetClusterRequest
-from ternmq_remoting.contracts import (
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Rep, Req, UnaryRpc
+from ternmq_remoting.service_methods import (
     DESCRIBE_TOPIC,
     GET_CLUSTER,
     QUERY_OFFSET_BY_TIME,
 )
-from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Rep, Req, UnaryRpc
 from ternmq_runtime.lifecycle import Lifecycle
 
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from ternmq_producer.staging.staged_messages import StagedMessages
 from ternmq_producer.staging.staging_errors import EndFailed
 from ternmq_producer.staging.transaction_stream import LATER, ROWS_MAX, Exchange, Unanswered
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.contracts import END_TRANSACTIONS, FIND_TRANSACTIONS
 from ternmq_remoting.convert import error_of
 from ternmq_remoting.rpc import StreamRpc
+from ternmq_remoting.service_methods import END_TRANSACTIONS, FIND_TRANSACTIONS
 
 _NOT_OPEN: Final = frozenset(
     {

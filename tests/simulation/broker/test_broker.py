@@ -9,7 +9,7 @@ from ternmq_model.errors import CannotListen, ClosedError, StoreError, StoreLock
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, bodies, offsets_of, world
@@ -19,12 +19,12 @@ from tests.support.virtual_time import run_in_virtual_time
 async def commit(client: Client, offset: int) -> None:
     each = groups.QueueOffset(topic="A", queue_id=0, offset=offset)
     request = groups.CommitOffsetsRequest(group="G", offsets=[each])
-    await client.call(contracts.COMMIT_OFFSETS, request)
+    await client.call(service_methods.COMMIT_OFFSETS, request)
 
 
 async def query(client: Client) -> int:
     request = groups.QueryOffsetRequest(group="G", topic="A")
-    reply: groups.QueryOffsetReply = await client.call(contracts.QUERY_OFFSET, request)
+    reply: groups.QueryOffsetReply = await client.call(service_methods.QUERY_OFFSET, request)
     return reply.offset
 
 
@@ -165,7 +165,7 @@ def test_offsets_of_a_deleted_topic_stay_deleted_after_a_crash(is_created_again:
             path = around.config.data / "config" / "consumerOffset.json"
             await asyncio.sleep(6)
             assert b"A@G" in around.files.nodes[path].data.tobytes()
-            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+            await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
             assert b"A@G" not in around.files.nodes[path].data.tobytes()
 
     async def with_a_stale_file() -> None:
@@ -179,7 +179,7 @@ def test_offsets_of_a_deleted_topic_stay_deleted_after_a_crash(is_created_again:
                 await commit(client, 3)
                 await asyncio.sleep(6)
                 stale = around.files.nodes[path].data.copy()
-                await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+                await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
                 if is_created_again:
                     await client.put_topic("A", 1)
                     await client.send("A", b"new", queue_id=0)

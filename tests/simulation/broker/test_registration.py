@@ -16,7 +16,7 @@ from ternmq_nameserver.service import NameServerService
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Call, Connection
 from tests.support.brokers import World, world
 from tests.support.files import MemoryFileSystem
@@ -37,7 +37,7 @@ async def nameserver_of(around: World, host: str = "ns", **settings: Any) -> Asy
 async def route(around: World, topic: str, host: str = "ns") -> common.TopicRoute:
     connection = await around.network.connect([Address(host, PORT)])
     reply = await connection.call(
-        contracts.GET_TOPIC_ROUTE, nameserver.GetTopicRouteRequest(topic=topic), timeout_s=1
+        service_methods.GET_TOPIC_ROUTE, nameserver.GetTopicRouteRequest(topic=topic), timeout_s=1
     )
     return reply.route
 
@@ -45,7 +45,7 @@ async def route(around: World, topic: str, host: str = "ns") -> common.TopicRout
 async def brokers(around: World, host: str = "ns", name: str = "") -> list[str]:
     connection = await around.network.connect([Address(host, PORT)])
     request = nameserver.GetClusterRequest(broker_name=name)
-    reply = await connection.call(contracts.GET_CLUSTER, request, timeout_s=1)
+    reply = await connection.call(service_methods.GET_CLUSTER, request, timeout_s=1)
     return [data.broker_name for data in reply.brokers]
 
 
@@ -75,7 +75,9 @@ def test_topic_has_its_route_once_created_and_none_once_deleted() -> None:
             await client.put_topic("A", 3)
             for host in ("ns", "ns2"):
                 assert (await route(around, "A", host)).queues[0].read_queues == 3
-            await client.call(contracts.DELETE_TOPIC, contracts.DELETE_TOPIC.request(topic="A"))
+            await client.call(
+                service_methods.DELETE_TOPIC, service_methods.DELETE_TOPIC.request(topic="A")
+            )
             with pytest.raises(RefusedError, match="A"):
                 await route(around, "A")
 
@@ -171,8 +173,8 @@ def test_broker_registers_every_30_s_and_checks_its_own_name_in_between(
             async with around.broker():
                 around.network.loss = count
                 await asyncio.sleep(95)
-                assert calls.count(contracts.REGISTER_BROKER.path) == 3
-                assert 80 < calls.count(contracts.GET_CLUSTER.path) <= 95
+                assert calls.count(service_methods.REGISTER_BROKER.path) == 3
+                assert 80 < calls.count(service_methods.GET_CLUSTER.path) <= 95
                 assert set(names) == {"broker-a"}
 
     run_in_virtual_time(main())
@@ -253,7 +255,7 @@ class Hog:
             ],
             incarnation="1",
         )
-        await self._connection.call(contracts.REGISTER_BROKER, request, timeout_s=1)
+        await self._connection.call(service_methods.REGISTER_BROKER, request, timeout_s=1)
 
 
 def test_change_of_a_topic_that_a_nameserver_refuses_is_no_success() -> None:
@@ -269,7 +271,7 @@ def test_change_of_a_topic_that_a_nameserver_refuses_is_no_success() -> None:
             hog = await Hog.at(around)
             await hog.take(2_025)
             refused = r"topic {}: it is done and kept .* NameServer ns:9876 .*bytes_max"
-            delete = contracts.DELETE_TOPIC.request
+            delete = service_methods.DELETE_TOPIC.request
             many = admin.PutTopicsRequest()
             for topic in "AP":
                 many.topics.add(topic=topic, read_queues=3, write_queues=3, permissions=6)
@@ -279,14 +281,14 @@ def test_change_of_a_topic_that_a_nameserver_refuses_is_no_success() -> None:
                 with pytest.raises(BrokerBusy, match=refused.format("A")):
                     await client.put_topic("A", 2)
                 with pytest.raises(BrokerBusy, match=refused.format("A P")):
-                    await client.call(contracts.PUT_TOPICS, many)
+                    await client.call(service_methods.PUT_TOPICS, many)
                 assert (await route(around, "A")).queues[0].read_queues == 1
                 assert (await route(around, "P", "ns2")).queues[0].read_queues == 3
                 with pytest.raises(BrokerBusy, match=refused.format("P")):
-                    await client.call(contracts.DELETE_TOPIC, delete(topic="P"))
+                    await client.call(service_methods.DELETE_TOPIC, delete(topic="P"))
                 with pytest.raises(RefusedError, match="no broker has topic P"):
                     await route(around, "P", "ns2")
-                await client.call(contracts.DELETE_TOPIC, delete(topic="A"))  # it fits again
+                await client.call(service_methods.DELETE_TOPIC, delete(topic="A"))  # it fits again
             assert (await route(around, "B")).queues
 
     run_in_virtual_time(main())
@@ -313,7 +315,7 @@ def test_broker_that_is_refused_says_why_once_and_registers_when_there_is_room(
                 client = await around.connect(broker)
                 await asyncio.sleep(60)
                 assert await brokers(around) == ["hog"]
-                assert calls.count(contracts.REGISTER_BROKER.path) <= 13
+                assert calls.count(service_methods.REGISTER_BROKER.path) <= 13
                 with pytest.raises(BrokerBusy, match="topic A: it is done and kept"):
                     await client.put_topic("A", 1)
                 await hog.take(0)
@@ -373,7 +375,9 @@ def test_two_brokers_of_one_name_are_each_logged_once(
         assert f" address=127.0.0.1:{rival.port} own_address=127.0.0.1:{own.port} " in line
 
 
-@pytest.mark.parametrize("waits_for", [contracts.REGISTER_BROKER, contracts.GET_CLUSTER])
+@pytest.mark.parametrize(
+    "waits_for", [service_methods.REGISTER_BROKER, service_methods.GET_CLUSTER]
+)
 def test_hanging_nameserver_delays_neither_stop_nor_other_goodbyes(
     waits_for: Any,
 ) -> None:
@@ -387,12 +391,12 @@ def test_hanging_nameserver_delays_neither_stop_nor_other_goodbyes(
             goodbyes_s: list[float] = []
 
             def hang(path: str) -> Loss:
-                if path == contracts.UNREGISTER_BROKER.path:
+                if path == service_methods.UNREGISTER_BROKER.path:
                     goodbyes_s.append(loop.time())
                 elif path == waits_for.path and not hung.is_set():
                     hung.set()
                     return Loss.REQUEST
-                return Loss.NONE if path != contracts.UNREGISTER_BROKER.path else lost.pop(0)
+                return Loss.NONE if path != service_methods.UNREGISTER_BROKER.path else lost.pop(0)
 
             hung = asyncio.Event()
             lost = [Loss.NONE, Loss.REQUEST]
@@ -448,7 +452,7 @@ def test_list_of_topics_is_answered_in_time_while_a_nameserver_hangs(
     registrations: list[Loss] = []
 
     def hang(path: str) -> Loss:
-        if path != contracts.REGISTER_BROKER.path:
+        if path != service_methods.REGISTER_BROKER.path:
             return Loss.NONE
         registrations.append(Loss.NONE if registrations else Loss.REQUEST)
         return registrations[-1]
@@ -468,7 +472,7 @@ def test_list_of_topics_is_answered_in_time_while_a_nameserver_hangs(
             ]
             request = admin.PutTopicsRequest(topics=topics)
             timeout_s = ClientConfig().request_timeout_s * 0.9
-            await client.call(contracts.PUT_TOPICS, request, timeout_s)
+            await client.call(service_methods.PUT_TOPICS, request, timeout_s)
             assert len(registrations) == 2
 
     run_in_virtual_time(main())

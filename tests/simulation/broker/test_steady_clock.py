@@ -10,7 +10,7 @@ import pytest
 from ternmq_model.errors import BrokerBusy, RefusedError
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import CLEAN_STORE, DESCRIBE_STORE
+from ternmq_remoting.service_methods import CLEAN_STORE, DESCRIBE_STORE
 from ternmq_store.config import FlushMode
 from tests.support.brokers import SMALL_STORE, Client, World, serving, stored, world
 from tests.support.transactions import COMMIT, begin, end

@@ -15,8 +15,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import SEND_BACK
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import SEND_BACK
 from ternmq_runtime.service import OwnedTasks
 from tests.support.handed_out import QUEUE, message_at, of_offsets
 from tests.support.virtual_time import run_in_virtual_time

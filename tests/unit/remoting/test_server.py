@@ -6,9 +6,9 @@ import grpc
 import pytest
 
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import SEND, SEND_STREAM
 from ternmq_remoting.rpc import Call, ServerStream, stream, unary
 from ternmq_remoting.server import CRASH_LOG_INTERVAL_S, NOT_SERVING, CrashLog, Serving
+from ternmq_remoting.service_methods import SEND, SEND_STREAM
 from ternmq_remoting.status import NOT_BEGUN_KEY
 
 

@@ -15,9 +15,9 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import MASTER_ID, BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import GET_EPOCH, REPLICATION_STATUS
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import GET_EPOCH, REPLICATION_STATUS
 
 T = TypeVar("T")
 MemberReply = tuple[BrokerMember, replication.ReplicationStatusReply | None]

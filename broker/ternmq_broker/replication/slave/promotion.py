@@ -21,9 +21,9 @@ from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import PROMOTE
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_remoting.service_methods import PROMOTE
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from ternmq_broker.replication.tables.snapshots import Snapshot, Snapshots
 from ternmq_broker.state.tables import Tables
 from ternmq_model.clock import Clock
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import METADATA
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream
+from ternmq_remoting.service_methods import METADATA
 from ternmq_store.message_store import MessageStore
 
 PIECE_BYTES_MAX: Final = 256 << 10

@@ -11,7 +11,7 @@ from ternmq_model.errors import InvalidParameter, MessageNotFound, TopicNotFound
 from ternmq_model.record.format import decode_record
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.reading.cold_read import ColdRecord
 from tests.support.brokers import SMALL_STORE, Client, serving, world
 from tests.support.virtual_time import run_in_virtual_time
@@ -20,7 +20,7 @@ from tests.support.virtual_time import run_in_virtual_time
 async def query(client: Client, topic: str, key: str, **wanted: Any) -> Sequence[bytes]:
     """Return the bodies of what is found."""
     request = messages.QueryMessagesRequest(topic=topic, key=key, **wanted)
-    reply = await client.call(contracts.QUERY_MESSAGES, request)
+    reply = await client.call(service_methods.QUERY_MESSAGES, request)
     bodies: list[bytes] = []
     position = 0
     for size in np.frombuffer(reply.record_sizes, dtype="<i4").tolist():
@@ -84,7 +84,7 @@ def test_queue_returns_its_offset_at_a_time() -> None:
                 request = admin.QueryOffsetByTimeRequest(
                     topic="A", queue_id=queue_id, at_ms=at_ms, boundary=boundary
                 )
-                reply = await client.call(contracts.QUERY_OFFSET_BY_TIME, request)
+                reply = await client.call(service_methods.QUERY_OFFSET_BY_TIME, request)
                 return int(reply.offset)
 
             assert await ask(0) == 0

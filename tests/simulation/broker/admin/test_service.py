@@ -8,7 +8,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from tests.support.brokers import membership, serving
 from tests.support.virtual_time import run_in_virtual_time
@@ -21,7 +21,7 @@ def test_topic_is_created_changed_described_and_deleted() -> None:
             assert not (await client.put_topic("A", 3)).created
             sent = await client.send("A", queue_id=2)
             reply = await client.call(
-                contracts.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic="A")
+                service_methods.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic="A")
             )
             assert (reply.topic.read_queues, reply.topic.permissions) == (3, 6)
             assert [(each.queue_id, each.max_offset) for each in reply.queues] == [
@@ -31,9 +31,11 @@ def test_topic_is_created_changed_described_and_deleted() -> None:
             ]
             assert reply.queues[0].last_stored_at_ms == 0
             assert reply.queues[2].last_stored_at_ms > 0
-            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+            await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
             with pytest.raises(TopicNotFound):
-                await client.call(contracts.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic="A"))
+                await client.call(
+                    service_methods.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic="A")
+                )
             await client.put_topic("A", 3)
             again = await client.send("A", queue_id=2)
             assert (sent.queue_offset, again.queue_offset) == (0, 0)
@@ -65,7 +67,7 @@ def test_impossible_topic_is_refused(fields: dict[str, Any], code: Code, says: s
             for name, value in fields.items():
                 setattr(config, name, value)
             with pytest.raises(RefusedError, match=says) as caught:
-                await client.call(contracts.PUT_TOPIC, admin.PutTopicRequest(topic=config))
+                await client.call(service_methods.PUT_TOPIC, admin.PutTopicRequest(topic=config))
             assert caught.value.code == code
 
     run_in_virtual_time(main())
@@ -78,7 +80,9 @@ def test_missing_and_system_topics_cannot_be_deleted(topic: str, code: Code) -> 
     async def main() -> None:
         async with serving() as (_, client):
             with pytest.raises(RefusedError, match=topic) as caught:
-                await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
+                await client.call(
+                    service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic)
+                )
             assert caught.value.code == code
 
     run_in_virtual_time(main())
@@ -92,15 +96,15 @@ def test_groups_are_listed_and_described() -> None:
             offset = groups.QueueOffset(topic="B", queue_id=0, offset=0)
             for group in ("G", "H"):
                 request = groups.CommitOffsetsRequest(group=group, offsets=[offset])
-                await client.call(contracts.COMMIT_OFFSETS, request)
-            listed = await client.call(contracts.LIST_GROUPS, admin.ListGroupsRequest())
+                await client.call(service_methods.COMMIT_OFFSETS, request)
+            listed = await client.call(service_methods.LIST_GROUPS, admin.ListGroupsRequest())
             assert (list(listed.groups), listed.next_page_token) == (["G", "H"], "")
             for after, group, token in (("", "G", "G"), ("G", "H", "")):
                 wanted = admin.ListGroupsRequest(page_size=1, page_token=after)
-                page = await client.call(contracts.LIST_GROUPS, wanted)
+                page = await client.call(service_methods.LIST_GROUPS, wanted)
                 assert (list(page.groups), page.next_page_token) == ([group], token)
             reply = await client.call(
-                contracts.DESCRIBE_GROUP, admin.DescribeGroupRequest(group="G")
+                service_methods.DESCRIBE_GROUP, admin.DescribeGroupRequest(group="G")
             )
             (member,) = reply.members
             assert member.client_id == "a@1"
@@ -111,7 +115,7 @@ def test_groups_are_listed_and_described() -> None:
             ] == [("A", 0, -1, 0), ("A", 1, -1, 1), ("B", 0, 0, 0)]
             with pytest.raises(GroupNotFound, match="'Nobody'"):
                 await client.call(
-                    contracts.DESCRIBE_GROUP, admin.DescribeGroupRequest(group="Nobody")
+                    service_methods.DESCRIBE_GROUP, admin.DescribeGroupRequest(group="Nobody")
                 )
 
     run_in_virtual_time(main())
@@ -122,7 +126,9 @@ def test_broker_reports_the_state_of_its_store(mode: FlushMode) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, flush_mode=mode) as (around, client):
             await client.send("A")
-            reply = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+            reply = await client.call(
+                service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+            )
             assert (reply.cluster, reply.broker_name) == ("DefaultCluster", "broker-a")
             assert reply.flush_mode == mode.value
             assert reply.log_max_offset == reply.log_confirm_offset > 0

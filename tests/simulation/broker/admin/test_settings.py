@@ -6,7 +6,7 @@ import pytest
 from ternmq_model.errors import RefusedError, TopicNotFound
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, serving, stored
@@ -21,14 +21,14 @@ async def update(client: Client, **values: object) -> None:
         )
         for name, value in values.items()
     }
-    await client.call(contracts.UPDATE_SETTINGS, admin.UpdateSettingsRequest(values=named))
+    await client.call(service_methods.UPDATE_SETTINGS, admin.UpdateSettingsRequest(values=named))
 
 
 def test_settings_are_listed_changed_and_refused() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             await update(client, unread_max_ms=300)
-            reply = await client.call(contracts.LIST_SETTINGS, admin.ListSettingsRequest())
+            reply = await client.call(service_methods.LIST_SETTINGS, admin.ListSettingsRequest())
             listed = {one.name: one for one in reply.settings}
             one, switch = listed["broker.unread_max_ms"], listed["broker.trace"]
             assert (one.value, one.least, one.most) == ("300", "1", "60000")
@@ -50,7 +50,7 @@ def test_automatic_topic_creation_is_switched_at_once() -> None:
             await update(client, auto_create_topics="on", default_topic_queues=2)
             await client.send("New")
             told = await client.call(
-                contracts.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic="New")
+                service_methods.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic="New")
             )
             assert told.topic.write_queues == 2
 

@@ -1,7 +1,7 @@
 import asyncio
 
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import serving
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -13,7 +13,7 @@ def test_store_reports_its_counters() -> None:
             await sender.send(*(sender.record("A") for _ in range(40)))
             await asyncio.sleep(10.5)
             await client.pull("A", group="G")
-            told = await client.call(contracts.DESCRIBE_STORE, admin.DescribeStoreRequest())
+            told = await client.call(service_methods.DESCRIBE_STORE, admin.DescribeStoreRequest())
             assert (told.puts, told.puts_failed, told.put_messages) == (1, 0, 40)
             assert (told.gets_found, told.got_messages, told.gets_from_disk) == (1, 32, 0)
             assert sum(each.puts for each in told.put_times) == 1

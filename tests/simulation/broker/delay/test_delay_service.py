@@ -13,7 +13,7 @@ from ternmq_model.errors import StoreFull
 from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DELETE_TOPIC
+from ternmq_remoting.service_methods import DELETE_TOPIC
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import file_name, queue_folder
 from ternmq_store.message_store import MessageStore

@@ -22,7 +22,7 @@ from ternmq_model.json_checksum import add_checksum
 from ternmq_model.message import Message
 from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import CLEAN_STORE, DESCRIBE_BROKER
+from ternmq_remoting.service_methods import CLEAN_STORE, DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.state_file import replace_file
 from tests.support.brokers import SMALL_STORE, Client, world

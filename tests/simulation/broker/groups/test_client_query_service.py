@@ -4,14 +4,14 @@ from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from tests.support.brokers import Client, SessionStream, membership, serving
 from tests.support.virtual_time import run_in_virtual_time
 
 
 async def join(client: Client, client_id: str, *producers: str) -> SessionStream:
-    stream: SessionStream = client.connection.open(contracts.SESSION)
+    stream: SessionStream = client.connection.open(service_methods.SESSION)
     hello = groups.Hello(
         client_id=client_id,
         incarnation="1",
@@ -39,7 +39,9 @@ async def answer(stream: SessionStream) -> None:
 
 async def describe(client: Client, client_id: str) -> admin.DescribeConsumerReply:
     request = admin.DescribeConsumerRequest(group="G", client_id=client_id)
-    reply: admin.DescribeConsumerReply = await client.call(contracts.DESCRIBE_CONSUMER, request)
+    reply: admin.DescribeConsumerReply = await client.call(
+        service_methods.DESCRIBE_CONSUMER, request
+    )
     return reply
 
 
@@ -71,7 +73,7 @@ def test_producers_are_listed_by_group() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await join(client, "b@1", "P", "Q")
             await join(client, "a@1", "P")
-            found = await client.call(contracts.LIST_PRODUCERS, admin.ListProducersRequest())
+            found = await client.call(service_methods.LIST_PRODUCERS, admin.ListProducersRequest())
             assert [(one.group, one.client_id) for one in found.producers] == [
                 ("P", "a@1"),
                 ("P", "b@1"),
@@ -79,13 +81,13 @@ def test_producers_are_listed_by_group() -> None:
             ]
             assert all(one.address and one.connected_at_ms for one in found.producers)
             request = admin.ListProducersRequest(page_size=2)
-            page = await client.call(contracts.LIST_PRODUCERS, request)
+            page = await client.call(service_methods.LIST_PRODUCERS, request)
             assert list(page.producers) == list(found.producers[:2])
             request.page_token = page.next_page_token
-            page = await client.call(contracts.LIST_PRODUCERS, request)
+            page = await client.call(service_methods.LIST_PRODUCERS, request)
             assert (list(page.producers), page.next_page_token) == ([found.producers[2]], "")
             found = await client.call(
-                contracts.LIST_PRODUCERS, admin.ListProducersRequest(group="Q")
+                service_methods.LIST_PRODUCERS, admin.ListProducersRequest(group="Q")
             )
             assert [one.client_id for one in found.producers] == ["b@1"]
 

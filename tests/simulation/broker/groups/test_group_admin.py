@@ -15,7 +15,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client, SessionStream, membership, serving, stored, world
 from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
@@ -35,31 +35,31 @@ def settings(group: str = "G", **fields: Any) -> admin.GroupSettings:
 
 async def put(client: Client, group: str = "G", **fields: Any) -> bool:
     request = admin.PutGroupRequest(settings=settings(group, **fields))
-    reply: admin.PutGroupReply = await client.call(contracts.PUT_GROUP, request)
+    reply: admin.PutGroupReply = await client.call(service_methods.PUT_GROUP, request)
     return reply.created
 
 
 async def describe(client: Client, group: str = "G") -> admin.DescribeGroupReply:
     request = admin.DescribeGroupRequest(group=group)
-    reply: admin.DescribeGroupReply = await client.call(contracts.DESCRIBE_GROUP, request)
+    reply: admin.DescribeGroupReply = await client.call(service_methods.DESCRIBE_GROUP, request)
     return reply
 
 
 async def delete(client: Client, group: str = "G", *, with_dead_letters: bool = False) -> None:
     request = admin.DeleteGroupRequest(group=group, with_dead_letters=with_dead_letters)
-    await client.call(contracts.DELETE_GROUP, request)
+    await client.call(service_methods.DELETE_GROUP, request)
 
 
 async def reset(client: Client, topic: str = "A", **fields: Any) -> list[tuple[int, int, int]]:
     told: dict[str, Any] = {"group": "G", "topic": topic}
     request = admin.ResetOffsetsRequest(**(told | fields))
-    reply = await client.call(contracts.RESET_OFFSETS, request)
+    reply = await client.call(service_methods.RESET_OFFSETS, request)
     return [(each.queue_id, each.before, each.after) for each in reply.changes]
 
 
 async def clone(client: Client, to: str, topic: str = "", source: str = "G") -> list[str]:
     request = admin.CloneOffsetsRequest(from_group=source, to_group=to, topic=topic)
-    reply = await client.call(contracts.CLONE_OFFSETS, request)
+    reply = await client.call(service_methods.CLONE_OFFSETS, request)
     return [f"{each.topic}/{each.queue_id}: {each.before} {each.after}" for each in reply.changes]
 
 
@@ -68,12 +68,12 @@ async def commit(
 ) -> bool:
     told = groups.QueueOffset(topic=topic, queue_id=0, offset=offset, version=version)
     request = groups.CommitOffsetsRequest(group=group, offsets=[told])
-    return not (await client.call(contracts.COMMIT_OFFSETS, request)).refused
+    return not (await client.call(service_methods.COMMIT_OFFSETS, request)).refused
 
 
 async def query(client: Client, group: str = "G", topic: str = "A") -> tuple[int, int]:
     request = groups.QueryOffsetRequest(group=group, topic=topic)
-    reply = await client.call(contracts.QUERY_OFFSET, request)
+    reply = await client.call(service_methods.QUERY_OFFSET, request)
     return reply.offset, reply.version
 
 
@@ -133,8 +133,8 @@ def test_impossible_settings_are_refused(fields: dict[str, Any]) -> None:
         async with serving() as (_, client):
             request = admin.PutGroupRequest(settings=settings(**fields))
             with pytest.raises(InvalidParameter):
-                await client.call(contracts.PUT_GROUP, request)
-            reply = await client.call(contracts.LIST_GROUPS, admin.ListGroupsRequest())
+                await client.call(service_methods.PUT_GROUP, request)
+            reply = await client.call(service_methods.LIST_GROUPS, admin.ListGroupsRequest())
             assert list(reply.groups) == []
 
     run_in_virtual_time(main())
@@ -174,7 +174,7 @@ def test_disabled_group_reads_nothing_even_on_open_streams() -> None:
             queue = groups.QueueLock(topic="A", queue_id=0)
             request = groups.LockQueuesRequest(group="G", client_id="a@1", queues=[queue])
             with pytest.raises(PermissionRefused):
-                await client.call(contracts.LOCK_QUEUES, request)
+                await client.call(service_methods.LOCK_QUEUES, request)
 
     run_in_virtual_time(main())
 
@@ -191,7 +191,7 @@ def test_broadcasting_members_of_a_forbidding_group_read_nothing() -> None:
                 await client.pull("A", group="G")
             request = messages.PullRequest(group="G", topic="A")
             with pytest.raises(PermissionRefused, match="may not broadcast"):
-                await client.call(contracts.PULL, request)
+                await client.call(service_methods.PULL, request)
 
     run_in_virtual_time(main())
 
@@ -203,9 +203,11 @@ def test_new_group_begins_with_the_first_message_when_configured() -> None:
                 await client.send("A", b"x" * (1 << 20), queue_id=0)
             around.files.used = 0.91
             await asyncio.sleep(60)
-            await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest(), timeout_s=4000)
+            await client.call(
+                service_methods.CLEAN_STORE, admin.CleanStoreRequest(), timeout_s=4000
+            )
             request = admin.DescribeTopicRequest(topic="A")
-            (queue,) = (await client.call(contracts.DESCRIBE_TOPIC, request)).queues
+            (queue,) = (await client.call(service_methods.DESCRIBE_TOPIC, request)).queues
             assert queue.min_offset > 0
             assert await query(client) == (-1, 0)
             await put(client, consume_from_min_enabled=True)
@@ -246,10 +248,10 @@ def test_deleted_group_leaves_nothing_behind() -> None:
                 delay_level=-1,
             )
             back = groups.SendBackRequest(group="G", client_id="a@1", messages=[failed])
-            await client.call(contracts.SEND_BACK, back)
+            await client.call(service_methods.SEND_BACK, back)
             queue = groups.QueueLock(topic="A", queue_id=0)
             lock = groups.LockQueuesRequest(group="G", client_id="a@1", queues=[queue])
-            await client.call(contracts.LOCK_QUEUES, lock)
+            await client.call(service_methods.LOCK_QUEUES, lock)
             session, _welcome = await client.open_session("a@1", membership("G", "A"))
             with pytest.raises(RefusedError, match=r"live members: a@1"):
                 await delete(client)
@@ -269,7 +271,7 @@ def test_deleted_group_leaves_nothing_behind() -> None:
             with pytest.raises(TopicNotFound):
                 await client.pull("%RETRY%G")
             assert len(stored(await client.pull("%DLQ%G"))) == 1
-            assert (await client.call(contracts.LOCK_QUEUES, lock)).locked
+            assert (await client.call(service_methods.LOCK_QUEUES, lock)).locked
             await delete(client, with_dead_letters=True)
             with pytest.raises(TopicNotFound):
                 await client.pull("%DLQ%G")
@@ -334,7 +336,7 @@ def test_members_are_notified_of_a_reset_once_it_is_on_disk() -> None:
             session, _welcome = await client.open_session("a@1", membership("G", "A"))
             assert (await told(session)).members_changed.group == "G"
             request = admin.ResetOffsetsRequest(group="G", topic="A", offset=1)
-            reply = await client.call(contracts.RESET_OFFSETS, request)
+            reply = await client.call(service_methods.RESET_OFFSETS, request)
             assert reply.members_told == 1
             command = (await told(session)).offsets_reset
             (offset,) = command.offsets

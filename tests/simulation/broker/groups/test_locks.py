@@ -6,7 +6,7 @@ from ternmq_model.errors import BrokerBusy, InvalidParameter
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import CONFIG, Client, membership, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -22,7 +22,7 @@ async def lock(client: Client, who: str, *queues: tuple[str, int, int], group: s
             for topic, queue_id, token in queues
         ],
     )
-    reply: groups.LockQueuesReply = await client.call(contracts.LOCK_QUEUES, request)
+    reply: groups.LockQueuesReply = await client.call(service_methods.LOCK_QUEUES, request)
     assert reply.lease_ms == CONFIG.lock_lease_ms
     return {(each.topic, each.queue_id): each.token for each in reply.locked}
 
@@ -30,13 +30,13 @@ async def lock(client: Client, who: str, *queues: tuple[str, int, int], group: s
 async def unlock(client: Client, who: str, topic: str, queue_id: int, token: int) -> None:
     queue = groups.QueueLock(topic=topic, queue_id=queue_id, token=token)
     request = groups.UnlockQueuesRequest(group="G", client_id=who, queues=[queue])
-    await client.call(contracts.UNLOCK_QUEUES, request)
+    await client.call(service_methods.UNLOCK_QUEUES, request)
 
 
 async def commit(client: Client, offset: int, token: int = 0) -> groups.CommitOffsetsReply:
     told = groups.QueueOffset(topic="A", queue_id=0, offset=offset, lock_token=token)
     request = groups.CommitOffsetsRequest(group="G", client_id="x@1", offsets=[told])
-    reply: groups.CommitOffsetsReply = await client.call(contracts.COMMIT_OFFSETS, request)
+    reply: groups.CommitOffsetsReply = await client.call(service_methods.COMMIT_OFFSETS, request)
     return reply
 
 
@@ -185,7 +185,7 @@ def test_deleted_topic_drops_its_locks() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             token = (await lock(client, "a@1", ("A", 0, 0)))["A", 0]
-            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+            await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
             await client.put_topic("A", 1)
             assert await lock(client, "a@1", ("A", 0, token)) == {}
             assert await lock(client, "b@1", ("A", 0, 0)) != {}

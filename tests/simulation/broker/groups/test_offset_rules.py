@@ -8,14 +8,14 @@ import pytest
 
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client, bodies, serving, stored
 from tests.support.virtual_time import run_in_virtual_time
 
 
 async def committed(client: Client, queue_id: int = 0) -> tuple[int, int]:
     request = groups.QueryOffsetRequest(group="G", topic="A", queue_id=queue_id)
-    reply = await client.call(contracts.QUERY_OFFSET, request)
+    reply = await client.call(service_methods.QUERY_OFFSET, request)
     return reply.offset, reply.version
 
 
@@ -82,7 +82,7 @@ def test_older_versions_and_locked_queues_are_not_committed() -> None:
             await fill(client, 2)
             sought = groups.QueueOffset(topic="A", queue_id=0, offset=1)
             await client.call(
-                contracts.COMMIT_OFFSETS,
+                service_methods.COMMIT_OFFSETS,
                 groups.CommitOffsetsRequest(group="G", offsets=[sought], force=True),
             )
             kept, version = await committed(client)
@@ -94,7 +94,7 @@ def test_older_versions_and_locked_queues_are_not_committed() -> None:
             stream, _ = await client.open_session("c@1", groups.ConsumerGroup(group="G"))
             lock = groups.QueueLock(topic="A", queue_id=1)
             await client.call(
-                contracts.LOCK_QUEUES,
+                service_methods.LOCK_QUEUES,
                 groups.LockQueuesRequest(group="G", client_id="c@1", queues=[lock]),
             )
             await client.pull("A", 0, queue_id=1, group="G", commit_offset=0)

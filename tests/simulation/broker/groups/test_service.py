@@ -9,13 +9,13 @@ from ternmq_broker.state.offset_versions import VERSION_MAX, VERSION_STEP_MAX
 from ternmq_model.errors import BrokerBusy, InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client, SessionStream, membership, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 
 
 async def members(client: Client, group: str = "G") -> list[str]:
-    reply = await client.call(contracts.LIST_MEMBERS, groups.ListMembersRequest(group=group))
+    reply = await client.call(service_methods.LIST_MEMBERS, groups.ListMembersRequest(group=group))
     return list(reply.client_ids)
 
 
@@ -42,13 +42,13 @@ async def commit(
             for topic, queue_id, offset in offsets
         ],
     )
-    reply: groups.CommitOffsetsReply = await client.call(contracts.COMMIT_OFFSETS, request)
+    reply: groups.CommitOffsetsReply = await client.call(service_methods.COMMIT_OFFSETS, request)
     return reply
 
 
 async def query(client: Client, topic: str, queue_id: int = 0, group: str = "G") -> int:
     request = groups.QueryOffsetRequest(group=group, topic=topic, queue_id=queue_id)
-    reply: groups.QueryOffsetReply = await client.call(contracts.QUERY_OFFSET, request)
+    reply: groups.QueryOffsetReply = await client.call(service_methods.QUERY_OFFSET, request)
     return reply.offset
 
 
@@ -183,7 +183,7 @@ def test_heartbeat_changes_the_groups() -> None:
 def test_bad_hello_is_refused_with_its_fault(hello: groups.Hello | None, says: str) -> None:
     async def main() -> None:
         async with serving() as (_, client):
-            stream: SessionStream = client.connection.open(contracts.SESSION)
+            stream: SessionStream = client.connection.open(service_methods.SESSION)
             goodbye = groups.SessionRequest(goodbye=groups.Goodbye())
             await stream.write(goodbye if hello is None else groups.SessionRequest(hello=hello))
             with pytest.raises(RefusedError, match=says) as caught:
@@ -280,10 +280,13 @@ def test_new_group_begins_at_the_first_message_while_it_is_in_memory() -> None:
 @pytest.mark.parametrize(
     ("rpc", "request_"),
     [
-        (contracts.LIST_MEMBERS, groups.ListMembersRequest(group="no good")),
-        (contracts.QUERY_OFFSET, groups.QueryOffsetRequest(group="no good", topic="A")),
-        (contracts.QUERY_OFFSET, groups.QueryOffsetRequest(group="G", topic="no good")),
-        (contracts.QUERY_OFFSET, groups.QueryOffsetRequest(group="G", topic="A", queue_id=-1)),
+        (service_methods.LIST_MEMBERS, groups.ListMembersRequest(group="no good")),
+        (service_methods.QUERY_OFFSET, groups.QueryOffsetRequest(group="no good", topic="A")),
+        (service_methods.QUERY_OFFSET, groups.QueryOffsetRequest(group="G", topic="no good")),
+        (
+            service_methods.QUERY_OFFSET,
+            groups.QueryOffsetRequest(group="G", topic="A", queue_id=-1),
+        ),
     ],
 )
 def test_bad_names_and_numbers_are_refused(rpc: Any, request_: Any) -> None:
@@ -300,7 +303,7 @@ async def commit_version(
 ) -> groups.CommitOffsetsReply:
     told = groups.QueueOffset(topic="A", queue_id=0, offset=offset, version=version)
     request = groups.CommitOffsetsRequest(group="G", offsets=[told], force=force)
-    reply: groups.CommitOffsetsReply = await client.call(contracts.COMMIT_OFFSETS, request)
+    reply: groups.CommitOffsetsReply = await client.call(service_methods.COMMIT_OFFSETS, request)
     return reply
 
 
@@ -328,7 +331,7 @@ def test_commit_older_than_a_seek_is_refused_even_after_a_crash() -> None:
                 assert "of version 1 is kept, not one of 0" in refused.status.remark
                 assert not (await commit_version(client, 5, 1)).refused
                 request = groups.QueryOffsetRequest(group="G", topic="A", queue_id=0)
-                told = await client.call(contracts.QUERY_OFFSET, request)
+                told = await client.call(service_methods.QUERY_OFFSET, request)
                 assert (told.offset, told.version) == (5, 1)
                 await client.connection.close()
 

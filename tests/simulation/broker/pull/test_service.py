@@ -9,7 +9,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.route import Permission
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from tests.support.brokers import Client, bodies, serving, world
 from tests.support.virtual_time import run_in_virtual_time
@@ -140,7 +140,7 @@ def test_waiting_pull_fails_when_its_topic_is_deleted() -> None:
 
             async def delete() -> None:
                 await asyncio.sleep(1)
-                await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+                await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
 
             pulling = client.pull("A", wait_ms=20_000)
             error, _ = await asyncio.gather(pulling, delete(), return_exceptions=True)
@@ -204,7 +204,7 @@ def test_held_pull_of_a_recreated_topic_ends() -> None:
             held = tasks.spawn(hold(), "pull")
             await asyncio.sleep(1)
             request = admin.DeleteTopicRequest(topic="A")
-            deleting = tasks.spawn(client.call(contracts.DELETE_TOPIC, request), "delete")
+            deleting = tasks.spawn(client.call(service_methods.DELETE_TOPIC, request), "delete")
             await client.put_topic("A", 1)
             await deleting
             await held
@@ -221,7 +221,7 @@ def test_message_is_found_by_its_offset_id() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, "A", "first")
             sent = await client.send("A", b"second")
-            reply = await client.call(contracts.VIEW_MESSAGE, view(sent.offset_message_id))
+            reply = await client.call(service_methods.VIEW_MESSAGE, view(sent.offset_message_id))
             record = decode_record(reply.record)
             assert record is not None
             assert record.body == b"second"
@@ -235,9 +235,9 @@ def test_message_id_is_answered_only_by_the_broker_it_names() -> None:
             good = (await client.send("A", b"second")).offset_message_id
             for other in ("0A000001" + good[8:], good[:-1] + "1", good[:-4] + "FFFF"):
                 with pytest.raises(MessageNotFound, match=other):
-                    await client.call(contracts.VIEW_MESSAGE, view(other))
+                    await client.call(service_methods.VIEW_MESSAGE, view(other))
             for bad in ("", "xyz", good[:-2], "F" * 32):
                 with pytest.raises(InvalidParameter, match="message id"):
-                    await client.call(contracts.VIEW_MESSAGE, view(bad))
+                    await client.call(service_methods.VIEW_MESSAGE, view(bad))
 
     run_in_virtual_time(main())

@@ -9,7 +9,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.route import Permission
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import commit_log_folder, file_name
@@ -283,7 +283,7 @@ def test_impossible_subscription_ends_alone(fields: dict[str, Any], code: Code) 
 
 
 async def delete(client: Client, topic: str) -> None:
-    await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
+    await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic=topic))
 
 
 async def forbid(client: Client, topic: str) -> None:
@@ -351,7 +351,7 @@ def test_stream_begins_with_open_of_a_legal_group() -> None:
             puller = await client.open_puller("no good")
             with pytest.raises(RefusedError, match="no good"):
                 await puller.read()
-            stream = client.connection.open(contracts.PULL_STREAM)
+            stream = client.connection.open(service_methods.PULL_STREAM)
             await stream.write(messages.PullStreamRequest(credit=messages.PullCredit(handle=1)))
             with pytest.raises(InvalidParameter, match="begins with `open`"):
                 await stream.read()

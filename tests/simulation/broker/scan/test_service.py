@@ -13,7 +13,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import ClientStream
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, World, world
@@ -51,7 +51,7 @@ async def serving(
 
 async def scan(client: Client, topic: str = "T", **fields: Any) -> list[messages.ScanReply]:
     """Return every reply to one request."""
-    stream = client.connection.open(contracts.SCAN)
+    stream = client.connection.open(service_methods.SCAN)
     replies = await ask(stream, topic, **fields)
     await stream.finish()
     assert await stream.read() is None
@@ -135,7 +135,7 @@ def test_stretch_ends_with_the_queue_and_an_empty_one_at_once() -> None:
 def test_stream_carries_several_stretches_even_after_a_refusal() -> None:
     async def main() -> None:
         async with serving() as (_, client, _processes):
-            stream = client.connection.open(contracts.SCAN)
+            stream = client.connection.open(service_methods.SCAN)
             for topic, code in (("T", 0), ("No", 17), ("Refuses", 1), ("Dies", 2), ("T", 0)):
                 replies = await ask(stream, topic)
                 assert replies[-1].status.code == code, replies[-1]
@@ -211,10 +211,10 @@ def test_broker_without_arrow_or_processes_refuses_scans(monkeypatch: pytest.Mon
 def test_deleted_topic_ends_its_scan_even_when_recreated() -> None:
     async def main() -> None:
         async with serving() as (_, client, _processes):
-            stream = client.connection.open(contracts.SCAN)
+            stream = client.connection.open(service_methods.SCAN)
             await stream.write(big())
             assert await stream.read() is not None
-            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="T"))
+            await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="T"))
             await client.put_topic("T", 2)
             reply = await to_the_end(stream)
             assert reply is not None
@@ -227,7 +227,7 @@ def test_deleted_topic_ends_its_scan_even_when_recreated() -> None:
 def test_slow_reader_holds_little_and_is_dropped_in_the_end() -> None:
     async def main() -> None:
         async with serving(scan_stall_ms=5_000, scan_processes=1) as (_, client, processes):
-            stream = client.connection.open(contracts.SCAN)
+            stream = client.connection.open(service_methods.SCAN)
             await stream.write(big())
             await asyncio.sleep(4)
             assert processes.children[0].read_bytes <= 8 << 20
@@ -245,7 +245,7 @@ def test_slow_reader_holds_little_and_is_dropped_in_the_end() -> None:
 def test_cancelled_scan_leaves_its_process_to_the_next() -> None:
     async def main() -> None:
         async with serving(scan_processes=1) as (_, client, processes):
-            stream = client.connection.open(contracts.SCAN)
+            stream = client.connection.open(service_methods.SCAN)
             await stream.write(big())
             assert await stream.read() is not None
             stream.cancel()
@@ -258,7 +258,7 @@ def test_cancelled_scan_leaves_its_process_to_the_next() -> None:
 def test_long_stretch_yields_its_process_and_resumes() -> None:
     async def main() -> None:
         async with serving(scan_processes=1) as (_, client, processes):
-            stream = client.connection.open(contracts.SCAN)
+            stream = client.connection.open(service_methods.SCAN)
             await stream.write(big())
             reply = await stream.read()
             assert reply is not None
@@ -300,7 +300,7 @@ async def measure(client: Client, *stretches: tuple[Any, ...]) -> list[tuple[int
         request.stretches.add(
             topic=topic, queue_id=number, begin_offset=begin, end_offset=end, bytes_max=most
         )
-    reply = await client.call(contracts.MEASURE_QUEUES, request)
+    reply = await client.call(service_methods.MEASURE_QUEUES, request)
     return [(each.end_offset, each.bytes) for each in reply.stretches]
 
 

@@ -17,7 +17,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.route import Permission
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.brokers import bodies, offsets_of, serving, stored, world
 from tests.support.files import MemoryFileSystem
@@ -150,8 +150,8 @@ def test_send_creates_its_topic_and_saves_it_before_answering() -> None:
 def test_stream_begins_with_open(first: str | None) -> None:
     async def main() -> None:
         async with serving() as (_, client):
-            stream = client.connection.open(contracts.SEND_STREAM)
-            request = contracts.SEND_STREAM.request()
+            stream = client.connection.open(service_methods.SEND_STREAM)
+            request = service_methods.SEND_STREAM.request()
             if first:
                 getattr(request, first).SetInParent()
             await stream.write(request)

@@ -28,7 +28,7 @@ from ternmq_broker.state.table_generations import bad_path, config_folder
 from ternmq_model.errors import RefusedError, StoreError
 from ternmq_model.json_checksum import add_checksum
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.disk.state_file import previous_path, read_whole, replace_file
 from ternmq_store.log.log_notes import load_notes, save_notes
 from tests.support.brokers import Client, World, bodies, world
@@ -48,13 +48,13 @@ SAVED_S: Final = 6
 async def commit(client: Client, offset: int) -> None:
     each = groups.QueueOffset(topic="A", queue_id=0, offset=offset)
     request = groups.CommitOffsetsRequest(group="G", offsets=[each])
-    await client.call(contracts.COMMIT_OFFSETS, request)
+    await client.call(service_methods.COMMIT_OFFSETS, request)
 
 
 async def committed(client: Client) -> int:
     """Return how far the group is."""
     request = groups.QueryOffsetRequest(group="G", topic="A")
-    reply: groups.QueryOffsetReply = await client.call(contracts.QUERY_OFFSET, request)
+    reply: groups.QueryOffsetReply = await client.call(service_methods.QUERY_OFFSET, request)
     return reply.offset
 
 

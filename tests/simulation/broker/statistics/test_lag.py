@@ -4,13 +4,15 @@ import pytest
 
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client, serving
 from tests.support.virtual_time import run_in_virtual_time
 
 
 async def progress_of(client: Client, group: str) -> dict[int, admin.GroupProgress]:
-    reply = await client.call(contracts.DESCRIBE_GROUP, admin.DescribeGroupRequest(group=group))
+    reply = await client.call(
+        service_methods.DESCRIBE_GROUP, admin.DescribeGroupRequest(group=group)
+    )
     return {one.queue_id: one for one in reply.progress}
 
 
@@ -23,7 +25,7 @@ def test_lag_is_measured_in_messages_and_time() -> None:
                 times.append(around.clock.wall_ms())
                 await asyncio.sleep(10)
             await client.call(
-                contracts.COMMIT_OFFSETS,
+                service_methods.COMMIT_OFFSETS,
                 groups.CommitOffsetsRequest(
                     group="G",
                     client_id="test@1",

@@ -7,14 +7,14 @@ from ternmq_broker.statistics import service
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client, serving
 from tests.support.virtual_time import run_in_virtual_time
 
 
 async def ask(client: Client, **asked: str) -> dict[tuple[str, str], Any]:
     reply = await client.call(
-        contracts.DESCRIBE_STATISTICS, admin.DescribeStatisticsRequest(**asked)
+        service_methods.DESCRIBE_STATISTICS, admin.DescribeStatisticsRequest(**asked)
     )
     names = [(item.name, item.key) for item in reply.items]
     assert names == sorted(names)
@@ -47,7 +47,7 @@ def test_deleted_topic_is_no_longer_counted() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await client.send("A")
             assert await ask(client, key="A")
-            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+            await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
             assert not await ask(client, key="A")
             assert (await ask(client))["BROKER_PUT_NUMS", "DefaultCluster"].total == 1
 

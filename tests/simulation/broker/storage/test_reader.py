@@ -13,7 +13,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import Client, World, bodies, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -124,7 +124,7 @@ def test_topic_deleted_during_a_read_ends_its_handle_once() -> None:
             puller = await client.open_puller()
             await puller.subscribe(1, "A")
             await asyncio.sleep(READ_S / 2)
-            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+            await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
             ended = await puller.read_one()
             assert (ended.handle, ended.status.code) == (1, Code.TOPIC_NOT_EXIST)
             await client.put_topic("A", 1)
@@ -175,7 +175,8 @@ def test_message_is_viewed_from_the_disk() -> None:
             message_id = offset_message_id(store_host, PhysicalOffset(size))
             begin = now()
             viewed = await client.call(
-                contracts.VIEW_MESSAGE, messages.ViewMessageRequest(offset_message_id=message_id)
+                service_methods.VIEW_MESSAGE,
+                messages.ViewMessageRequest(offset_message_id=message_id),
             )
             assert viewed.record == reply.records[size : 2 * size]
             assert now() - begin >= READ_S
@@ -214,7 +215,9 @@ def test_messages_older_than_a_restart_are_read_from_disk_once() -> None:
                 await sender.send(sender.record("A", b"100"))
 
                 async def from_disk() -> int:
-                    told = await client.call(contracts.DESCRIBE_STORE, admin.DescribeStoreRequest())
+                    told = await client.call(
+                        service_methods.DESCRIBE_STORE, admin.DescribeStoreRequest()
+                    )
                     return int(told.gets_from_disk)
 
                 assert bodies(await client.pull("A", 100)) == [b"100"]

@@ -11,7 +11,7 @@ from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import SMALL_STORE, Client, bodies, serving, world
 from tests.support.simulated_replicas import master_and_slave, start_slave
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
@@ -24,7 +24,7 @@ async def put_retention(client: Client, topic: str, retention_ms: int) -> None:
     config = common.TopicConfig(
         topic=topic, read_queues=1, write_queues=1, permissions=6, retention_ms=retention_ms
     )
-    await client.call(contracts.PUT_TOPIC, admin.PutTopicRequest(topic=config))
+    await client.call(service_methods.PUT_TOPIC, admin.PutTopicRequest(topic=config))
 
 
 def test_full_disk_refuses_sends_serves_reads_and_recovers_by_itself() -> None:
@@ -38,13 +38,17 @@ def test_full_disk_refuses_sends_serves_reads_and_recovers_by_itself() -> None:
             assert refused.value.code == Code.SERVICE_NOT_AVAILABLE
             assert not refused.value.may_have_happened
             assert bodies(await client.pull("A")) == [b"before"]
-            status = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+            status = await client.call(
+                service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+            )
             assert (status.disk_level, round(status.disk_used_percent)) == ("full", 93)
             around.files.used = 0.5
             await asyncio.sleep(2)
             await client.send("A", b"after")
             assert bodies(await client.pull("A")) == [b"before", b"after"]
-            status = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+            status = await client.call(
+                service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+            )
             assert status.disk_level == "normal"
 
     run_in_virtual_time(main())
@@ -86,13 +90,13 @@ def test_expired_files_are_deleted_on_an_operators_request() -> None:
                 await client.put_topic("A", 1)
                 for _ in range(10):
                     await client.send("A", bytes(1 << 20))
-                reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+                reply = await client.call(service_methods.CLEAN_STORE, admin.CleanStoreRequest())
                 assert (reply.files_deleted, reply.log_min_offset) == (0, 0)
                 around.clock.asleep_ms += HOUR_S * 1000
                 for _ in range(4):
                     await client.send("A", bytes(1 << 20))
                 await asyncio.sleep(15)  # the checkpoint must vouch for what goes
-                reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+                reply = await client.call(service_methods.CLEAN_STORE, admin.CleanStoreRequest())
                 # The hour may have come by itself, depending on where the machine stands.
                 assert reply.log_min_offset >= 2 * SMALL_STORE.commit_log_file_bytes
                 await client.connection.close()
@@ -160,9 +164,9 @@ def test_live_settings_never_delete_what_is_younger_than_four_hours() -> None:
                         values_of = {f"store.{name}": str(value)}
                         update = admin.UpdateSettingsRequest(values=values_of)
                         with contextlib.suppress(RefusedError):
-                            await client.call(contracts.UPDATE_SETTINGS, update)
+                            await client.call(service_methods.UPDATE_SETTINGS, update)
                 await asyncio.sleep(15)
-                reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+                reply = await client.call(service_methods.CLEAN_STORE, admin.CleanStoreRequest())
                 assert (reply.files_deleted, reply.log_min_offset) == (0, 0)
                 await client.connection.close()
 
@@ -237,7 +241,9 @@ def test_step_that_was_taken_back_while_the_broker_was_down_deletes_nothing(days
                     with slow_jobs(10):
                         await asyncio.sleep(700)
                     await client.send("A", b"later", queue_id=0)
-                    reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+                    reply = await client.call(
+                        service_methods.CLEAN_STORE, admin.CleanStoreRequest()
+                    )
                     assert reply.files_deleted == 0
                     await client.connection.close()
                 around.clock.wall_offset_ms = 0
@@ -266,5 +272,5 @@ def test_slave_whose_clock_is_ahead_hides_no_young_message() -> None:
 async def min_offset(client: Client, topic: str) -> int:
     """Return the first message that queue 0 still has."""
     request = admin.DescribeTopicRequest(topic=topic)
-    reply: admin.DescribeTopicReply = await client.call(contracts.DESCRIBE_TOPIC, request)
+    reply: admin.DescribeTopicReply = await client.call(service_methods.DESCRIBE_TOPIC, request)
     return reply.queues[0].min_offset

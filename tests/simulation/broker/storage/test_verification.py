@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.disk.layout import file_name, queue_folder
 from ternmq_store.reading import cold_read, unit_search
 from tests.support.brokers import SMALL_STORE, Client, World, bodies, serving, world
@@ -30,11 +30,11 @@ async def commit(client: Client, group: str, offset: int) -> None:
     committed = groups.CommitOffsetsRequest(
         group=group, offsets=[groups.QueueOffset(topic="A", queue_id=0, offset=offset)]
     )
-    await client.call(contracts.COMMIT_OFFSETS, committed)
+    await client.call(service_methods.COMMIT_OFFSETS, committed)
 
 
 async def status(client: Client) -> admin.DescribeStoreReply:
-    reply = await client.call(contracts.DESCRIBE_STORE, admin.DescribeStoreRequest())
+    reply = await client.call(service_methods.DESCRIBE_STORE, admin.DescribeStoreRequest())
     assert isinstance(reply, admin.DescribeStoreReply)
     return reply
 

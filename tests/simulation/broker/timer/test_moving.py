@@ -14,7 +14,7 @@ from ternmq_broker.storage.internal_append import InnerWriter
 from ternmq_broker.timer import moving
 from ternmq_model.errors import StoreFull
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DESCRIBE_BROKER
+from ternmq_remoting.service_methods import DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from tests.support.brokers import Client, World, stored, world

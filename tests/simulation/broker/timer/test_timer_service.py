@@ -15,7 +15,7 @@ from ternmq_broker.timer import rolling
 from ternmq_model.errors import BrokerBusy, MessageRefused, RefusedError, StoreFull
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import CLEAN_STORE, DELETE_TOPIC, DESCRIBE_BROKER
+from ternmq_remoting.service_methods import CLEAN_STORE, DELETE_TOPIC, DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
 from ternmq_store.disk import state_file
 from ternmq_store.message_store import MessageStore

@@ -14,7 +14,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from tests.support.brokers import (
@@ -106,7 +106,7 @@ def test_contradicting_or_foreign_end_is_refused() -> None:
                 assert word in reply.status.remark
             three = three.__class__("flights", "three", three.offset + 1)
             with pytest.raises(RefusedError, match="no transaction begins at offset"):
-                await client.call(contracts.END_TRANSACTION, three.end(COMMIT))
+                await client.call(service_methods.END_TRANSACTION, three.end(COMMIT))
             assert await bodies_of(client) == [b"one"]
 
     run_in_virtual_time(main())
@@ -125,7 +125,7 @@ def test_transaction_is_checked_at_6_s_then_every_30_s_and_then_parked() -> None
                 assert (told.transaction_offset, told.message_id) == (one.offset, "one")
                 assert (told.producer_group, told.check) == (GROUP, number)
                 await session.write(
-                    contracts.SESSION.request(heartbeat={"producer_groups": [GROUP]})
+                    service_methods.SESSION.request(heartbeat={"producer_groups": [GROUP]})
                 )
             for number, at_ms in enumerate(asked):
                 assert 6_000 + 30_000 * number <= at_ms < 6_000 + 30_500 * number + 1_000
@@ -303,7 +303,9 @@ def test_half_message_blocking_a_files_deletion_is_moved_uncounted() -> None:
                     await asyncio.sleep(0.1)
                 around.files.used = 0.85
                 await asyncio.sleep(120)
-                told = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+                told = await client.call(
+                    service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+                )
                 assert told.log_min_offset > one.offset
                 assert (told.transactions.open, told.transactions.asked) == (1, 0)
                 await asyncio.sleep(1_850)
@@ -316,7 +318,9 @@ def test_half_message_blocking_a_files_deletion_is_moved_uncounted() -> None:
                 (message,) = stored(await client.pull("flights", reply.queue_offset))
                 assert message.body == b"one"
                 assert "TRAN_BEGAN_MS" not in message.properties
-                told = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+                told = await client.call(
+                    service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+                )
                 assert (told.transactions.open, told.transactions.committed) == (0, 1)
                 await client.connection.close()
 
@@ -357,7 +361,9 @@ def test_commit_waits_for_a_missing_topic_and_skips_a_missing_queue() -> None:
                 sender.record("flights", queue_id=3, body=b"m", properties=properties)
             )
             begun = Begun("flights", "m", offsets_of(reply.physical_offsets)[0])
-            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="flights"))
+            await client.call(
+                service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="flights")
+            )
             (refused,) = await end(client, begun.end(COMMIT))
             assert refused.status.code == ResponseCode.TOPIC_NOT_EXIST
             await client.put_topic("flights", 2)
@@ -375,7 +381,9 @@ def test_transactions_cannot_begin_when_disabled_or_over_the_limit() -> None:
             with pytest.raises(AssertionError, match="2 transactions are open"):
                 await begin(client, b"three")
             values = {"broker.transactions_open_max": "4"}
-            await client.call(contracts.UPDATE_SETTINGS, admin.UpdateSettingsRequest(values=values))
+            await client.call(
+                service_methods.UPDATE_SETTINGS, admin.UpdateSettingsRequest(values=values)
+            )
             await begin(client, b"three", b"four")
             with pytest.raises(AssertionError, match="4 transactions are open"):
                 await begin(client, b"five")
@@ -396,16 +404,16 @@ def test_undecided_messages_are_unreadable_to_clients() -> None:
                 with pytest.raises(TernError):
                     await client.pull(topic)
                 with pytest.raises(TernError, match="belongs to the broker"):
-                    await client.call(contracts.QUERY_MESSAGES, by_key("one", topic))
+                    await client.call(service_methods.QUERY_MESSAGES, by_key("one", topic))
             with pytest.raises(TernError, match="no message of any topic has the key"):
-                await client.call(contracts.QUERY_MESSAGES, by_key("one"))
+                await client.call(service_methods.QUERY_MESSAGES, by_key("one"))
             at = offset_message_id(host, PhysicalOffset(one.offset))
             view = messages.ViewMessageRequest(offset_message_id=at)
             with pytest.raises(TernError, match="no message has the id"):
-                await client.call(contracts.VIEW_MESSAGE, view)
+                await client.call(service_methods.VIEW_MESSAGE, view)
             await end(client, one.end(COMMIT))
             await asyncio.sleep(1)
-            found = await client.call(contracts.QUERY_MESSAGES, by_key("one"))
+            found = await client.call(service_methods.QUERY_MESSAGES, by_key("one"))
             assert len(found.record_sizes) == 4
 
     run_in_virtual_time(main())
@@ -435,7 +443,7 @@ async def asked_in(session: SessionStream, seconds: float) -> list[tuple[str, in
     async def beat() -> None:
         while True:
             heartbeat = {"producer_groups": [GROUP]}
-            await session.write(contracts.SESSION.request(heartbeat=heartbeat))
+            await session.write(service_methods.SESSION.request(heartbeat=heartbeat))
             await asyncio.sleep(10)
 
     with contextlib.suppress(TimeoutError):

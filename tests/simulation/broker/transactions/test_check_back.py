@@ -11,7 +11,7 @@ from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from tests.support.brokers import SMALL_STORE, Client, serving, world
 from tests.support.transactions import COMMIT, begin, bodies_of, end, find, open_producer
@@ -25,7 +25,7 @@ ROLLED_BACK = transactions.TRANSACTION_ROLLED_BACK
 
 async def told_of(client: Client) -> admin.DescribeBrokerReply:
     reply: admin.DescribeBrokerReply = await client.call(
-        contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+        service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
     )
     return reply
 
@@ -83,7 +83,7 @@ def test_staged_half_is_not_moved_however_much_lies_behind_it(
             await begin(client, *bodies, immunity_s=600, staged_for="q/2")
             await asyncio.sleep(300)
             request = admin.DescribeTopicRequest(topic="RMQ_SYS_TRANS_HALF_TOPIC")
-            reply = await client.call(contracts.DESCRIBE_TOPIC, request)
+            reply = await client.call(service_methods.DESCRIBE_TOPIC, request)
             assert reply.queues[0].max_offset == 33, "the ordinary one was moved, no other"
             assert await bodies_of(client) == []
 
@@ -135,7 +135,7 @@ def test_oversized_or_uneven_query_is_refused() -> None:
             assert len((await find(client, *([one] * 1024))).states) == 1024
             with pytest.raises(RefusedError, match="at most 1024"):
                 await find(client, *([one] * 1025))
-            stream = client.connection.open(contracts.FIND_TRANSACTIONS)
+            stream = client.connection.open(service_methods.FIND_TRANSACTIONS)
             await stream.write(
                 transactions.FindTransactionsRequest(producer_group="g", transaction_offsets=[1])
             )

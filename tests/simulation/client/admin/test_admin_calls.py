@@ -19,7 +19,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Call, Connection, Identity, unary
 from tests.support.brokers import CONFIG
 from tests.support.memory_network import MemoryHost
@@ -27,13 +27,13 @@ from tests.support.simulated_cluster import NAMESERVER, PORT, SimulatedCluster, 
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 ASKED: Final = (
-    contracts.DESCRIBE_GROUP,
-    contracts.DESCRIBE_STATISTICS,
-    contracts.DESCRIBE_TOPIC,
-    contracts.LIST_GROUPS,
-    contracts.LIST_PRODUCERS,
-    contracts.QUERY_MESSAGES,
-    contracts.VIEW_MESSAGE,
+    service_methods.DESCRIBE_GROUP,
+    service_methods.DESCRIBE_STATISTICS,
+    service_methods.DESCRIBE_TOPIC,
+    service_methods.LIST_GROUPS,
+    service_methods.LIST_PRODUCERS,
+    service_methods.QUERY_MESSAGES,
+    service_methods.VIEW_MESSAGE,
 )
 SILENT: Final = ["closed", "hole", "refusing", "slow"]
 PATIENCE_S: Final = 1.0 + 3.0
@@ -51,7 +51,7 @@ async def register(cluster: SimulatedCluster, name: str, broker_id: int = 0) -> 
         data_version=common.DataVersion(timestamp_ms=1),
         incarnation="1",
     )
-    await connection.call(contracts.REGISTER_BROKER, request, timeout_s=3.0)
+    await connection.call(service_methods.REGISTER_BROKER, request, timeout_s=3.0)
     await connection.close()
 
 

@@ -14,7 +14,7 @@ from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as pb
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.environment import Environment
 from tests.support.memory_network import MemoryNetwork
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
@@ -61,14 +61,14 @@ async def register(network: MemoryNetwork, *nameservers: str, life: str = "1") -
             topics=topics,
             incarnation=life,
         )
-        await connection.call(contracts.REGISTER_BROKER, request, timeout_s=3.0)
+        await connection.call(service_methods.REGISTER_BROKER, request, timeout_s=3.0)
         await connection.close()
 
 
 async def permissions(network: MemoryNetwork, host: str) -> int:
     connection = await network.connect([_address(host)])
     request = pb.GetTopicRouteRequest(topic="t")
-    reply = await connection.call(contracts.GET_TOPIC_ROUTE, request, timeout_s=3.0)
+    reply = await connection.call(service_methods.GET_TOPIC_ROUTE, request, timeout_s=3.0)
     await connection.close()
     return reply.route.queues[0].permissions
 
@@ -128,7 +128,7 @@ def test_topic_order_is_kept_by_every_nameserver_and_reaches_its_route() -> None
 async def order_in_route(network: MemoryNetwork, host: str) -> str:
     connection = await network.connect([_address(host)])
     request = pb.GetTopicRouteRequest(topic="t")
-    reply = await connection.call(contracts.GET_TOPIC_ROUTE, request, timeout_s=3.0)
+    reply = await connection.call(service_methods.GET_TOPIC_ROUTE, request, timeout_s=3.0)
     await connection.close()
     return reply.route.order_topic_conf
 

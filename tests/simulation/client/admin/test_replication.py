@@ -14,7 +14,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Call, Handler, Identity, unary
 from tests.simulation.client.admin.test_admin_client import HOSTS, two_nameservers
 from tests.support.memory_network import MemoryNetwork
@@ -38,12 +38,12 @@ class ToyMember:
 
     def handlers(self) -> Sequence[Handler]:
         """Return what it serves."""
-        status = () if self.is_old else (unary(contracts.REPLICATION_STATUS, self._status),)
+        status = () if self.is_old else (unary(service_methods.REPLICATION_STATUS, self._status),)
         return (
             *status,
-            unary(contracts.PROMOTE, self._promote),
-            unary(contracts.DESCRIBE_BROKER, self._describe),
-            unary(contracts.DESCRIBE_STORE, self._describe_store),
+            unary(service_methods.PROMOTE, self._promote),
+            unary(service_methods.DESCRIBE_BROKER, self._describe),
+            unary(service_methods.DESCRIBE_STORE, self._describe_store),
         )
 
     async def _status(
@@ -87,7 +87,7 @@ async def register(
             incarnation=str(epoch),
             epoch=epoch,
         )
-        await connection.call(contracts.REGISTER_BROKER, request, timeout_s=3.0)
+        await connection.call(service_methods.REGISTER_BROKER, request, timeout_s=3.0)
         await connection.close()
 
 

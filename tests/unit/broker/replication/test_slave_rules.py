@@ -11,7 +11,7 @@ from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Call, Handler, unary
 
 CALL = Call(Address("client", 1))
@@ -38,7 +38,7 @@ def ruled(*handlers: Handler, may_be_read: bool = True) -> list[Handler]:
 
 
 def test_every_rpc_of_a_broker_has_a_rule() -> None:
-    served = {rpc for rpc in contracts.ALL if "/ternmq.v1.NameServer/" not in rpc.path}
+    served = {rpc for rpc in service_methods.ALL if "/ternmq.v1.NameServer/" not in rpc.path}
     assert set(RULES) == served
 
 
@@ -67,7 +67,7 @@ def test_writing_rpcs_are_refused_at_a_slave() -> None:
 
 @pytest.mark.parametrize(
     "handler",
-    [unary(contracts.SEND, send), Handler(contracts.SEND_STREAM, send_stream)],
+    [unary(service_methods.SEND, send), Handler(service_methods.SEND_STREAM, send_stream)],
     ids=["call", "stream"],
 )
 def test_refusal_names_the_slave_and_may_be_retried_elsewhere(handler: Handler) -> None:
@@ -80,15 +80,15 @@ def test_refusal_names_the_slave_and_may_be_retried_elsewhere(handler: Handler) 
 
 
 def test_served_rpc_keeps_its_handler() -> None:
-    handler = unary(contracts.LIST_MEMBERS, list_members)
+    handler = unary(service_methods.LIST_MEMBERS, list_members)
     assert ruled(handler, may_be_read=False) == [handler]
 
 
 def test_pulls_are_served_while_slave_reads_are_enabled() -> None:
-    reply: messages.PullReply = asyncio.run(call(*ruled(unary(contracts.PULL, pull))))
+    reply: messages.PullReply = asyncio.run(call(*ruled(unary(service_methods.PULL, pull))))
     assert reply.next_offset == 7
     with pytest.raises(RefusedError, match="slave_read_enabled"):
-        asyncio.run(call(*ruled(unary(contracts.PULL, pull), may_be_read=False)))
+        asyncio.run(call(*ruled(unary(service_methods.PULL, pull), may_be_read=False)))
 
 
 async def call(handler: Handler) -> Any:

@@ -14,8 +14,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import PULL, QUERY_MESSAGES, VIEW_MESSAGE
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import PULL, QUERY_MESSAGES, VIEW_MESSAGE
 from tests.support.records import BORN_HOST, STORE_HOST, sizes_of
 
 MISSING = refusal(ResponseCode.QUERY_NOT_FOUND, "not here")

@@ -8,8 +8,8 @@ from ternmq_client.routes.nameservers import NameServers
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, RequestTimedOut
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.contracts import LIST_TOPICS
 from ternmq_remoting.rpc import Connection, Network
+from ternmq_remoting.service_methods import LIST_TOPICS
 from ternmq_runtime.service import OwnedTasks
 from tests.support.scripted_scans import ScriptedClient
 from tests.support.virtual_time import run_in_virtual_time

@@ -18,8 +18,8 @@ from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import DESCRIBE_TOPIC, QUERY_OFFSET, QUERY_OFFSET_BY_TIME
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import DESCRIBE_TOPIC, QUERY_OFFSET, QUERY_OFFSET_BY_TIME
 
 PLAIN, RETRY = "t", "%RETRY%g"
 NEVER = -1

@@ -9,8 +9,8 @@ from ternmq_consumer.offsets.offset_lookup import OffsetLookup
 from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DESCRIBE_TOPIC, QUERY_OFFSET_BY_TIME
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import DESCRIBE_TOPIC, QUERY_OFFSET_BY_TIME
 
 
 class World:

@@ -13,8 +13,8 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import COMMIT_OFFSETS, QUERY_OFFSET
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import COMMIT_OFFSETS, QUERY_OFFSET
 
 QUEUE = MessageQueue("t", "a", 0)
 OTHER = MessageQueue("t", "b", 3)

@@ -11,8 +11,8 @@ from ternmq_model.errors import ConnectionLost, RefusedError, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.contracts import LOCK_QUEUES, UNLOCK_QUEUES
 from ternmq_remoting.rpc import Connection
+from ternmq_remoting.service_methods import LOCK_QUEUES, UNLOCK_QUEUES
 from ternmq_runtime.service import OwnedTasks
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 

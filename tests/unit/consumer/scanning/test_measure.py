@@ -8,7 +8,7 @@ from ternmq_consumer.scanning import StretchToMeasure, measure
 from ternmq_model.errors import ClosedError, ConnectionLost, TernError, Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import MEASURE_QUEUES
+from ternmq_remoting.service_methods import MEASURE_QUEUES
 from tests.support.scripted_scans import ScriptedClient
 from tests.support.virtual_time import run_in_virtual_time
 

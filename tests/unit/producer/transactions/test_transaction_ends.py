@@ -14,9 +14,9 @@ from ternmq_model.errors import ConnectionLost, RefusedError, RequestTimedOut
 from ternmq_model.response_code import ResponseCode
 from ternmq_producer.transactions.transaction_ends import Ends
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.contracts import END_TRANSACTIONS
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Connection, ServerStream, stream
+from ternmq_remoting.service_methods import END_TRANSACTIONS
 from tests.support.memory_network import MemoryNetwork
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 

@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_model.errors import MessageRefused
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from tests.support.brokers import serving, stored
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -22,7 +22,7 @@ def test_client_may_send_to_its_retry_topic_until_retries_run_out() -> None:
             assert (letter.body, letter.reconsume_times) == (b"17", 17)
             queue = groups.QueueLock(topic="A", queue_id=0)
             request = groups.LockQueuesRequest(group="G", client_id="a@1", queues=[queue])
-            await client.call(contracts.LOCK_QUEUES, request)
+            await client.call(service_methods.LOCK_QUEUES, request)
             await client.send("%RETRY%G", properties={"RECONSUME_TIME": "1"}, queue_id=0)
             await asyncio.sleep(0.1)
             assert len(stored(await client.pull("%DLQ%G"))) == 2

@@ -12,7 +12,7 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting import contracts
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, membership, serving, stored, world
 from tests.support.virtual_time import run_in_virtual_time
@@ -31,7 +31,7 @@ def failed(message: StoredMessage, topic: str = "A", **fields: Any) -> groups.Fa
 
 async def send_back(client: Client, *told: groups.FailedMessage, group: str = "G") -> list[int]:
     request = groups.SendBackRequest(group=group, client_id="a@1", messages=told)
-    reply: groups.SendBackReply = await client.call(contracts.SEND_BACK, request)
+    reply: groups.SendBackReply = await client.call(service_methods.SEND_BACK, request)
     return [each.code for each in reply.outcomes]
 
 
@@ -44,7 +44,7 @@ async def sent(client: Client, *bodies: bytes, topic: str = "A") -> list[StoredM
 async def waiting(client: Client, key: str) -> list[StoredMessage]:
     """Return the copies of a message that wait for their level, in the log's order."""
     request = messages.QueryMessagesRequest(key=key)
-    reply = await client.call(contracts.QUERY_MESSAGES, request)
+    reply = await client.call(service_methods.QUERY_MESSAGES, request)
     sizes = np.frombuffer(reply.record_sizes, dtype="<i4")
     found = decode_records(reply.records, sizes, MessageQueue("?", "?", 0))
     return [each for each in found if each.properties.get("REAL_TOPIC")]
@@ -61,14 +61,16 @@ async def group_settings(client: Client, **fields: Any) -> None:
         "notify_members_changed": True,
     }
     settings = admin.GroupSettings(**(told | fields))
-    await client.call(contracts.PUT_GROUP, admin.PutGroupRequest(settings=settings))
+    await client.call(service_methods.PUT_GROUP, admin.PutGroupRequest(settings=settings))
 
 
 async def topics_of(client: Client) -> set[str]:
     found: set[str] = set()
     for topic in ("%RETRY%G", "%DLQ%G"):
         try:
-            await client.call(contracts.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic=topic))
+            await client.call(
+                service_methods.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic=topic)
+            )
             found.add(topic)
         except TopicNotFound:
             continue
@@ -154,9 +156,11 @@ def test_messages_deleted_by_retention_are_reported_as_gone() -> None:
                 await client.send("A", b"x" * (1 << 20), queue_id=0)
             around.files.used = 0.91
             await asyncio.sleep(60)
-            await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest(), timeout_s=4000)
+            await client.call(
+                service_methods.CLEAN_STORE, admin.CleanStoreRequest(), timeout_s=4000
+            )
             request = groups.SendBackRequest(group="G", client_id="a@1", messages=[failed(message)])
-            (outcome,) = (await client.call(contracts.SEND_BACK, request)).outcomes
+            (outcome,) = (await client.call(service_methods.SEND_BACK, request)).outcomes
             assert outcome.code == Code.QUERY_NOT_FOUND
             assert "the log begins at" in outcome.remark
             assert await topics_of(client) == set()
@@ -170,7 +174,7 @@ def test_stale_lock_sends_nothing_back() -> None:
             (message,) = await sent(client, b"body")
             queue = groups.QueueLock(topic="A", queue_id=0)
             request = groups.LockQueuesRequest(group="G", client_id="a@1", queues=[queue])
-            token = (await client.call(contracts.LOCK_QUEUES, request)).locked[0].token
+            token = (await client.call(service_methods.LOCK_QUEUES, request)).locked[0].token
             stale = failed(message, lock_token=token - 1), failed(message)
             assert await send_back(client, *stale) == [Code.NO_PERMISSION] * 2
             gone = failed(message, lock_token=token - 1)
@@ -195,7 +199,7 @@ def test_group_settings_decide_retries_queues_and_dropping() -> None:
             assert await topics_of(client) == {"%DLQ%G"}
             assert await send_back(client, failed(second)) == [0]
             request = admin.DescribeTopicRequest(topic="%RETRY%G")
-            described = await client.call(contracts.DESCRIBE_TOPIC, request)
+            described = await client.call(service_methods.DESCRIBE_TOPIC, request)
             assert described.topic.write_queues == 4
 
     run_in_virtual_time(main())
@@ -209,7 +213,7 @@ def test_oversized_or_illegal_request_sends_nothing_back() -> None:
                 await send_back(client, *[failed(message)] * 1025)
             request = groups.SendBackRequest(group="G@x", client_id="a@1")
             with pytest.raises(InvalidParameter):
-                await client.call(contracts.SEND_BACK, request)
+                await client.call(service_methods.SEND_BACK, request)
             assert await topics_of(client) == set()
 
     run_in_virtual_time(main())
@@ -303,7 +307,7 @@ def test_messages_of_one_key_are_told_apart_and_each_version_fails_anew() -> Non
             seek = groups.CommitOffsetsRequest(
                 group="G", client_id="a@1", offsets=[groups.QueueOffset(topic="A")], force=True
             )
-            await client.call(contracts.COMMIT_OFFSETS, seek)
+            await client.call(service_methods.COMMIT_OFFSETS, seek)
             assert await send_back(client, told[2]) == [0]
             assert await send_back(client, told[2]) == [0]
             letters = stored(await client.pull("%DLQ%G"))

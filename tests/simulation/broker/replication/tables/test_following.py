@@ -17,8 +17,8 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.route import TopicConfig
 from ternmq_model.subscription import SQL92, parse_subscription
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import METADATA
 from ternmq_remoting.rpc import Call, ServerStream, stream
+from ternmq_remoting.service_methods import METADATA
 from tests.support.metadata import Pair, member, pair, same
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow

@@ -20,9 +20,9 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import GET_EPOCH, REPLICATION_STATUS
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, unary
+from ternmq_remoting.service_methods import GET_EPOCH, REPLICATION_STATUS
 from tests.support.memory_network import MemoryNetwork
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 

@@ -15,10 +15,10 @@ from ternmq_model.errors import Unreachable
 from ternmq_model.route import BrokerMember
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.contracts import GET_CLUSTER
 from ternmq_remoting.convert import endpoint_to_pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Identity, unary
+from ternmq_remoting.service_methods import GET_CLUSTER
 from tests.support.memory_network import MemoryNetwork
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 

@@ -12,8 +12,8 @@ from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import METADATA
 from ternmq_remoting.rpc import Call, ServerStream, stream
+from ternmq_remoting.service_methods import METADATA
 from tests.support.memory_network import MemoryNetwork
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 

@@ -9,8 +9,8 @@ from ternmq_protos.v1 import (
     replication_pb2,
     transactions_pb2,
 )
-from ternmq_remoting.contracts import ALL
 from ternmq_remoting.rpc import StreamRpc, UnaryRpc
+from ternmq_remoting.service_methods import ALL
 
 FILES: tuple[FileDescriptor, ...] = tuple(
     module.DESCRIPTOR

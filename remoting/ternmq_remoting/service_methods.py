@@ -1,4 +1,4 @@
-"""Every RPC of the contracts, as the seam's types. A test holds it against the .proto files."""
+"""Service methods: every RPC of the .proto files as a constant. A test holds it against them."""
 
 from typing import Final
 
