@@ -32,7 +32,7 @@ from ternmq_remoting.convert import (
     status_of,
     topic_config_from_pb,
 )
-from ternmq_remoting.pages import items_wanted, names_of, page_of, token_of
+from ternmq_remoting.pagination import items_wanted, names_of, page_of, token_of
 from ternmq_remoting.rpc import Call, Handler, unary
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from ternmq_remoting.convert import (
     topic_config_from_pb,
     topic_config_to_pb,
 )
-from ternmq_remoting.pages import page_of
+from ternmq_remoting.pagination import page_of
 from ternmq_remoting.rpc import Call, Handler, Identity, unary
 from ternmq_remoting.service_methods import (
     CLEAN_STORE,

@@ -13,7 +13,7 @@ from ternmq_model.errors import refusal
 from ternmq_model.names import check_group, check_kept_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.pages import names_of, page_of, token_of
+from ternmq_remoting.pagination import names_of, page_of, token_of
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import DESCRIBE_CONSUMER, LIST_PRODUCERS
 

@@ -25,7 +25,7 @@ from ternmq_model.route import BrokerData, TopicRoute
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.convert import broker_data_from_pb, route_from_pb
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.pages import pages
+from ternmq_remoting.pagination import pages
 from ternmq_remoting.rpc import Connection, UnaryRpc
 from ternmq_remoting.service_methods import GET_CLUSTER, GET_TOPIC_ROUTE, LIST_TOPICS
 from ternmq_runtime.service import OwnedTasks

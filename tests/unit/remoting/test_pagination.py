@@ -5,7 +5,7 @@ import pytest
 from ternmq_model.errors import InvalidParameter
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.options import MESSAGE_BYTES_MAX
-from ternmq_remoting.pages import (
+from ternmq_remoting.pagination import (
     PAGE_BYTES_MAX,
     PAGE_SIZE,
     PAGE_SIZE_MAX,
@@ -92,7 +92,7 @@ def test_list_ends_when_tokens_do_not_rise(tokens: str) -> None:
 
 
 def test_list_ends_however_long_tokens_rise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_remoting.pages.PAGES_MAX", 50)
+    monkeypatch.setattr("ternmq_remoting.pagination.PAGES_MAX", 50)
 
     async def main() -> None:
         async def endless(asked: nameserver.ListTopicsRequest) -> nameserver.ListTopicsReply:
