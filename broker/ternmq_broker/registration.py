@@ -19,7 +19,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.convert import (
+from ternmq_remoting.converters import (
     data_version_to_pb,
     endpoint_to_pb,
     endpoints_from_pb,

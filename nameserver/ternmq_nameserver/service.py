@@ -22,7 +22,7 @@ from ternmq_nameserver.registration import TOPICS_MAX, Registration
 from ternmq_nameserver.route_table import RouteTable
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import service_methods
-from ternmq_remoting.convert import (
+from ternmq_remoting.converters import (
     broker_data_to_pb,
     broker_member_to_pb,
     data_version_from_pb,

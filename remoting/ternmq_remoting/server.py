@@ -14,7 +14,7 @@ from google.protobuf.message import Message as ProtoMessage
 from ternmq_model.address import is_loopback
 from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
-from ternmq_remoting.convert import status_of
+from ternmq_remoting.converters import status_of
 from ternmq_remoting.health import SERVICE as HEALTH_SERVICE
 from ternmq_remoting.health import Health
 from ternmq_remoting.local_health import answering

@@ -28,7 +28,7 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import service_methods
-from ternmq_remoting.convert import route_to_pb
+from ternmq_remoting.converters import route_to_pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.rpc import Call, Handler, Identity, Server, unary

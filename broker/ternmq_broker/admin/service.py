@@ -28,7 +28,7 @@ from ternmq_model.version import __version__
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.convert import (
+from ternmq_remoting.converters import (
     group_settings_to_pb,
     status_of,
     topic_config_from_pb,

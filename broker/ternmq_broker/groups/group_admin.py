@@ -24,7 +24,7 @@ from ternmq_model.names import check_kept_group, check_topic, is_system_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.convert import group_settings_from_pb
+from ternmq_remoting.converters import group_settings_from_pb
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS

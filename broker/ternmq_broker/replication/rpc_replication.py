@@ -23,7 +23,7 @@ from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.convert import status_of
+from ternmq_remoting.converters import status_of
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, Identity, stream, unary
 from ternmq_remoting.service_methods import FOLLOW, REPLICATION_STATUS

@@ -30,7 +30,7 @@ from ternmq_model.offsets import OFFSET_MAX, PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission, TopicConfig, check_topic_config
 from ternmq_protos.v1 import common_pb2 as common
-from ternmq_remoting.convert import topic_config_to_pb
+from ternmq_remoting.converters import topic_config_to_pb
 
 AUTO_CREATE_QUEUES = 4
 """Queues of a topic that a send creates without saying how many."""

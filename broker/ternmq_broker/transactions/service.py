@@ -19,7 +19,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.convert import status_of
+from ternmq_remoting.converters import status_of
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.service_methods import (
     END_TRANSACTION,

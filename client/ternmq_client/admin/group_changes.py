@@ -20,7 +20,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.convert import group_settings_to_pb
+from ternmq_remoting.converters import group_settings_to_pb
 from ternmq_remoting.rpc import Connection
 from ternmq_remoting.service_methods import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
 

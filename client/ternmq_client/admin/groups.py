@@ -20,7 +20,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1.groups_pb2 import RunningState
-from ternmq_remoting.convert import group_settings_from_pb
+from ternmq_remoting.converters import group_settings_from_pb
 from ternmq_remoting.pagination import pages
 from ternmq_remoting.rpc import Connection
 from ternmq_remoting.service_methods import (

@@ -27,7 +27,7 @@ from ternmq_model.route import (
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.convert import (
+from ternmq_remoting.converters import (
     error_of,
     route_from_pb,
     topic_config_from_pb,

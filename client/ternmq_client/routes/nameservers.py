@@ -23,7 +23,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, TopicRoute
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.convert import broker_data_from_pb, route_from_pb
+from ternmq_remoting.converters import broker_data_from_pb, route_from_pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.pagination import pages
 from ternmq_remoting.rpc import Connection, UnaryRpc

@@ -13,7 +13,7 @@ from ternmq_producer.batch.batcher import Batch, all_pending
 from ternmq_producer.batch.pending_send import Pending
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.convert import error_of
+from ternmq_remoting.converters import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -34,7 +34,7 @@ from ternmq_producer.send_statistics import LinkCounts
 from ternmq_producer.send_stream.retry_another_broker import hold_back, let_go
 from ternmq_producer.send_stream.retry_decision import Verdict, judge
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.convert import error_of
+from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import ClientStream
 from ternmq_remoting.service_methods import SEND_STREAM
 from ternmq_runtime.service import OwnedTasks

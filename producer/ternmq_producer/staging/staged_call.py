@@ -16,7 +16,7 @@ from ternmq_producer.staging.staged_messages import StagedMessages
 from ternmq_producer.staging.staging_errors import EndFailed
 from ternmq_producer.staging.transaction_stream import LATER, ROWS_MAX, Exchange, Unanswered
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.convert import error_of
+from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import StreamRpc
 from ternmq_remoting.service_methods import END_TRANSACTIONS, FIND_TRANSACTIONS
 

@@ -21,7 +21,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.convert import error_of
+from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import ClientStream
 from ternmq_remoting.service_methods import END_TRANSACTIONS
 

@@ -28,7 +28,7 @@ from ternmq_nameserver.server import NameServer
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import service_methods
-from ternmq_remoting.convert import topic_config_from_pb
+from ternmq_remoting.converters import topic_config_from_pb
 from ternmq_remoting.environment import Environment
 from tests.support.called_nameserver import json_log, nameserver, registration, run
 from tests.support.memory_network import MemoryNetwork

@@ -1,7 +1,7 @@
 from ternmq_model.address import Address
 from ternmq_model.route import QUEUES_MAX, RETENTION_MS_MAX, Permission, TopicConfig
 from ternmq_nameserver.kept_bytes import is_kept_row, member_bytes, topics_bytes
-from ternmq_remoting.convert import topic_config_to_pb
+from ternmq_remoting.converters import topic_config_to_pb
 
 
 def test_topic_counts_its_name_and_member_its_texts_and_hosts() -> None:

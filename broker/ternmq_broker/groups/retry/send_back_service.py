@@ -34,7 +34,7 @@ from ternmq_model.record.format import Record, decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.convert import status_of
+from ternmq_remoting.converters import status_of
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import SEND_BACK
 

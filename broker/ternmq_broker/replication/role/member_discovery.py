@@ -16,7 +16,7 @@ from ternmq_model.errors import TernError, Unreachable
 from ternmq_model.route import MASTER_ID, BrokerMember
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.convert import broker_data_from_pb
+from ternmq_remoting.converters import broker_data_from_pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_remoting.service_methods import GET_CLUSTER

@@ -30,7 +30,7 @@ from ternmq_broker.state.epochs import Epochs
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFull, TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.convert import error_of
+from ternmq_remoting.converters import error_of
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import ClientStream, Connection
 from ternmq_remoting.service_methods import FOLLOW

@@ -35,7 +35,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_kept_group, check_topic
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_remoting.convert import group_settings_to_pb
+from ternmq_remoting.converters import group_settings_to_pb
 from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from ternmq_broker.replication.slave.following_rules import ProtocolBroken
 from ternmq_broker.state.fastjson import as_object
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.convert import error_of
+from ternmq_remoting.converters import error_of
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import ClientStream, Connection
 from ternmq_remoting.service_methods import METADATA

@@ -15,7 +15,7 @@ from ternmq_model.errors import Unreachable
 from ternmq_model.route import BrokerMember
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.convert import endpoint_to_pb
+from ternmq_remoting.converters import endpoint_to_pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Identity, unary
 from ternmq_remoting.service_methods import GET_CLUSTER

@@ -1,4 +1,4 @@
-"""Contract messages from and to domain values. Pure; decides nothing."""
+"""Converters between contract messages and domain values. Pure; decide nothing."""
 
 from collections.abc import Iterable
 from dataclasses import asdict

@@ -11,7 +11,7 @@ from ternmq_model.route import (
     TopicRoute,
 )
 from ternmq_protos.v1 import common_pb2 as common
-from ternmq_remoting import convert
+from ternmq_remoting import converters
 
 CONFIG = TopicConfig(
     "T", 3, 5, Permission.READ | Permission(8), sys_flag=2, ordered=True, retention_ms=7
@@ -29,23 +29,23 @@ BROKER = BrokerData(
 
 def test_conversion_round_trip_changes_nothing() -> None:
     version = DataVersion(1, 2, 3)
-    assert convert.data_version_from_pb(convert.data_version_to_pb(version)) == version
+    assert converters.data_version_from_pb(converters.data_version_to_pb(version)) == version
     address = Address("::1", 65_535)
-    assert convert.endpoint_from_pb(convert.endpoint_to_pb(address)) == address
-    assert convert.topic_config_from_pb(convert.topic_config_to_pb(CONFIG)) == CONFIG
-    assert convert.queue_data_from_pb(convert.queue_data_to_pb(QUEUES)) == QUEUES
-    assert convert.broker_data_from_pb(convert.broker_data_to_pb(BROKER)) == BROKER
+    assert converters.endpoint_from_pb(converters.endpoint_to_pb(address)) == address
+    assert converters.topic_config_from_pb(converters.topic_config_to_pb(CONFIG)) == CONFIG
+    assert converters.queue_data_from_pb(converters.queue_data_to_pb(QUEUES)) == QUEUES
+    assert converters.broker_data_from_pb(converters.broker_data_to_pb(BROKER)) == BROKER
     route = TopicRoute("T", (QUEUES,), (BROKER,), "a:5")
-    assert convert.route_from_pb("T", convert.route_to_pb(route)) == route
+    assert converters.route_from_pb("T", converters.route_to_pb(route)) == route
 
 
 def test_every_field_of_the_contract_is_converted() -> None:
     for message in (
-        convert.topic_config_to_pb(CONFIG),
-        convert.queue_data_to_pb(QUEUES),
-        convert.broker_data_to_pb(BROKER),
-        convert.route_to_pb(TopicRoute("T", (QUEUES,), (BROKER,), "a:5")),
-        convert.data_version_to_pb(DataVersion(1, 2, 3)),
+        converters.topic_config_to_pb(CONFIG),
+        converters.queue_data_to_pb(QUEUES),
+        converters.broker_data_to_pb(BROKER),
+        converters.route_to_pb(TopicRoute("T", (QUEUES,), (BROKER,), "a:5")),
+        converters.data_version_to_pb(DataVersion(1, 2, 3)),
     ):
         assert {field.name for field, _ in message.ListFields()} == set(
             message.DESCRIPTOR.fields_by_name
@@ -64,7 +64,7 @@ def test_reordered_route_is_the_same_route() -> None:
             for name in names
         ],
     )
-    route = convert.route_from_pb("T", told)
+    route = converters.route_from_pb("T", told)
     assert [data.broker_name for data in route.queues] == ["a", "b"]
     assert [data.broker_name for data in route.brokers] == ["a", "b"]
     assert [member.broker_id for member in route.brokers[0].members] == [0, 1]
@@ -77,7 +77,7 @@ def test_every_error_has_a_typed_status() -> None:
         (Unreachable("nameserver"), ResponseCode.SYSTEM_ERROR),
     )
     for error, code in cases:
-        status = convert.status_of(error)
+        status = converters.status_of(error)
         assert status.code == code
         assert status.remark
 
@@ -87,7 +87,7 @@ def test_doubt_about_an_outcome_survives_conversion() -> None:
         error = refusal(
             ResponseCode.SERVICE_NOT_AVAILABLE, "disk", may_have_happened=may_have_happened
         )
-        told = convert.error_of(convert.status_of(error), "b:1")
+        told = converters.error_of(converters.status_of(error), "b:1")
         assert told.may_have_happened is may_have_happened
         assert (told.code, told.remark, told.peer) == (error.code, "disk", "b:1")
-    assert convert.status_of(ConnectionLost("nameserver")).may_have_happened
+    assert converters.status_of(ConnectionLost("nameserver")).may_have_happened
