@@ -27,7 +27,7 @@ from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.record.batch import RecordBatch
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.clock import rest
 from ternmq_runtime.service import JobRunner
 from ternmq_store.config import FlushMode, StoreConfig

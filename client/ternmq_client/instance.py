@@ -22,7 +22,7 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_remoting.service_methods import DESCRIBE_TOPIC
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 

@@ -77,7 +77,7 @@ def _ask_by_grpc(target: Address, timeout_s: float) -> None:
     """Leave unless a service at an address of any machine serves."""
     import asyncio
 
-    from ternmq_remoting.system import system_environment
+    from ternmq_remoting.system_environment import system_environment
 
     async def check() -> None:
         async with system_environment() as env:

@@ -21,7 +21,7 @@ from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.logs import LoggingSettings, configure_logging
 from ternmq_runtime.service import run_until_signalled

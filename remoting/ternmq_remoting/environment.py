@@ -28,7 +28,7 @@ class Blocking(Protocol):
 class Environment:
     """Clock, network, randomness, blocking calls and processes. Files are a seam of the store.
 
-    A simulation builds one with a seed; `ternmq_remoting.system.system_environment` the real one.
+    A simulation builds one with a seed, `system_environment()` the real one.
     """
 
     clock: SystemTime

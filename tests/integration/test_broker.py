@@ -26,7 +26,7 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.brokers import (

@@ -11,7 +11,7 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_model.message_id import host_text
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_store.config import StoreConfig
 from tests.support.brokers import Client, bodies, stored
 

@@ -16,7 +16,7 @@ from ternmq_model.names import is_read_forbidden
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_store.config import StoreConfig
 from tests.support.brokers import Client, stored
 from tests.support.rocketmq import unpack_store

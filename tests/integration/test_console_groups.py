@@ -20,7 +20,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.rpc import UnaryRpc
 from ternmq_remoting.service_methods import PULL, REGISTER_BROKER, SEND_BACK, UNREGISTER_BROKER
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from tests.support.console import invoke, json_of, text_of
 from tests.support.processes import ServiceProcess, free_port, running_dev
 

@@ -22,7 +22,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.connection import GrpcConnection
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.service_methods import PULL, SEND, SEND_STREAM, VIEW_MESSAGE
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from tests.support.cut_wire import CutWire
 from tests.support.echo_service import (
     ANY_PORT,

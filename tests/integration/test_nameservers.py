@@ -30,7 +30,7 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity
 from ternmq_remoting.service_methods import LIST_TOPICS, REGISTER_BROKER
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.processes import free_port
 

@@ -17,7 +17,7 @@ from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_store.config import FlushMode, StoreConfig
 
 STORE = StoreConfig(

@@ -29,7 +29,7 @@ from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import service_methods
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import ClientStream, Connection, Identity
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.processes import Processes
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.files import MemoryFileSystem

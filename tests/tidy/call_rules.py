@@ -21,7 +21,7 @@ CLOCKS: Final = frozenset(
 TASK_HOME: Final = "runtime/ternmq_runtime/service.py"
 LOOSE_TASKS: Final = frozenset({"asyncio.create_task", "asyncio.ensure_future"})
 
-CHANCE_HOME: Final = ("remoting/ternmq_remoting/system.py", "runtime/ternmq_runtime/")
+RANDOM_HOME: Final = ("remoting/ternmq_remoting/system_environment.py", "runtime/ternmq_runtime/")
 """Where randomness enters; everything else gets a `random.Random` from its environment."""
 
 BYTES_HOMES: Final = (
@@ -76,7 +76,7 @@ def tasks_have_owners(source: Source) -> Iterator[Violation]:
 
 def chance_has_a_seed(source: Source) -> Iterator[Violation]:
     """Find randomness that no seed can repeat."""
-    if not source.is_shipped or source.file.startswith(CHANCE_HOME):
+    if not source.is_shipped or source.file.startswith(RANDOM_HOME):
         return
     unseeded = {node.func for node in source.nodes(ast.Call) if not node.args and not node.keywords}
     for node, name in source.qualified_names:

@@ -28,7 +28,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
 

@@ -20,7 +20,7 @@ from ternmq_pipeline.options.option_map import (
     RETRY_TIMEOUT_S_MAX,
     RETRY_TIMEOUT_S_MIN,
 )
-from ternmq_remoting.system import system_environment
+from ternmq_remoting.system_environment import system_environment
 
 T = TypeVar("T")
 
