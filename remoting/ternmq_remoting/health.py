@@ -35,7 +35,7 @@ _parse = request_parser(HealthRequest)
 CHECK = _HealthRpc("Health", "Check", HealthRequest, HealthReply)
 
 
-class Health:
+class HealthService:
     """Answers Check and Watch for "" (the whole server) and each served service.
 
     Owned by one server; `stop_serving` is the only change in its life.

@@ -1,4 +1,4 @@
-"""Long lists in pages. The token of a page names the item it goes on behind; nobody keeps state.
+"""Pagination of long lists. A page's token names the item it goes on behind: nobody keeps state.
 
 A request has `page_size` and `page_token`, its reply `next_page_token`. A caller that knows of no
 pages sends 0 and gets everything, as long as it fits one message.

@@ -74,7 +74,7 @@ class _ReflectionRpc(StreamRpc[Any, Any]):
         return f"/{self.service}/{self.name}"
 
 
-class Reflection:
+class ReflectionService:
     """Answers one version of the reflection service; the versions differ in their package only."""
 
     def __init__(self, file: FileDescriptor, index: DescriptorIndex) -> None:
@@ -131,4 +131,6 @@ class Reflection:
 
 def reflection_handlers(index: DescriptorIndex) -> list[Handler]:
     """Return the reflection services: v1, and v1alpha for tools that know only that."""
-    return [Reflection(file, index).handler() for file in (REFLECTION_V1, REFLECTION_V1ALPHA)]
+    return [
+        ReflectionService(file, index).handler() for file in (REFLECTION_V1, REFLECTION_V1ALPHA)
+    ]

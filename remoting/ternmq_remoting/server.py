@@ -16,7 +16,7 @@ from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.converters import status_of
 from ternmq_remoting.health import SERVICE as HEALTH_SERVICE
-from ternmq_remoting.health import Health
+from ternmq_remoting.health import HealthService
 from ternmq_remoting.local_health import answering
 from ternmq_remoting.options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
 from ternmq_remoting.peer import address_of_peer, texts_of
@@ -97,8 +97,8 @@ class CrashLog:
         logger.error("handler crashed rpc=%s suppressed=%s", path, suppressed, exc_info=error)
 
 
-class Serving:
-    """What the handlers of one server share. Owned by that server.
+class ServerCalls:
+    """The running calls of one server, and its handlers. Owned by that server.
 
     Attributes:
         methods: gRPC's form of the handlers, by path.
@@ -313,7 +313,7 @@ class GrpcListener(grpc.GenericRpcHandler):
         self._address = listen
         self._grace_s = grace_s
         self._port: grpc.aio.Server | None = None
-        self._behind: tuple[Serving, Any] | None = None
+        self._behind: tuple[ServerCalls, Any] | None = None
         """Who serves or served last, and what answers for its health."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
@@ -339,8 +339,10 @@ class GrpcListener(grpc.GenericRpcHandler):
         """
         files = {handler.rpc.request.DESCRIPTOR.file for handler in handlers}
         index = DescriptorIndex([*files, HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA])
-        health = Health({handler.rpc.path[1:].partition("/")[0] for handler in handlers}, identity)
-        serving = Serving([*handlers, *reflection_handlers(index)], identity)
+        health = HealthService(
+            {handler.rpc.path[1:].partition("/")[0] for handler in handlers}, identity
+        )
+        serving = ServerCalls([*handlers, *reflection_handlers(index)], identity)
         self._behind = (serving, health.handlers())
         if self._port is None:
             await self._open()

@@ -10,14 +10,14 @@ from ternmq_remoting.public_services import (
     REFLECTION_V1ALPHA,
     message_class,
 )
-from ternmq_remoting.reflection import DescriptorIndex, Reflection
+from ternmq_remoting.reflection import DescriptorIndex, ReflectionService
 
 INDEX = DescriptorIndex([groups_pb2.DESCRIPTOR, HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA])
 Request = message_class(REFLECTION_V1, "ServerReflectionRequest")
 
 
 def ask(**question: Any) -> Any:
-    return Reflection(REFLECTION_V1, INDEX).answer(Request(host="h", **question))
+    return ReflectionService(REFLECTION_V1, INDEX).answer(Request(host="h", **question))
 
 
 def files(reply: Any) -> list[str]:
