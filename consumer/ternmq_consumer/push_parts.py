@@ -31,8 +31,8 @@ from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.orderly import OrderlyResults
 from ternmq_consumer.process_queue.queue_locks import QueueLocks
 from ternmq_consumer.results import Results
-from ternmq_consumer.retry_copies import RetryCopies
-from ternmq_consumer.send_back import SendBacks
+from ternmq_consumer.retry.retry_copies import RetryCopies
+from ternmq_consumer.retry.send_back_outbox import SendBacks
 from ternmq_consumer.statistics import Counters
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import QueueOffset

@@ -19,7 +19,7 @@ from ternmq import (
 )
 from ternmq_client.instance import ClientInstance
 from ternmq_client.internal_producer import InternalProducer
-from ternmq_consumer.retry_copies import RetryCopies
+from ternmq_consumer.retry.retry_copies import RetryCopies
 from tests.support.sdk_place import Place, eventually
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)

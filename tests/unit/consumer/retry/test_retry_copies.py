@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_consumer.retry_copies import RetryCopies, copy_properties
+from ternmq_consumer.retry.retry_copies import RetryCopies, copy_properties
 from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue

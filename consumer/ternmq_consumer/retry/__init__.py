@@ -1,0 +1,1 @@
+"""Retries of messages that could not be consumed: their brokers take them back."""
