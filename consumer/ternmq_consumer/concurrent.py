@@ -7,7 +7,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_consumer.results import HandsOut, Lot, TakesBack
+from ternmq_consumer.dispatch import Dispatcher
+from ternmq_consumer.retry.send_back_outbox import Lot, SendBacks
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.work import Work
 from ternmq_model.clock import Clock
@@ -41,11 +42,11 @@ class ConcurrentResults:
 
     def __init__(
         self,
-        dispatcher: HandsOut,
+        dispatcher: Dispatcher,
         counters: Counters,
         clock: Clock,
         *,
-        send_backs: TakesBack | None,
+        send_backs: SendBacks | None,
         retry_s: float,
         timeout_s: float,
     ) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_consumer.consume_status import DEAD_LETTER
-from ternmq_consumer.results import HandsOut, Lot, TakesBack
+from ternmq_consumer.dispatch import Dispatcher
+from ternmq_consumer.retry.send_back_outbox import Lot, SendBacks
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.try_counts import TryCounts
 from ternmq_consumer.work import Work
@@ -53,10 +54,10 @@ class OrderlyResults:
 
     def __init__(
         self,
-        dispatcher: HandsOut,
+        dispatcher: Dispatcher,
         counters: Counters,
         *,
-        send_backs: TakesBack | None,
+        send_backs: SendBacks | None,
         suspend_s: float,
         retries_max: int,
         on_fenced: Callable[[MessageQueue, int], None],

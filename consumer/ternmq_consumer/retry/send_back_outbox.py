@@ -9,12 +9,12 @@ Source: RocketMQ `DefaultMQPushConsumerImpl.sendMessageBack`.
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.consume_status import DEAD_LETTER
-from ternmq_consumer.results import Lot
 from ternmq_model.errors import ClosedError, TernError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -27,6 +27,34 @@ logger = logging.getLogger(__name__)
 
 REQUEST_MESSAGES_MAX: Final = 1024
 """Most messages of one request, by the contract."""
+
+
+@dataclass(slots=True, eq=False)
+class Lot:
+    """Messages of one hand-out on their way back to their broker."""
+
+    queue: MessageQueue
+    messages: Sequence[StoredMessage]
+    levels: Sequence[int]
+    """For each message, when to try it again: as in `ReconsumeLater.delay_level`."""
+
+    is_wanted: Callable[[], bool]
+    """Asked before sending: a queue that was dropped meanwhile is its next owner's."""
+
+    on_answer: Callable[["Lot"], None]
+    """Called once every message has an answer."""
+
+    token: int = 0
+    """Of the queue's lock; 0 = it has none."""
+
+    refused: list[StoredMessage] = field(default_factory=list[StoredMessage])
+    """Those that the broker has not confirmed, by offset."""
+
+    is_fenced: bool = False
+    """The broker called the token stale."""
+
+    waiting: int = 0
+    """Messages without an answer."""
 
 
 def failed_message(

@@ -1,9 +1,10 @@
 """What becomes of messages that are handled side by side."""
 
 import asyncio
+from typing import cast
 
 from ternmq_consumer.concurrent import ConcurrentResults
-from ternmq_consumer.results import Lot
+from ternmq_consumer.retry.send_back_outbox import Lot, SendBacks
 from ternmq_consumer.work import Work
 from tests.support.handed_out import World, of_offsets, offsets
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
@@ -36,7 +37,7 @@ class Scene:
             self.world.dispatcher,
             self.world.counters,
             VirtualClock(),
-            send_backs=None if broadcasts else self.broker,
+            send_backs=None if broadcasts else cast("SendBacks", self.broker),
             retry_s=5,
             timeout_s=900,
         )

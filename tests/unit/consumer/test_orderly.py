@@ -1,12 +1,13 @@
 """What becomes of messages that are handled in order."""
 
 import asyncio
+from typing import cast
 
 import pytest
 
 from ternmq_consumer.orderly import UNLIMITED, OrderlyResults, is_dead
 from ternmq_consumer.process_queue.queue_locks import Lease
-from ternmq_consumer.results import Lot
+from ternmq_consumer.retry.send_back_outbox import Lot, SendBacks
 from ternmq_consumer.work import Work
 from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import RedeliveredMessage
@@ -27,7 +28,7 @@ class Scene:
         self.results = OrderlyResults(
             self.world.dispatcher,
             self.world.counters,
-            send_backs=self,
+            send_backs=cast("SendBacks", self),
             suspend_s=1,
             retries_max=retries_max,
             on_fenced=lambda queue, token: self.fenced.append((queue, token)),

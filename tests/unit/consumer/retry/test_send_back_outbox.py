@@ -6,8 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_consumer.results import Lot
-from ternmq_consumer.retry.send_back_outbox import REQUEST_MESSAGES_MAX, SendBacks, failed_message
+from ternmq_consumer.retry.send_back_outbox import (
+    REQUEST_MESSAGES_MAX,
+    Lot,
+    SendBacks,
+    failed_message,
+)
 from ternmq_model.errors import ConnectionLost, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import tried_again
