@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ternmq_consumer.dispatch import Dispatcher
-from ternmq_consumer.retry.send_back_outbox import Lot, SendBacks
+from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.work import Work
 from ternmq_model.clock import Clock
@@ -46,7 +46,7 @@ class ConcurrentResults:
         counters: Counters,
         clock: Clock,
         *,
-        send_backs: SendBacks | None,
+        send_backs: SendBackOutbox | None,
         retry_s: float,
         timeout_s: float,
     ) -> None:
@@ -137,13 +137,13 @@ class ConcurrentResults:
             return
         self._dispatcher.settle(work, failed)
 
-        def end(lot: Lot) -> None:
-            self._dispatcher.finish(work, [tried_again(message) for message in lot.refused])
-            if lot.refused and not work.is_dropped:
+        def end(batch: SendBackBatch) -> None:
+            self._dispatcher.finish(work, [tried_again(message) for message in batch.refused])
+            if batch.refused and not work.is_dropped:
                 self._dispatcher.again(work, self._retry_s)
 
         self._send_backs.add(
-            Lot(
+            SendBackBatch(
                 work.assigned.queue,
                 failed,
                 levels,

@@ -9,7 +9,7 @@ from typing import Final
 
 from ternmq_consumer.consume_status import DEAD_LETTER
 from ternmq_consumer.dispatch import Dispatcher
-from ternmq_consumer.retry.send_back_outbox import Lot, SendBacks
+from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
 from ternmq_consumer.statistics import Counters
 from ternmq_consumer.try_counts import TryCounts
 from ternmq_consumer.work import Work
@@ -57,7 +57,7 @@ class OrderlyResults:
         dispatcher: Dispatcher,
         counters: Counters,
         *,
-        send_backs: SendBacks | None,
+        send_backs: SendBackOutbox | None,
         suspend_s: float,
         retries_max: int,
         on_fenced: Callable[[MessageQueue, int], None],
@@ -121,13 +121,13 @@ class OrderlyResults:
         lease = work.assigned.lease
         token = 0 if lease is None else lease.token
 
-        def end(lot: Lot) -> None:
-            self._go_on(work, dead, lot.refused)
-            if lot.is_fenced:
+        def end(batch: SendBackBatch) -> None:
+            self._go_on(work, dead, batch.refused)
+            if batch.is_fenced:
                 self._on_fenced(work.assigned.queue, token)
 
         self._send_backs.add(
-            Lot(
+            SendBackBatch(
                 work.assigned.queue,
                 dead,
                 [DEAD_LETTER] * len(dead),

@@ -32,7 +32,7 @@ from ternmq_consumer.orderly import OrderlyResults
 from ternmq_consumer.process_queue.queue_locks import QueueLocks
 from ternmq_consumer.results import Results
 from ternmq_consumer.retry.retry_copies import RetryCopies
-from ternmq_consumer.retry.send_back_outbox import SendBacks
+from ternmq_consumer.retry.send_back_outbox import SendBackOutbox
 from ternmq_consumer.statistics import Counters
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import QueueOffset
@@ -193,7 +193,7 @@ def results_of(
             timeout_s=client.config.request_timeout_s,
             retries_max=config.retries_max,
         )
-        send_backs = SendBacks(
+        send_backs = SendBackOutbox(
             client,
             tasks,
             group=group,

@@ -1,4 +1,4 @@
-"""Sending a message to the group's retry topic whose record its broker has no more.
+"""Copies, for the group's retry topic, of messages whose records their brokers have no more.
 
 A broker keeps records for some days, and a message can fail for longer. What the consumer has in
 hand is then all that is left of it.

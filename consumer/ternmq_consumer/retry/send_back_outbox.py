@@ -1,4 +1,4 @@
-"""Giving messages back that could not be consumed.
+"""The outbox of messages that could not be consumed, on their way back to their brokers.
 
 Nothing is finished by asking: a message counts as given back when its broker has confirmed that the
 copy is stored, and not before. What comes meanwhile forms the next request, one at a time for each
@@ -30,7 +30,7 @@ REQUEST_MESSAGES_MAX: Final = 1024
 
 
 @dataclass(slots=True, eq=False)
-class Lot:
+class SendBackBatch:
     """Messages of one hand-out on their way back to their broker."""
 
     queue: MessageQueue
@@ -41,7 +41,7 @@ class Lot:
     is_wanted: Callable[[], bool]
     """Asked before sending: a queue that was dropped meanwhile is its next owner's."""
 
-    on_answer: Callable[["Lot"], None]
+    on_answer: Callable[["SendBackBatch"], None]
     """Called once every message has an answer."""
 
     token: int = 0
@@ -84,7 +84,7 @@ def failed_message(
     )
 
 
-class TellsVersions(Protocol):
+class OffsetVersions(Protocol):
     """Versions of queues' offsets: a `RemoteOffsetStore`."""
 
     async def versions(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
@@ -96,8 +96,8 @@ class TellsVersions(Protocol):
         ...
 
 
-class SendBacks:
-    """Gives messages back, broker by broker. Owned by one consumer; used by its event loop.
+class SendBackOutbox:
+    """Sends messages back, broker by broker. Owned by one consumer; used by its event loop.
 
     Args:
         brokers: Gives the connections.
@@ -122,7 +122,7 @@ class SendBacks:
         client_id: str,
         timeout_s: float,
         retries_max: int,
-        offsets: TellsVersions,
+        offsets: OffsetVersions,
         on_confirmed: Callable[[str, int], None],
         send_copy: Callable[[StoredMessage, int], Awaitable[bool]] | None = None,
     ) -> None:
@@ -135,45 +135,47 @@ class SendBacks:
         self._offsets = offsets
         self._on_confirmed = on_confirmed
         self._send_copy = send_copy
-        self._outboxes: dict[str, deque[tuple[Lot, int]]] = {}
+        self._outboxes: dict[str, deque[tuple[SendBackBatch, int]]] = {}
 
-    def add(self, lot: Lot) -> None:
-        """Send `lot` back soon, together with what else waits.
+    def add(self, batch: SendBackBatch) -> None:
+        """Send `batch` back soon, together with what else waits.
 
-        `lot.on_answer` is called when every message has an answer, later than this returns; never
+        `batch.on_answer` is called when every message has an answer, later than this returns; never
         when the consumer is closed before.
         """
-        assert lot.messages, "nothing is no lot"
-        lot.waiting = len(lot.messages)
-        broker_name = lot.queue.broker_name
+        assert batch.messages, "a batch has messages"
+        batch.waiting = len(batch.messages)
+        broker_name = batch.queue.broker_name
         outbox = self._outboxes.get(broker_name)
         is_idle = outbox is None
         if outbox is None:
             outbox = self._outboxes[broker_name] = deque()
-        outbox.extend((lot, place) for place in range(len(lot.messages)))
+        outbox.extend((batch, place) for place in range(len(batch.messages)))
         if is_idle:
             try:
                 self._tasks.spawn(self._empty(broker_name, outbox), f"send back {broker_name}")
             except ClosedError:
-                logger.info("not sent back since the consumer is being closed lot=%s", lot.queue)
+                logger.info("not sent back since the consumer is being closed lot=%s", batch.queue)
 
-    async def _empty(self, broker_name: str, outbox: deque[tuple[Lot, int]]) -> None:
+    async def _empty(self, broker_name: str, outbox: deque[tuple[SendBackBatch, int]]) -> None:
         try:
             while outbox:
                 await self._send(broker_name, outbox)
         finally:
             del self._outboxes[broker_name]
 
-    async def _send(self, broker_name: str, outbox: deque[tuple[Lot, int]]) -> None:
-        """Send one request of what waits, and give the lots their answers."""
+    async def _send(self, broker_name: str, outbox: deque[tuple[SendBackBatch, int]]) -> None:
+        """Send one request of what waits, and give the batches their answers."""
         taken = [outbox.popleft() for _ in range(min(len(outbox), REQUEST_MESSAGES_MAX))]
-        versions = await self._offsets.versions({lot.queue for lot, _ in taken if lot.is_wanted()})
-        going: list[tuple[Lot, int]] = []
-        for lot, place in taken:
-            if lot.is_wanted() and lot.queue in versions:
-                going.append((lot, place))
+        versions = await self._offsets.versions(
+            {batch.queue for batch, _ in taken if batch.is_wanted()}
+        )
+        going: list[tuple[SendBackBatch, int]] = []
+        for batch, place in taken:
+            if batch.is_wanted() and batch.queue in versions:
+                going.append((batch, place))
             else:
-                _answer(lot, place, ResponseCode.SYSTEM_ERROR)
+                _answer(batch, place, ResponseCode.SYSTEM_ERROR)
         if not going:
             return
         request = groups.SendBackRequest(
@@ -181,27 +183,27 @@ class SendBacks:
             client_id=self._client_id,
             messages=[
                 failed_message(
-                    lot.messages[place],
-                    lot.levels[place],
+                    batch.messages[place],
+                    batch.levels[place],
                     retries_max=self._retries_max,
-                    token=lot.token,
-                    version=versions[lot.queue],
+                    token=batch.token,
+                    version=versions[batch.queue],
                 )
-                for lot, place in going
+                for batch, place in going
             ],
         )
         codes = await self._ask(broker_name, request)
         if ResponseCode.PULL_OFFSET_MOVED in codes:
             self._offsets.tell_again(broker_name)  # it has lost a version
-        for number, (lot, place) in enumerate(going):
+        for number, (batch, place) in enumerate(going):
             if codes[number] == ResponseCode.QUERY_NOT_FOUND and self._send_copy is not None:
-                is_there = await self._send_copy(lot.messages[place], lot.levels[place])
+                is_there = await self._send_copy(batch.messages[place], batch.levels[place])
                 codes[number] = int(ResponseCode.SUCCESS) if is_there else codes[number]
         confirmed = codes.count(ResponseCode.SUCCESS)
         if confirmed:
             self._on_confirmed(broker_name, confirmed)
-        for (lot, place), code in zip(going, codes, strict=True):
-            _answer(lot, place, code)
+        for (batch, place), code in zip(going, codes, strict=True):
+            _answer(batch, place, code)
 
     async def _ask(self, broker_name: str, request: groups.SendBackRequest) -> list[int]:
         """Return the broker's code for each message; what it does not say is a failure."""
@@ -234,11 +236,11 @@ class SendBacks:
         return codes
 
 
-def _answer(lot: Lot, place: int, code: int) -> None:
-    """Note what became of one message; tell the lot's owner after the last one."""
+def _answer(batch: SendBackBatch, place: int, code: int) -> None:
+    """Note what became of one message; tell the owner of the batch after the last one."""
     if code != ResponseCode.SUCCESS:
-        lot.refused.append(lot.messages[place])
-        lot.is_fenced = lot.is_fenced or code == ResponseCode.NO_PERMISSION
-    lot.waiting -= 1
-    if not lot.waiting:
-        lot.on_answer(lot)
+        batch.refused.append(batch.messages[place])
+        batch.is_fenced = batch.is_fenced or code == ResponseCode.NO_PERMISSION
+    batch.waiting -= 1
+    if not batch.waiting:
+        batch.on_answer(batch)

@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from ternmq_consumer.concurrent import ConcurrentResults
-from ternmq_consumer.retry.send_back_outbox import Lot, SendBacks
+from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
 from ternmq_consumer.work import Work
 from tests.support.handed_out import World, of_offsets, offsets
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
@@ -14,16 +14,16 @@ class Broker:
     """Takes messages back when it is told to."""
 
     def __init__(self) -> None:
-        self.lots: list[Lot] = []
+        self.batches: list[SendBackBatch] = []
 
-    def add(self, lot: Lot) -> None:
-        self.lots.append(lot)
+    def add(self, batch: SendBackBatch) -> None:
+        self.batches.append(batch)
 
     def answer(self, *refused: int) -> None:
-        """Confirm the oldest lot but for these offsets."""
-        lot = self.lots.pop(0)
-        lot.refused += [message for message in lot.messages if message.queue_offset in refused]
-        lot.on_answer(lot)
+        """Confirm the oldest batch but for these offsets."""
+        batch = self.batches.pop(0)
+        batch.refused += [message for message in batch.messages if message.queue_offset in refused]
+        batch.on_answer(batch)
 
 
 class Scene:
@@ -37,7 +37,7 @@ class Scene:
             self.world.dispatcher,
             self.world.counters,
             VirtualClock(),
-            send_backs=None if broadcasts else cast("SendBacks", self.broker),
+            send_backs=None if broadcasts else cast("SendBackOutbox", self.broker),
             retry_s=5,
             timeout_s=900,
         )
@@ -66,8 +66,8 @@ def test_failed_message_finishes_only_once_its_broker_has_confirmed() -> None:
         assert scene.committed == 1
         await asyncio.sleep(3600)
         assert scene.committed == 1
-        (lot,) = scene.broker.lots
-        assert (of_offsets(lot.messages), lot.levels) == ([1], [7])
+        (batch,) = scene.broker.batches
+        assert (of_offsets(batch.messages), batch.levels) == ([1], [7])
         scene.broker.answer()
         assert scene.committed == 3
         assert scene.queue.in_hand.running == 0
@@ -103,12 +103,12 @@ def test_dropped_queue_sends_nothing_back_and_redelivers_nothing() -> None:
         first.fail(first.handout.messages[0], 0)
         second.fail(second.handout.messages[0], 0)
         scene.results.take(first)
-        (lot,) = scene.broker.lots
-        assert lot.is_wanted()
+        (batch,) = scene.broker.batches
+        assert batch.is_wanted()
         scene.queue.stop()
         scene.results.take(second)
-        assert len(scene.broker.lots) == 1
-        assert not lot.is_wanted()
+        assert len(scene.broker.batches) == 1
+        assert not batch.is_wanted()
         scene.broker.answer(0)
         assert scene.committed == 0
         assert scene.queue.in_hand.running == 0
@@ -124,7 +124,7 @@ def test_broadcasting_consumer_counts_failures_and_goes_on() -> None:
         scene.results.take(work)
         assert scene.committed == 3
         assert scene.failures == 1
-        assert not scene.broker.lots
+        assert not scene.broker.batches
 
     run_in_virtual_time(main())
 
@@ -143,12 +143,12 @@ def test_hanging_call_is_abandoned_and_its_late_result_ignored() -> None:
         work.fail(work.handout.messages[0], 4)
         work.place, hung = 2, work.handout.messages[2]
         await look_for(scene, 900)
-        assert not scene.broker.lots
+        assert not scene.broker.batches
         await look_for(scene, 60)
-        (lot,) = scene.broker.lots
+        (batch,) = scene.broker.batches
         # What failed is said as it was said, what hangs comes after 10 s, what lies behind it was
         # never handed over.
-        assert (of_offsets(lot.messages), lot.levels) == ([0, 2], [4, 3])
+        assert (of_offsets(batch.messages), batch.levels) == ([0, 2], [4, 3])
         assert work.is_over
         rest = await scene.world.dispatcher.next()
         assert offsets(rest) == [3, 4]
@@ -161,7 +161,7 @@ def test_hanging_call_is_abandoned_and_its_late_result_ignored() -> None:
         scene.results.take(work)
         assert scene.committed == 5
         assert scene.queue.in_hand.running == 0
-        assert not scene.broker.lots
+        assert not scene.broker.batches
 
     run_in_virtual_time(main())
 
@@ -184,7 +184,7 @@ def test_hanging_batch_is_given_up_as_a_whole() -> None:
         work = await scene.begin(3)
         work.is_batch = True
         await look_for(scene, 900)
-        (lot,) = scene.broker.lots
-        assert (of_offsets(lot.messages), lot.levels) == ([0, 1, 2], [3, 3, 3])
+        (batch,) = scene.broker.batches
+        assert (of_offsets(batch.messages), batch.levels) == ([0, 1, 2], [3, 3, 3])
 
     run_in_virtual_time(main())

@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_consumer.orderly import UNLIMITED, OrderlyResults, is_dead
 from ternmq_consumer.process_queue.queue_locks import Lease
-from ternmq_consumer.retry.send_back_outbox import Lot, SendBacks
+from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
 from ternmq_consumer.work import Work
 from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import RedeliveredMessage
@@ -23,19 +23,19 @@ class Scene:
         self.world = World(in_order=True)
         self.lease = Lease(clock, token=7, asked_at_ms=clock.monotonic_ms())
         self.queue = self.world.queue(lease=self.lease)
-        self.lots: list[Lot] = []
+        self.batches: list[SendBackBatch] = []
         self.fenced: list[tuple[MessageQueue, int]] = []
         self.results = OrderlyResults(
             self.world.dispatcher,
             self.world.counters,
-            send_backs=cast("SendBacks", self),
+            send_backs=cast("SendBackOutbox", self),
             suspend_s=1,
             retries_max=retries_max,
             on_fenced=lambda queue, token: self.fenced.append((queue, token)),
         )
 
-    def add(self, lot: Lot) -> None:
-        self.lots.append(lot)
+    def add(self, batch: SendBackBatch) -> None:
+        self.batches.append(batch)
 
     def confirm(self) -> None:
         """Let the broker confirm the lock."""
@@ -118,13 +118,13 @@ def test_queue_waits_for_the_answer_to_a_dead_letter() -> None:
         work.fail(work.handout.messages[0], -1)
         work.left = work.handout.messages[1:]
         scene.results.take(work)
-        (lot,) = scene.lots
-        assert (of_offsets(lot.messages), list(lot.levels), lot.token) == ([0], [-1], 7)
+        (batch,) = scene.batches
+        assert (of_offsets(batch.messages), list(batch.levels), batch.token) == ([0], [-1], 7)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
                 await scene.again()
         assert scene.queue.in_hand.commit_offset == 0
-        lot.on_answer(lot)
+        batch.on_answer(batch)
         assert scene.queue.in_hand.commit_offset == 1
         assert await scene.again() == (0, [1, 2], [0, 0])
 
@@ -138,10 +138,10 @@ def test_refused_dead_letter_is_retried_and_a_stale_token_reported() -> None:
         work.fail(work.handout.messages[0], 0)
         work.left = work.handout.messages[1:]
         scene.results.take(work)
-        (lot,) = scene.lots
-        lot.refused = list(lot.messages)
-        lot.is_fenced = True
-        lot.on_answer(lot)
+        (batch,) = scene.batches
+        batch.refused = list(batch.messages)
+        batch.is_fenced = True
+        batch.on_answer(batch)
         assert scene.fenced == [(scene.queue.queue, 7)]
         assert scene.queue.in_hand.commit_offset == 0
         assert await scene.again() == (1, [0, 1], [1, 0])

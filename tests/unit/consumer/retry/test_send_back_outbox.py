@@ -8,8 +8,8 @@ import pytest
 
 from ternmq_consumer.retry.send_back_outbox import (
     REQUEST_MESSAGES_MAX,
-    Lot,
-    SendBacks,
+    SendBackBatch,
+    SendBackOutbox,
     failed_message,
 )
 from ternmq_model.errors import ConnectionLost, refusal
@@ -84,25 +84,25 @@ class Answers:
     """Lots that were answered."""
 
     def __init__(self) -> None:
-        self.lots: list[Lot] = []
+        self.batches: list[SendBackBatch] = []
 
-    def lot(self, *offsets: int, level: int = 0, is_wanted: bool = True) -> Lot:
+    def batch(self, *offsets: int, level: int = 0, is_wanted: bool = True) -> SendBackBatch:
         messages = [message_at(offset) for offset in offsets]
-        return Lot(
+        return SendBackBatch(
             QUEUE,
             messages,
             [level] * len(messages),
             is_wanted=lambda: is_wanted,
-            on_answer=self.lots.append,
+            on_answer=self.batches.append,
             token=5,
         )
 
 
-def play(test: Callable[[Broker, SendBacks, Answers], Awaitable[None]]) -> None:
+def play(test: Callable[[Broker, SendBackOutbox, Answers], Awaitable[None]]) -> None:
     async def main() -> None:
         broker = Broker()
         async with OwnedTasks() as tasks:
-            backs = SendBacks(
+            backs = SendBackOutbox(
                 broker,
                 tasks,
                 group="g",
@@ -142,31 +142,31 @@ def test_send_back_carries_place_delay_and_limit(
 
 
 def test_messages_added_during_a_request_form_the_next_one() -> None:
-    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
-        backs.add(answers.lot(0))
+    async def test(broker: Broker, backs: SendBackOutbox, answers: Answers) -> None:
+        backs.add(answers.batch(0))
         await asyncio.sleep(0.05)
-        backs.add(answers.lot(1, 2))
-        backs.add(answers.lot(3))
-        assert not answers.lots
+        backs.add(answers.batch(1, 2))
+        backs.add(answers.batch(3))
+        assert not answers.batches
         await asyncio.sleep(0.3)
         sent = [of_offsets(list(request.messages)) for request in broker.requests]
         assert sent == [[0], [1, 2, 3]]
         assert {each.version for request in broker.requests for each in request.messages} == {7}
-        assert [lot.refused for lot in answers.lots] == [[], [], []]
+        assert [batch.refused for batch in answers.batches] == [[], [], []]
         assert broker.confirmed == 4
-        backs.add(answers.lot(4))
+        backs.add(answers.batch(4))
         await asyncio.sleep(0.2)
-        assert len(answers.lots) == 4
+        assert len(answers.batches) == 4
 
     play(test)
 
 
 def test_request_holds_at_most_the_contracts_limit() -> None:
-    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
-        backs.add(answers.lot(*range(2500)))
+    async def test(broker: Broker, backs: SendBackOutbox, answers: Answers) -> None:
+        backs.add(answers.batch(*range(2500)))
         await asyncio.sleep(1)
         assert [len(request.messages) for request in broker.requests] == [1024, 1024, 452]
-        assert len(answers.lots) == 1
+        assert len(answers.batches) == 1
 
     play(test)
 
@@ -175,60 +175,60 @@ def test_request_holds_at_most_the_contracts_limit() -> None:
     "error", [ConnectionLost("cut"), refusal(ResponseCode.SYSTEM_BUSY, "busy")]
 )
 def test_unanswered_messages_do_not_count_as_sent_back(error: Exception) -> None:
-    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+    async def test(broker: Broker, backs: SendBackOutbox, answers: Answers) -> None:
         broker.error = error
-        backs.add(answers.lot(0, 1))
+        backs.add(answers.batch(0, 1))
         await asyncio.sleep(1)
-        (lot,) = answers.lots
-        assert of_offsets(lot.refused) == [0, 1]
+        (batch,) = answers.batches
+        assert of_offsets(batch.refused) == [0, 1]
         assert broker.confirmed == 0
 
     play(test)
 
 
 def test_each_message_has_its_own_answer_and_a_missing_one_is_a_refusal() -> None:
-    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+    async def test(broker: Broker, backs: SendBackOutbox, answers: Answers) -> None:
         broker.codes = {1: ResponseCode.SYSTEM_ERROR}
         broker.outcomes_max = 3
-        backs.add(answers.lot(0, 1, 2, 3))
+        backs.add(answers.batch(0, 1, 2, 3))
         await asyncio.sleep(1)
-        (lot,) = answers.lots
-        assert of_offsets(lot.refused) == [1, 3]
-        assert not lot.is_fenced
+        (batch,) = answers.batches
+        assert of_offsets(batch.refused) == [1, 3]
+        assert not batch.is_fenced
         assert broker.confirmed == 2
         broker.codes = {4: ResponseCode.NO_PERMISSION}
-        backs.add(answers.lot(4))
+        backs.add(answers.batch(4))
         await asyncio.sleep(1)
-        assert answers.lots[1].is_fenced
+        assert answers.batches[1].is_fenced
 
     play(test)
 
 
 def test_message_stays_until_its_broker_knows_the_seek() -> None:
-    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+    async def test(broker: Broker, backs: SendBackOutbox, answers: Answers) -> None:
         broker.knows_seeks = False
-        backs.add(answers.lot(0))
+        backs.add(answers.batch(0))
         await asyncio.sleep(1)
-        assert of_offsets(answers.lots[0].refused) == [0]
+        assert of_offsets(answers.batches[0].refused) == [0]
         assert not broker.requests
         broker.knows_seeks = True
         broker.codes = {1: ResponseCode.PULL_OFFSET_MOVED}
-        backs.add(answers.lot(0, 1))
+        backs.add(answers.batch(0, 1))
         await asyncio.sleep(1)
-        assert of_offsets(answers.lots[1].refused) == [1]
+        assert of_offsets(answers.batches[1].refused) == [1]
         assert broker.told_again == 1
 
     play(test)
 
 
 def test_message_without_a_record_is_sent_back_as_a_copy() -> None:
-    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+    async def test(broker: Broker, backs: SendBackOutbox, answers: Answers) -> None:
         broker.codes = dict.fromkeys((1, 2), int(ResponseCode.QUERY_NOT_FOUND))
         broker.copied = {1}
-        backs.add(answers.lot(0, 1, 2, level=4))
+        backs.add(answers.batch(0, 1, 2, level=4))
         await asyncio.sleep(1)
-        (lot,) = answers.lots
-        assert of_offsets(lot.refused) == [2]
+        (batch,) = answers.batches
+        assert of_offsets(batch.refused) == [2]
         assert broker.copies == [(1, 4), (2, 4)]
         assert broker.confirmed == 2
 
@@ -236,10 +236,10 @@ def test_message_without_a_record_is_sent_back_as_a_copy() -> None:
 
 
 def test_unwanted_messages_are_not_sent_back() -> None:
-    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
-        backs.add(answers.lot(0, is_wanted=False))
+    async def test(broker: Broker, backs: SendBackOutbox, answers: Answers) -> None:
+        backs.add(answers.batch(0, is_wanted=False))
         await asyncio.sleep(1)
-        assert of_offsets(answers.lots[0].refused) == [0]
+        assert of_offsets(answers.batches[0].refused) == [0]
         assert not broker.requests
 
     play(test)
