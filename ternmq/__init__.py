@@ -191,7 +191,7 @@ _RETURNED_FROM = (
     "ternmq_client.admin.redrive",
     "ternmq_client.retry_policy",
     "ternmq_client.tracing.trace_records",
-    "ternmq_consumer.statistics",
+    "ternmq_consumer.listener.consumer_statistics",
     "ternmq_model.address",
     "ternmq_model.group_settings",
     "ternmq_model.record.format",

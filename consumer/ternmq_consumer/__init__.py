@@ -9,6 +9,7 @@ from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
 from ternmq_consumer.consume_status import DEAD_LETTER as DEAD_LETTER
 from ternmq_consumer.consume_status import ConsumeStatus as ConsumeStatus
 from ternmq_consumer.consume_status import ReconsumeLater as ReconsumeLater
+from ternmq_consumer.listener.consumer_statistics import ConsumerStatistics as ConsumerStatistics
 from ternmq_consumer.pull import PullConsumer as PullConsumer
 from ternmq_consumer.push import PushConsumer as PushConsumer
 from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely as allocate_averagely
@@ -23,4 +24,3 @@ from ternmq_consumer.rebalance.allocation.machine_room import (
     AllocateByMachineRoom as AllocateByMachineRoom,
 )
 from ternmq_consumer.rebalance.allocation.machine_room import AllocateNearby as AllocateNearby
-from ternmq_consumer.statistics import ConsumerStatistics as ConsumerStatistics

@@ -1,7 +1,7 @@
 """`async for message in consumer`."""
 
-from ternmq_consumer.dispatch import Dispatcher
-from ternmq_consumer.work import Work
+from ternmq_consumer.listener.consume_dispatcher import Dispatcher
+from ternmq_consumer.listener.consume_request import Work
 from ternmq_model.stored_message import StoredMessage
 
 

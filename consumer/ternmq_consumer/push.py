@@ -13,8 +13,10 @@ from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
 from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import PushConsumerConfig
-from ternmq_consumer.dispatch import work_on
-from ternmq_consumer.listener import BatchListener, Listener
+from ternmq_consumer.listener.consume_dispatcher import work_on
+from ternmq_consumer.listener.consume_service import Results
+from ternmq_consumer.listener.consumer_statistics import ConsumerStatistics, Counters
+from ternmq_consumer.listener.listener_call import BatchListener, Listener
 from ternmq_consumer.message_iterator import MessageIterator
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
 from ternmq_consumer.offsets.offset_store import OffsetStore
@@ -35,9 +37,7 @@ from ternmq_consumer.push_parts import (
 )
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
-from ternmq_consumer.results import Results
 from ternmq_consumer.seeking import SeekingConsumer, looks_for_resets, resets_of
-from ternmq_consumer.statistics import ConsumerStatistics, Counters
 from ternmq_consumer.subscriptions import (
     Subscriptions,
     subscription_message,

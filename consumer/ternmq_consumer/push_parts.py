@@ -9,10 +9,12 @@ from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptors
 from ternmq_client.internal_producer import InternalProducer
 from ternmq_client.tracing.tracer import Tracer
-from ternmq_consumer.concurrent import ConcurrentResults
 from ternmq_consumer.config import MessageModel, OffsetsKept, PushConsumerConfig
-from ternmq_consumer.dispatch import PIECE_MESSAGES_MAX, Dispatcher
-from ternmq_consumer.listener import (
+from ternmq_consumer.listener.concurrent_service import ConcurrentResults
+from ternmq_consumer.listener.consume_dispatcher import PIECE_MESSAGES_MAX, Dispatcher
+from ternmq_consumer.listener.consume_service import Results
+from ternmq_consumer.listener.consumer_statistics import Counters
+from ternmq_consumer.listener.listener_call import (
     BatchListener,
     CallListener,
     Interception,
@@ -20,6 +22,7 @@ from ternmq_consumer.listener import (
     in_batches,
     one_by_one,
 )
+from ternmq_consumer.listener.orderly_service import OrderlyResults
 from ternmq_consumer.offsets.local_offset_store import (
     default_folder,
     offsets_path,
@@ -28,12 +31,9 @@ from ternmq_consumer.offsets.local_offset_store import (
 )
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
-from ternmq_consumer.orderly import OrderlyResults
 from ternmq_consumer.process_queue.queue_locks import QueueLocks
-from ternmq_consumer.results import Results
 from ternmq_consumer.retry.retry_copies import RetryCopies
 from ternmq_consumer.retry.send_back_outbox import SendBackOutbox
-from ternmq_consumer.statistics import Counters
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

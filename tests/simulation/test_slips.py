@@ -429,7 +429,7 @@ def test_wrong_argument_is_refused_with_what_to_write(make: Callable[[], Any], t
 
 
 def test_answer_that_is_none_is_seen_by_type_checkers() -> None:
-    # What it comes to at run time: tests/unit/consumer/test_listener.py.
+    # What it comes to at run time: tests/unit/consumer/listener/test_listener_call.py.
     PushConsumer(
         "bills",
         "orders",

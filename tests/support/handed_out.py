@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import cast
 
-from ternmq_consumer.dispatch import Dispatcher
+from ternmq_consumer.listener.consume_dispatcher import Dispatcher
+from ternmq_consumer.listener.consume_request import Work
+from ternmq_consumer.listener.consumer_statistics import Counters
 from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
 from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
-from ternmq_consumer.statistics import Counters
-from ternmq_consumer.work import Work
 from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

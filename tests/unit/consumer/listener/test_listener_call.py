@@ -8,7 +8,8 @@ import pytest
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
 from ternmq_consumer.consume_status import ConsumeStatus, ListenerAnswer, ReconsumeLater
-from ternmq_consumer.listener import (
+from ternmq_consumer.listener.consume_request import Work
+from ternmq_consumer.listener.listener_call import (
     BatchListener,
     Interception,
     Listener,
@@ -16,7 +17,6 @@ from ternmq_consumer.listener import (
     one_by_one,
 )
 from ternmq_consumer.process_queue.queue_locks import Lease
-from ternmq_consumer.work import Work
 from ternmq_model.errors import UsageError
 from ternmq_model.stored_message import StoredMessage
 from tests.support.handed_out import World, of_offsets

@@ -5,10 +5,10 @@ from typing import cast
 
 import pytest
 
-from ternmq_consumer.orderly import UNLIMITED, OrderlyResults, is_dead
+from ternmq_consumer.listener.consume_request import Work
+from ternmq_consumer.listener.orderly_service import UNLIMITED, OrderlyResults, is_dead
 from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
-from ternmq_consumer.work import Work
 from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import RedeliveredMessage
 from tests.support.handed_out import World, message_at, of_offsets, offsets

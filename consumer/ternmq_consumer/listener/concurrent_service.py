@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_consumer.dispatch import Dispatcher
+from ternmq_consumer.listener.consume_dispatcher import Dispatcher
+from ternmq_consumer.listener.consume_request import Work
+from ternmq_consumer.listener.consumer_statistics import Counters
 from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
-from ternmq_consumer.statistics import Counters
-from ternmq_consumer.work import Work
 from ternmq_model.clock import Clock
 from ternmq_model.redelivered_message import tried_again
 from ternmq_model.stored_message import StoredMessage

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
 from ternmq_consumer.consume_status import LATER, ListenerAnswer, reconsume_later_of
-from ternmq_consumer.work import Work
+from ternmq_consumer.listener.consume_request import Work
 from ternmq_model.arguments import is_async
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError

@@ -6,7 +6,7 @@ A concurrent consumer sends back what failed (`concurrent`), an orderly one trie
 
 from typing import Protocol
 
-from ternmq_consumer.work import Work
+from ternmq_consumer.listener.consume_request import Work
 
 
 class Results(Protocol):

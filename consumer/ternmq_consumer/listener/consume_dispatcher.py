@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_consumer.listener import CallListener
+from ternmq_consumer.listener.consume_request import Work
+from ternmq_consumer.listener.consume_service import Results
+from ternmq_consumer.listener.consumer_statistics import Counters
+from ternmq_consumer.listener.listener_call import CallListener
 from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
-from ternmq_consumer.results import Results
-from ternmq_consumer.statistics import Counters
-from ternmq_consumer.work import Work
 from ternmq_model.stored_message import StoredMessage
 from ternmq_runtime.logs import RepeatLimit
 

@@ -1,6 +1,6 @@
 """Tries of messages whose queue was lost and taken again."""
 
-from ternmq_consumer.try_counts import TryCounts
+from ternmq_consumer.listener.reconsume_times import TryCounts
 from ternmq_model.redelivered_message import tried_again
 from tests.support.handed_out import QUEUE, message_at
 

@@ -3,9 +3,9 @@
 import asyncio
 from typing import cast
 
-from ternmq_consumer.concurrent import ConcurrentResults
+from ternmq_consumer.listener.concurrent_service import ConcurrentResults
+from ternmq_consumer.listener.consume_request import Work
 from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
-from ternmq_consumer.work import Work
 from tests.support.handed_out import World, of_offsets, offsets
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
