@@ -14,8 +14,8 @@ from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import PushConsumerConfig
 from ternmq_consumer.listener.consume_dispatcher import work_on
-from ternmq_consumer.listener.consume_service import Results
-from ternmq_consumer.listener.consumer_statistics import ConsumerStatistics, Counters
+from ternmq_consumer.listener.consume_service import ConsumeService
+from ternmq_consumer.listener.consumer_statistics import ConsumeCounters, ConsumerStatistics
 from ternmq_consumer.listener.listener_call import BatchListener, Listener
 from ternmq_consumer.message_iterator import MessageIterator
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
@@ -28,11 +28,11 @@ from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.push_parts import (
     BROADCASTER,
     Listeners,
+    consume_service_of,
     is_broadcasting,
     locks_of,
     look_interval_s,
     open_offsets,
-    results_of,
     traced,
 )
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
@@ -159,7 +159,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             self._retry_topics = frozenset({retry_topic})
             self._subscriptions[retry_topic] = parse_subscription(retry_topic, ALL_TAGS)
         super().__init__(ClientInstance(client, env=env))
-        self._counters = Counters()
+        self._counters = ConsumeCounters()
         self._dispatcher = self._listeners.dispatcher(self._config, self._counters)
         self._assigned = asyncio.Event()
         self._assignment: Assignment | None = None
@@ -200,7 +200,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             epoch_of=offsets.epoch,
         )
         self._assignment = assignment = self._make_assignment(links, offsets, locks)
-        results = results_of(
+        service = consume_service_of(
             self._config,
             client,
             tasks,
@@ -213,7 +213,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         callers = self._listeners.callers(self._config, client, blocking, self._group)
         if callers:
             works = {
-                f"listener-{number}": partial(work_on, self._dispatcher, call, results)
+                f"listener-{number}": partial(work_on, self._dispatcher, call, service)
                 for number, call in enumerate(callers)
             }
             giving_up = self._dispatcher.report_uncancelled
@@ -225,7 +225,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         stack.callback(
             client.sessions.on_command("offsets_reset", resets_of(self._group, assignment.reset))
         )
-        jobs = self._make_jobs(assignment, links, results, locks)
+        jobs = self._make_jobs(assignment, links, service, locks)
         await self._find_topics()
         client.routes.add_listener(lambda _topic: jobs.wake("rebalance"), of_told=True)
         await client.join_group(self._group_message(), lambda: jobs.wake("rebalance"))
@@ -359,7 +359,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         self,
         assignment: Assignment,
         links: PullLinks,
-        results: Results,
+        service: ConsumeService,
         locks: QueueLocks | None,
     ) -> JobRunner:
         client, config = self._client, self._config
@@ -396,7 +396,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         )
         self._jobs = JobRunner(
             *lock_jobs,
-            Job(name="slow-calls", interval_s=look_interval_s(config), step=results.look),
+            Job(name="slow-calls", interval_s=look_interval_s(config), step=service.look),
             Job(name="rebalance", interval_s=config.rebalance_s, step=rebalancer.step),
             Job(name="commit", interval_s=config.commit_s, step=self._commit_step),
             Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale),

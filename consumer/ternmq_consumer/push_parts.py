@@ -10,10 +10,10 @@ from ternmq_client.interceptors import ConsumeInterceptors
 from ternmq_client.internal_producer import InternalProducer
 from ternmq_client.tracing.tracer import Tracer
 from ternmq_consumer.config import MessageModel, OffsetsKept, PushConsumerConfig
-from ternmq_consumer.listener.concurrent_service import ConcurrentResults
-from ternmq_consumer.listener.consume_dispatcher import PIECE_MESSAGES_MAX, Dispatcher
-from ternmq_consumer.listener.consume_service import Results
-from ternmq_consumer.listener.consumer_statistics import Counters
+from ternmq_consumer.listener.concurrent_service import ConcurrentConsumeService
+from ternmq_consumer.listener.consume_dispatcher import PIECE_MESSAGES_MAX, ConsumeDispatcher
+from ternmq_consumer.listener.consume_service import ConsumeService
+from ternmq_consumer.listener.consumer_statistics import ConsumeCounters
 from ternmq_consumer.listener.listener_call import (
     BatchListener,
     CallListener,
@@ -22,7 +22,7 @@ from ternmq_consumer.listener.listener_call import (
     in_batches,
     one_by_one,
 )
-from ternmq_consumer.listener.orderly_service import OrderlyResults
+from ternmq_consumer.listener.orderly_service import OrderlyConsumeService
 from ternmq_consumer.offsets.local_offset_store import (
     default_folder,
     offsets_path,
@@ -62,7 +62,9 @@ class Listeners:
         """There is none: the consumer is iterated."""
         return self.listener is None and self.batch_listener is None
 
-    def dispatcher(self, config: PushConsumerConfig, counters: Counters) -> Dispatcher:
+    def dispatcher(
+        self, config: PushConsumerConfig, counters: ConsumeCounters
+    ) -> ConsumeDispatcher:
         """Return what hands out messages in the portions that suit the listener."""
         if self.batch_listener is not None:
             take_max, share_among = config.batch_messages, 1
@@ -72,7 +74,7 @@ class Listeners:
         else:
             take_max, share_among = _ITERATED_MESSAGES_MAX, 1
         listener = self.batch_listener or self.listener
-        return Dispatcher(
+        return ConsumeDispatcher(
             counters,
             listener="" if listener is None else name_of(listener),
             take_max=take_max,
@@ -168,17 +170,17 @@ async def open_offsets(
     )
 
 
-def results_of(
+def consume_service_of(
     config: PushConsumerConfig,
     client: ClientInstance,
     tasks: OwnedTasks,
-    dispatcher: Dispatcher,
-    counters: Counters,
+    dispatcher: ConsumeDispatcher,
+    counters: ConsumeCounters,
     locks: QueueLocks | None,
     *,
     group: str,
     offsets: OffsetStore,
-) -> Results:
+) -> ConsumeService:
     """Return what ends hand-outs."""
     send_backs = None
     if isinstance(offsets, RemoteOffsetStore) and not is_broadcasting(config):
@@ -205,7 +207,7 @@ def results_of(
             send_copy=copies.send,
         )
     if config.order_per_queue:
-        return OrderlyResults(
+        return OrderlyConsumeService(
             dispatcher,
             counters,
             send_backs=send_backs,
@@ -213,7 +215,7 @@ def results_of(
             retries_max=config.retries_max,
             on_fenced=_ignore if locks is None else locks.lose,
         )
-    return ConcurrentResults(
+    return ConcurrentConsumeService(
         dispatcher,
         counters,
         client.env.clock,

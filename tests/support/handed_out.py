@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import cast
 
-from ternmq_consumer.listener.consume_dispatcher import Dispatcher
-from ternmq_consumer.listener.consume_request import Work
-from ternmq_consumer.listener.consumer_statistics import Counters
+from ternmq_consumer.listener.consume_dispatcher import ConsumeDispatcher
+from ternmq_consumer.listener.consume_request import ConsumeRequest
+from ternmq_consumer.listener.consumer_statistics import ConsumeCounters
 from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
 from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
@@ -50,8 +50,8 @@ class World:
     """A dispatcher and the queues that it serves."""
 
     def __init__(self, take_max: int = 10, share_among: int = 1, *, in_order: bool = False) -> None:
-        self.counters = Counters()
-        self.dispatcher = Dispatcher(
+        self.counters = ConsumeCounters()
+        self.dispatcher = ConsumeDispatcher(
             self.counters, take_max=take_max, share_among=share_among, in_order=in_order
         )
 
@@ -90,15 +90,17 @@ class World:
         assigned.in_hand.add(batch, size, QueueOffset(begin + count))
         self.dispatcher.offer(assigned)
 
-    async def work(self, count: int = 3, *, queue: AssignedQueue | None = None) -> Work:
+    async def request(
+        self, count: int = 3, *, queue: AssignedQueue | None = None
+    ) -> ConsumeRequest:
         """Return a hand-out of as many new messages."""
         self.add(queue or self.queue(), count)
         return await self.dispatcher.next()
 
 
-def offsets(work: Work) -> list[int]:
+def offsets(request: ConsumeRequest) -> list[int]:
     """Return the offsets of the messages of a hand-out that are not finished."""
-    return [message.queue_offset for message in work.handout.messages]
+    return [message.queue_offset for message in request.handout.messages]
 
 
 def of_offsets(messages: Sequence[object]) -> list[int]:

@@ -1,4 +1,4 @@
-"""What becomes of messages that are handled side by side.
+"""Outcome of messages that are handled side by side.
 
 Source: RocketMQ `ConsumeMessageConcurrentlyService`, `ProcessQueue.cleanExpiredMsg`.
 """
@@ -7,9 +7,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_consumer.listener.consume_dispatcher import Dispatcher
-from ternmq_consumer.listener.consume_request import Work
-from ternmq_consumer.listener.consumer_statistics import Counters
+from ternmq_consumer.listener.consume_dispatcher import ConsumeDispatcher
+from ternmq_consumer.listener.consume_request import ConsumeRequest
+from ternmq_consumer.listener.consumer_statistics import ConsumeCounters
 from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
 from ternmq_model.clock import Clock
 from ternmq_model.redelivered_message import tried_again
@@ -21,7 +21,7 @@ TIMED_OUT_LEVEL: Final = 3
 """Messages whose listener call takes too long come again after 10 s."""
 
 
-class ConcurrentResults:
+class ConcurrentConsumeService:
     """Sends back what failed; without anybody to take it back, counts it.
 
     A hand-out lasts until its broker has confirmed what was sent back, so the group's offset waits
@@ -42,8 +42,8 @@ class ConcurrentResults:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
-        counters: Counters,
+        dispatcher: ConsumeDispatcher,
+        counters: ConsumeCounters,
         clock: Clock,
         *,
         send_backs: SendBackOutbox | None,
@@ -56,29 +56,29 @@ class ConcurrentResults:
         self._send_backs = send_backs
         self._retry_s = retry_s
         self._timeout_ms = timeout_s * 1000
-        self._running: dict[Work, None] = {}  # in order: runs must repeat
+        self._running: dict[ConsumeRequest, None] = {}  # in order: runs must repeat
 
-    def begin(self, work: Work) -> None:
-        """Learn that a worker has taken `work`."""
-        work.began_at_ms = self._clock.monotonic_ms()
-        self._running[work] = None
+    def begin(self, request: ConsumeRequest) -> None:
+        """Learn that a worker has taken `request`."""
+        request.began_at_ms = self._clock.monotonic_ms()
+        self._running[request] = None
 
-    def take(self, work: Work) -> None:
-        """End `work`, which the worker is done with. See `Results`."""
-        if work.is_over:
+    def take(self, request: ConsumeRequest) -> None:
+        """End `request`, which the worker is done with. See `ConsumeService`."""
+        if request.is_over:
             logger.warning(
-                "listener call ended after it was given up queue=%s", work.assigned.queue
+                "listener call ended after it was given up queue=%s", request.assigned.queue
             )
             return
-        del self._running[work]
-        unfinished = work.unfinished
-        if not unfinished or work.is_dropped:
-            self._dispatcher.finish(work, unfinished)
+        del self._running[request]
+        unfinished = request.unfinished
+        if not unfinished or request.is_dropped:
+            self._dispatcher.finish(request, unfinished)
             return
-        assert not work.left, "a concurrent listener stops early for a dropped queue alone"
-        if work.error is not None:
-            self._dispatcher.report(work, work.failed, work.error)
-        self._give_back(work, work.failed, work.levels)
+        assert not request.unreached, "a concurrent listener stops early for a dropped queue alone"
+        if request.error is not None:
+            self._dispatcher.report(request, request.failed, request.error)
+        self._give_back(request, request.failed, request.levels)
 
     async def look(self) -> bool:
         """Give up the calls that take too long. The step of a job.
@@ -87,67 +87,67 @@ class ConcurrentResults:
         often make that exact.
         """
         now_ms = self._clock.monotonic_ms()
-        for work in list(self._running):
-            if work.is_dropped:
+        for request in list(self._running):
+            if request.is_dropped:
                 continue
-            if work.place != work.seen_place:
-                work.seen_place = work.place
-                work.began_at_ms = now_ms
-            elif now_ms - work.began_at_ms >= self._timeout_ms:
-                self._give_up(work)
+            if request.index != request.seen_index:
+                request.seen_index = request.index
+                request.began_at_ms = now_ms
+            elif now_ms - request.began_at_ms >= self._timeout_ms:
+                self._give_up(request)
         return False
 
-    def _give_up(self, work: Work) -> None:
+    def _give_up(self, request: ConsumeRequest) -> None:
         """Have done with a call, whatever it may still do."""
-        # In this order: the worker writes the place first and asks then.
-        work.is_over = True
-        place, failed, levels = work.place, list(work.failed), list(work.levels)
-        del self._running[work]
-        messages = work.handout.messages
-        is_batch = work.is_batch
-        stuck = messages if is_batch else [messages[place]]
+        # In this order: the worker writes the index first and asks then.
+        request.is_over = True
+        index, failed, levels = request.index, list(request.failed), list(request.levels)
+        del self._running[request]
+        messages = request.handout.messages
+        is_batch = request.is_batch
+        stuck = messages if is_batch else [messages[index]]
         logger.warning(
             "listener call takes too long queue=%s offset=%s messages=%s",
-            work.assigned.queue,
+            request.assigned.queue,
             stuck[0].queue_offset,
             len(stuck),
         )
         if not is_batch:
-            self._dispatcher.pass_on(work, place + 1)
+            self._dispatcher.pass_on(request, index + 1)
         self._counters.timed_out(len(stuck))
         failed = [message for message in failed if message.queue_offset < stuck[0].queue_offset]
         self._give_back(
-            work,
+            request,
             [*failed, *stuck],
             [*levels[: len(failed)], *[TIMED_OUT_LEVEL] * len(stuck)],
         )
 
     def _give_back(
-        self, work: Work, failed: Sequence[StoredMessage], levels: Sequence[int]
+        self, request: ConsumeRequest, failed: Sequence[StoredMessage], levels: Sequence[int]
     ) -> None:
         self._counters.failed(len(failed))
         if self._send_backs is None:
             logger.warning(
                 "messages failed and come not again queue=%s messages=%s first=%s",
-                work.assigned.queue,
+                request.assigned.queue,
                 len(failed),
                 failed[0].queue_offset,
             )
-            self._dispatcher.finish(work)
+            self._dispatcher.finish(request)
             return
-        self._dispatcher.settle(work, failed)
+        self._dispatcher.settle(request, failed)
 
         def end(batch: SendBackBatch) -> None:
-            self._dispatcher.finish(work, [tried_again(message) for message in batch.refused])
-            if batch.refused and not work.is_dropped:
-                self._dispatcher.again(work, self._retry_s)
+            self._dispatcher.finish(request, [tried_again(message) for message in batch.refused])
+            if batch.refused and not request.is_dropped:
+                self._dispatcher.again(request, self._retry_s)
 
         self._send_backs.add(
             SendBackBatch(
-                work.assigned.queue,
+                request.assigned.queue,
                 failed,
                 levels,
-                is_wanted=lambda: not work.is_dropped,
+                is_wanted=lambda: not request.is_dropped,
                 on_answer=end,
             )
         )

@@ -1,4 +1,4 @@
-"""Which messages are handed to the application next."""
+"""Dispatch of the messages in hand to the workers that call the listener."""
 
 import asyncio
 import logging
@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_consumer.listener.consume_request import Work
-from ternmq_consumer.listener.consume_service import Results
-from ternmq_consumer.listener.consumer_statistics import Counters
+from ternmq_consumer.listener.consume_request import ConsumeRequest
+from ternmq_consumer.listener.consume_service import ConsumeService
+from ternmq_consumer.listener.consumer_statistics import ConsumeCounters
 from ternmq_consumer.listener.listener_call import CallListener
 from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
 from ternmq_model.stored_message import StoredMessage
@@ -24,7 +24,7 @@ _LOCK_LOOK_S: Final = 0.2
 """How often to look whether the lock of a queue is confirmed again."""
 
 
-class Dispatcher:
+class ConsumeDispatcher:
     """Hands out the messages of all owned queues, queue by queue in turn.
 
     A queue with a lease is handed out only while that holds.
@@ -42,7 +42,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        counters: Counters,
+        counters: ConsumeCounters,
         *,
         listener: str = "",
         take_max: int,
@@ -55,10 +55,10 @@ class Dispatcher:
         self._share_among = share_among
         self._in_order = in_order
         self._ready: deque[AssignedQueue] = deque()
-        self._again: deque[Work] = deque()
+        self._again: deque[ConsumeRequest] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._failures = RepeatLimit(repeats_max=1)
-        self.called: dict[Work, float] = {}
+        self.called: dict[ConsumeRequest, float] = {}
         """What listeners have been called with and not answered, with the loop's time of that."""
 
     def offer(self, assigned: AssignedQueue) -> None:
@@ -68,12 +68,12 @@ class Dispatcher:
             self._ready.append(assigned)
             self._wake_one()
 
-    async def next(self) -> Work:
+    async def next(self) -> ConsumeRequest:
         """Return the next hand-out, waiting for one.
 
         Cancelling is safe: nothing was handed out.
         """
-        while (work := self._take()) is None:
+        while (request := self._take()) is None:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
@@ -86,35 +86,41 @@ class Dispatcher:
                 raise
         if self._ready or self._again:
             self._wake_one()
-        return work
+        return request
 
-    def finish(self, work: Work, unfinished: Sequence[StoredMessage] = ()) -> None:
+    def finish(self, request: ConsumeRequest, unfinished: Sequence[StoredMessage] = ()) -> None:
         """End a hand-out: all is finished but `unfinished`, which nobody works on any more.
 
         What is unfinished of a queue that is still owned the caller gives to `again`.
         """
-        self._counters.finished(*work.assigned.finish(work.in_hand, work.handout, unfinished))
+        self._counters.finished(
+            *request.assigned.finish(request.in_hand, request.handout, unfinished)
+        )
         if self._in_order and not unfinished:
-            self.offer(work.assigned)
+            self.offer(request.assigned)
 
-    def settle(self, work: Work, unfinished: Sequence[StoredMessage]) -> None:
+    def settle(self, request: ConsumeRequest, unfinished: Sequence[StoredMessage]) -> None:
         """Note that a part of a hand-out is finished while the rest of it goes on."""
-        self._counters.finished(*work.assigned.settle(work.in_hand, work.handout, unfinished))
+        self._counters.finished(
+            *request.assigned.settle(request.in_hand, request.handout, unfinished)
+        )
 
-    def again(self, work: Work, after_s: float) -> None:
+    def again(self, request: ConsumeRequest, after_s: float) -> None:
         """Hand out once more, after a pause, what a hand-out that has ended left unfinished."""
-        work.handout.attempts += 1
-        self._plan(Work(work.assigned, work.in_hand, work.handout), after_s)
+        request.handout.attempts += 1
+        self._plan(ConsumeRequest(request.assigned, request.in_hand, request.handout), after_s)
 
-    def pass_on(self, work: Work, count: int) -> None:
+    def pass_on(self, request: ConsumeRequest, count: int) -> None:
         """Let somebody else have what lies behind the first `count` messages of a hand-out."""
-        parted = work.in_hand.part(work.handout, count)
+        parted = request.in_hand.part(request.handout, count)
         if parted is not None:
-            rest = Work(work.assigned, work.in_hand, parted)
-            work.assigned.finish(work.in_hand, parted, parted.messages)
+            rest = ConsumeRequest(request.assigned, request.in_hand, parted)
+            request.assigned.finish(request.in_hand, parted, parted.messages)
             self._plan(rest, 0.0)
 
-    def report(self, work: Work, failed: Sequence[StoredMessage], error: Exception) -> None:
+    def report(
+        self, request: ConsumeRequest, failed: Sequence[StoredMessage], error: Exception
+    ) -> None:
         """Log that the listener failed: one kind of error once in ten seconds, the rest counted."""
         kind = type(error).__name__
         for _, earlier, count in self._failures.end_window(asyncio.get_running_loop().time()):
@@ -122,9 +128,9 @@ class Dispatcher:
         if self._failures.admits(__name__, kind):
             logger.warning(
                 "listener failed queue=%s messages=%s attempt=%s",
-                work.assigned.queue,
+                request.assigned.queue,
                 len(failed),
-                work.handout.attempts + 1,
+                request.handout.attempts + 1,
                 exc_info=error,
             )
 
@@ -132,15 +138,15 @@ class Dispatcher:
         """Log the calls that have not returned while their consumer is closed."""
         if not self.called:
             return
-        work, began_s = min(self.called.items(), key=lambda item: item[1])
+        request, began_s = min(self.called.items(), key=lambda item: item[1])
         logger.warning(
             "listener outlives its consumer listener=%s calls=%s longest_s=%.1f queue=%s offset=%s "
             "queues=%s: its messages, and those behind them in these queues, come again",
             self._listener,
             len(self.called),
             asyncio.get_running_loop().time() - began_s,
-            work.assigned.queue,
-            next((each.queue_offset for each in work.handout.messages[work.place :]), None),
+            request.assigned.queue,
+            next((each.queue_offset for each in request.handout.messages[request.index :]), None),
             sorted({str(each.assigned.queue) for each in self.called}),
         )
 
@@ -152,21 +158,21 @@ class Dispatcher:
             *(self._listener, len(self.called)),
         )
 
-    def _plan(self, work: Work, after_s: float) -> None:
+    def _plan(self, request: ConsumeRequest, after_s: float) -> None:
         if after_s > 0:
-            asyncio.get_running_loop().call_later(after_s, self._plan, work, 0.0)
-        elif not work.is_dropped:
-            self._again.append(work)
+            asyncio.get_running_loop().call_later(after_s, self._plan, request, 0.0)
+        elif not request.is_dropped:
+            self._again.append(request)
             self._wake_one()
 
-    def _take(self) -> Work | None:
+    def _take(self) -> ConsumeRequest | None:
         while self._again:
-            work = self._again.popleft()
-            if work.may_go_on:
-                work.in_hand.take_again(work.handout)
-                return work
-            if not work.is_dropped:
-                self._plan(work, _LOCK_LOOK_S)
+            request = self._again.popleft()
+            if request.may_go_on:
+                request.in_hand.take_again(request.handout)
+                return request
+            if not request.is_dropped:
+                self._plan(request, _LOCK_LOOK_S)
         while self._ready:
             assigned = self._ready.popleft()
             assigned.is_listed = False
@@ -184,7 +190,7 @@ class Dispatcher:
             if in_hand.waiting and not self._in_order:
                 assigned.is_listed = True
                 self._ready.append(assigned)
-            return Work(assigned, in_hand, handout)
+            return ConsumeRequest(assigned, in_hand, handout)
         return None
 
     def _wake_one(self) -> None:
@@ -195,18 +201,20 @@ class Dispatcher:
                 return
 
 
-async def work_on(dispatcher: Dispatcher, call: CallListener, results: Results) -> None:
+async def work_on(
+    dispatcher: ConsumeDispatcher, call: CallListener, service: ConsumeService
+) -> None:
     """Hand messages to a listener until cancelled: one worker of a consumer."""
     task = asyncio.current_task()
     assert task is not None, "runs in a task"
     while not task.cancelling():  # a listener may catch the cancellation
-        work = await dispatcher.next()
-        results.begin(work)
-        dispatcher.called[work] = asyncio.get_running_loop().time()
+        request = await dispatcher.next()
+        service.begin(request)
+        dispatcher.called[request] = asyncio.get_running_loop().time()
         try:
-            await call(work)
+            await call(request)
         finally:
-            del dispatcher.called[work]
-        results.take(work)
+            del dispatcher.called[request]
+        service.take(request)
         # A listener that never waits must not keep the loop from reading on.
         await asyncio.sleep(0)

@@ -1,4 +1,7 @@
-"""One call's worth of messages on its way through a listener, and what has come of it so far."""
+"""The messages of one hand-out on their way through a listener, and their outcome so far.
+
+Source: RocketMQ `ConsumeMessageConcurrentlyService.ConsumeRequest`.
+"""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +11,7 @@ from ternmq_model.stored_message import StoredMessage
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class ConsumeRequest:
     """A hand-out on its way through a listener.
 
     Written by the one worker that has it, which may be a thread. The loop reads it meanwhile, and
@@ -21,8 +24,8 @@ class Work:
 
     handout: Handout[StoredMessage]
 
-    place: int = 0
-    """Which message the listener has, counted in the hand-out; of a batch: 0, for all of them. Set
+    index: int = 0
+    """The message that the listener has, counted in the hand-out; of a batch: 0, for all. Set
     before the worker asks whether it may go on, so whoever sets `is_over` and then reads this knows
     the last message that may have reached the listener."""
 
@@ -38,7 +41,7 @@ class Work:
     levels: list[int] = field(default_factory=list[int])
     """How long each of `failed` is to wait: as in `ReconsumeLater.delay_level`."""
 
-    left: list[StoredMessage] = field(default_factory=list[StoredMessage])
+    unreached: list[StoredMessage] = field(default_factory=list[StoredMessage])
     """Messages that never reached the listener; all behind those of `failed`."""
 
     error: Exception | None = None
@@ -48,9 +51,9 @@ class Work:
     """How long an orderly queue is to rest; None = as the settings say."""
 
     began_at_ms: int = 0
-    """When the message at `seen_place` was handed over, or seen there first; monotonic."""
+    """When the message at `seen_index` was handed over, or seen there first; monotonic."""
 
-    seen_place: int = 0
+    seen_index: int = 0
 
     @property
     def is_dropped(self) -> bool:
@@ -68,7 +71,7 @@ class Work:
     @property
     def unfinished(self) -> list[StoredMessage]:
         """What failed and what never reached the listener, by offset."""
-        return [*self.failed, *self.left] if self.left else self.failed
+        return [*self.failed, *self.unreached] if self.unreached else self.failed
 
     def fail(self, message: StoredMessage, level: int) -> None:
         """Note that the listener wants `message` again."""

@@ -1,23 +1,25 @@
-"""What becomes of messages when a listener was called with them: the seam, and what ways share.
+"""The service that ends hand-outs once a listener was called: the seam of its two kinds.
 
-A concurrent consumer sends back what failed (`concurrent`), an orderly one tries it again first
-(`orderly`), one that broadcasts counts it (`concurrent`, with nobody to send it back to).
+A concurrent consumer sends back what failed, an orderly one tries it again first, one that
+broadcasts counts it: `concurrent_service`, with nobody to send it back to.
+
+Source: RocketMQ `ConsumeMessageService`.
 """
 
 from typing import Protocol
 
-from ternmq_consumer.listener.consume_request import Work
+from ternmq_consumer.listener.consume_request import ConsumeRequest
 
 
-class Results(Protocol):
-    """Ends hand-outs by what came of them. Used by the consumer's workers."""
+class ConsumeService(Protocol):
+    """Ends hand-outs by their outcomes. Used by the consumer's workers."""
 
-    def begin(self, work: Work) -> None:
-        """Learn that a worker has taken `work`."""
+    def begin(self, request: ConsumeRequest) -> None:
+        """Learn that a worker has taken `request`."""
         ...
 
-    def take(self, work: Work) -> None:
-        """End `work`, which the worker is done with."""
+    def take(self, request: ConsumeRequest) -> None:
+        """End `request`, which the worker is done with."""
         ...
 
     async def look(self) -> bool:

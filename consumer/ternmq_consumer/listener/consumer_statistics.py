@@ -1,4 +1,4 @@
-"""What a consumer has done so far, and how fast it is. Pure."""
+"""Statistics of a consumer: its totals, and its rates over the last ten seconds. Pure."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class ConsumerStatistics:
     """Length of the records finished per second."""
 
 
-class Counters:
+class ConsumeCounters:
     """Counts of one consumer. Owned by it."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
 from ternmq_consumer.consume_status import LATER, ListenerAnswer, reconsume_later_of
-from ternmq_consumer.listener.consume_request import Work
+from ternmq_consumer.listener.consume_request import ConsumeRequest
 from ternmq_model.arguments import is_async
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
@@ -26,19 +26,19 @@ BatchListener: TypeAlias = Callable[
     [Sequence[StoredMessage]], ListenerAnswer | Awaitable[ListenerAnswer]
 ]
 
-CallListener: TypeAlias = Callable[[Work], Awaitable[None]]
+CallListener: TypeAlias = Callable[[ConsumeRequest], Awaitable[None]]
 """Hands a hand-out's messages to a listener and notes in it what came of them. Raises nothing that
 the listener raised, unless it is no `Exception`."""
 
 
-class Said(NamedTuple):
+class ListenerResult(NamedTuple):
     """How one call of a listener ended."""
 
     answer: object
     error: Exception | None = None
 
 
-_NOT_CALLED = Said(None, UsageError("the listener was not called"))
+_NOT_CALLED = ListenerResult(None, UsageError("the listener was not called"))
 """Told apart by identity."""
 
 
@@ -69,26 +69,28 @@ def one_by_one(
     """
     caller = _caller(listener, blocking)
     if interception is None and not is_async(listener):
-        return lambda work: blocking.run(_call_plain, listener, work, in_order=in_order)
+        return lambda request: blocking.run(_call_plain, listener, request, in_order=in_order)
 
-    async def call(work: Work) -> None:
-        messages = work.handout.messages
-        for place, message in enumerate(messages):
-            work.place = place
-            if not work.may_go_on:
-                work.left = messages[place:]
+    async def call(request: ConsumeRequest) -> None:
+        messages = request.handout.messages
+        for index, message in enumerate(messages):
+            request.index = index
+            if not request.may_go_on:
+                request.unreached = messages[index:]
                 return
             if interception is None:
-                said = await _await_answer(listener, message)
+                result = await _await_answer(listener, message)
             else:
-                said = await _intercepted(caller, message, [message], work, interception)
-                if said is _NOT_CALLED:
-                    work.left = messages[place:]
+                result = await _intercepted(caller, message, [message], request, interception)
+                if result is _NOT_CALLED:
+                    request.unreached = messages[index:]
                     return
-            if (said.answer is None and said.error is None) or _take_answer(work, message, said):
+            if (result.answer is None and result.error is None) or _take_answer(
+                request, message, result
+            ):
                 continue
             if in_order:
-                work.left = messages[place + 1 :]
+                request.unreached = messages[index + 1 :]
                 return
 
     return call
@@ -107,97 +109,99 @@ def in_batches(
     """
     caller = _caller(listener, blocking)
 
-    async def call(work: Work) -> None:
-        messages = work.handout.messages
-        work.is_batch = True
+    async def call(request: ConsumeRequest) -> None:
+        messages = request.handout.messages
+        request.is_batch = True
         if interception is None:
-            said = await caller(messages, work)
-        elif work.may_go_on:
-            said = await _intercepted(caller, messages, messages, work, interception)
+            result = await caller(messages, request)
+        elif request.may_go_on:
+            result = await _intercepted(caller, messages, messages, request, interception)
         else:
-            said = _NOT_CALLED
-        if said is _NOT_CALLED:
-            work.left = messages
+            result = _NOT_CALLED
+        if result is _NOT_CALLED:
+            request.unreached = messages
         else:
-            _take_batch_answer(work, said)
+            _take_batch_answer(request, result)
 
     return call
 
 
-def _call_plain(listener: Listener, work: Work, *, in_order: bool) -> None:
-    """Hand the messages of `work` to a plain function. Runs in a thread."""
-    messages = work.handout.messages
-    for place, message in enumerate(messages):
-        work.place = place
-        if not work.may_go_on:
-            work.left = messages[place:]
+def _call_plain(listener: Listener, request: ConsumeRequest, *, in_order: bool) -> None:
+    """Hand the messages of `request` to a plain function. Runs in a thread."""
+    messages = request.handout.messages
+    for index, message in enumerate(messages):
+        request.index = index
+        if not request.may_go_on:
+            request.unreached = messages[index:]
             return
-        said = _get_answer(listener, message)
-        if (said.answer is None and said.error is None) or _take_answer(work, message, said):
+        result = _get_answer(listener, message)
+        if (result.answer is None and result.error is None) or _take_answer(
+            request, message, result
+        ):
             continue
         if in_order:
-            work.left = messages[place + 1 :]
+            request.unreached = messages[index + 1 :]
             return
 
 
-def _take_answer(work: Work, message: StoredMessage, said: Said) -> bool:
+def _take_answer(request: ConsumeRequest, message: StoredMessage, result: ListenerResult) -> bool:
     """Note what a listener said of one message; return whether it is finished."""
-    later = LATER if said.error is not None else reconsume_later_of(said.answer)
+    later = LATER if result.error is not None else reconsume_later_of(result.answer)
     if later is None:
         return True
-    work.error = work.error or said.error
-    work.suspend_s = later.suspend_s
-    work.fail(message, later.delay_level)
+    request.error = request.error or result.error
+    request.suspend_s = later.suspend_s
+    request.fail(message, later.delay_level)
     return False
 
 
-def _take_batch_answer(work: Work, said: Said) -> None:
-    """Note what a listener said of all messages of `work`."""
-    later = LATER if said.error is not None else reconsume_later_of(said.answer)
+def _take_batch_answer(request: ConsumeRequest, result: ListenerResult) -> None:
+    """Note what a listener said of all messages of `request`."""
+    later = LATER if result.error is not None else reconsume_later_of(result.answer)
     if later is None:
         return
-    work.error = said.error
-    work.suspend_s = later.suspend_s
-    for message in work.handout.messages[later.finished :]:
-        work.fail(message, later.delay_level)
+    request.error = result.error
+    request.suspend_s = later.suspend_s
+    for message in request.handout.messages[later.finished :]:
+        request.fail(message, later.delay_level)
 
 
 def _caller(
     listener: Callable[[T], Any], blocking: Blocking
-) -> Callable[[T, Work], Awaitable[Said]]:
+) -> Callable[[T, ConsumeRequest], Awaitable[ListenerResult]]:
     """Return what calls `listener` unless that may not be any more: `_NOT_CALLED` then."""
     if not is_async(listener):
-        return lambda argument, work: blocking.run(_guarded, listener, argument, work)
+        return lambda argument, request: blocking.run(_guarded, listener, argument, request)
 
-    async def call(argument: T, work: Work) -> Said:
-        return await _await_answer(listener, argument) if work.may_go_on else _NOT_CALLED
+    async def call(argument: T, request: ConsumeRequest) -> ListenerResult:
+        return await _await_answer(listener, argument) if request.may_go_on else _NOT_CALLED
 
     return call
 
 
 async def _intercepted(
-    caller: Callable[[T, Work], Awaitable[Said]],
+    caller: Callable[[T, ConsumeRequest], Awaitable[ListenerResult]],
     argument: T,
     messages: Sequence[StoredMessage],
-    work: Work,
+    request: ConsumeRequest,
     interception: Interception,
-) -> Said:
+) -> ListenerResult:
     """Call a listener with `argument`, which is `messages`, and tell the interceptors."""
     clock = interception.clock
     event = ConsumeEvent(
         group=interception.group,
-        queue=work.assigned.queue,
+        queue=request.assigned.queue,
         messages=messages,
         began_at_ms=clock.wall_ms(),
     )
     interception.interceptors.before(event)
     begin_ms = clock.monotonic_ms()
-    said = await caller(argument, work)
+    result = await caller(argument, request)
     took_ms = clock.monotonic_ms() - begin_ms
-    later = LATER if said.error is not None else reconsume_later_of(said.answer)
-    if work.is_over:
+    later = LATER if result.error is not None else reconsume_later_of(result.answer)
+    if request.is_over:
         outcome = ConsumeOutcome.TIME_OUT
-    elif said.error is not None and said is not _NOT_CALLED:
+    elif result.error is not None and result is not _NOT_CALLED:
         outcome = ConsumeOutcome.EXCEPTION
     else:
         outcome = ConsumeOutcome.SUCCESS if later is None else ConsumeOutcome.FAILED
@@ -206,38 +210,38 @@ async def _intercepted(
             event,
             took_ms=took_ms,
             outcome=outcome,
-            error=None if said is _NOT_CALLED else said.error,
+            error=None if result is _NOT_CALLED else result.error,
             unfinished=() if later is None else messages[later.finished :],
         )
     )
-    return said
+    return result
 
 
-async def _await_answer(listener: Callable[[T], Any], argument: T) -> Said:
+async def _await_answer(listener: Callable[[T], Any], argument: T) -> ListenerResult:
     try:
-        return _said(await listener(argument))
+        return _result_of(await listener(argument))
     except Exception as error:
-        return Said(None, error)
+        return ListenerResult(None, error)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise  # the consumer is being closed
-        return Said(None, UsageError("the listener was cancelled from its inside"))
+        return ListenerResult(None, UsageError("the listener was cancelled from its inside"))
 
 
-def _guarded(listener: Callable[[T], Any], argument: T, work: Work) -> Said:
+def _guarded(listener: Callable[[T], Any], argument: T, request: ConsumeRequest) -> ListenerResult:
     """Call a plain listener unless that may not be any more. Runs in a thread, maybe later."""
-    return _get_answer(listener, argument) if work.may_go_on else _NOT_CALLED
+    return _get_answer(listener, argument) if request.may_go_on else _NOT_CALLED
 
 
-def _get_answer(listener: Callable[[T], Any], argument: T) -> Said:
+def _get_answer(listener: Callable[[T], Any], argument: T) -> ListenerResult:
     try:
-        return _said(listener(argument))
+        return _result_of(listener(argument))
     except Exception as error:
-        return Said(None, error)
+        return ListenerResult(None, error)
 
 
-def _said(answer: object) -> Said:
+def _result_of(answer: object) -> ListenerResult:
     """Return what a listener answered, which `reconsume_later_of` can read.
 
     Raises:
@@ -250,4 +254,4 @@ def _said(answer: object) -> Said:
         raise UsageError(f"the listener returned a {kind}: declare it with `async def`, and await")
     if answer is not None:
         reconsume_later_of(answer)
-    return Said(answer)
+    return ListenerResult(answer)

@@ -1,4 +1,4 @@
-"""What becomes of messages that are handled in order, queue by queue.
+"""Outcome of messages that are handled in order, queue by queue.
 
 Source: RocketMQ `ConsumeMessageOrderlyService`.
 """
@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_consumer.consume_status import DEAD_LETTER
-from ternmq_consumer.listener.consume_dispatcher import Dispatcher
-from ternmq_consumer.listener.consume_request import Work
-from ternmq_consumer.listener.consumer_statistics import Counters
-from ternmq_consumer.listener.reconsume_times import TryCounts
+from ternmq_consumer.listener.consume_dispatcher import ConsumeDispatcher
+from ternmq_consumer.listener.consume_request import ConsumeRequest
+from ternmq_consumer.listener.consumer_statistics import ConsumeCounters
+from ternmq_consumer.listener.reconsume_times import ReconsumeTimes
 from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
 from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import tried_again
@@ -35,7 +35,7 @@ def is_dead(message: StoredMessage, level: int, retries_max: int) -> bool:
     return retries_max != UNLIMITED and message.reconsume_times >= retries_max
 
 
-class OrderlyResults:
+class OrderlyConsumeService:
     """Lets a queue rest whose message failed, and tries that message again first.
 
     A message that was tried often enough becomes a dead letter; its queue waits until the broker
@@ -54,8 +54,8 @@ class OrderlyResults:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
-        counters: Counters,
+        dispatcher: ConsumeDispatcher,
+        counters: ConsumeCounters,
         *,
         send_backs: SendBackOutbox | None,
         suspend_s: float,
@@ -68,88 +68,93 @@ class OrderlyResults:
         self._suspend_s = suspend_s
         self._retries_max = retries_max
         self._on_fenced = on_fenced
-        self._tries = TryCounts()
+        self._tries = ReconsumeTimes()
 
-    def begin(self, work: Work) -> None:
-        """Learn that a worker has taken `work`: an orderly call may take as long as it likes."""
-        self._tries.apply(work.assigned.queue, work.handout.messages)
+    def begin(self, request: ConsumeRequest) -> None:
+        """Learn that a worker has taken `request`: an orderly call may take as long as it likes."""
+        self._tries.apply(request.assigned.queue, request.handout.messages)
 
     async def look(self) -> bool:
         """Do nothing. See `begin`."""
         return False
 
-    def take(self, work: Work) -> None:
-        """End `work`, which the worker is done with. See `Results`."""
-        unfinished = [*map(tried_again, work.failed), *work.left]
-        self._tries.note(work.assigned.queue, work.handout.messages, unfinished)
-        if not unfinished or work.is_dropped:
-            self._dispatcher.finish(work, unfinished)
+    def take(self, request: ConsumeRequest) -> None:
+        """End `request`, which the worker is done with. See `ConsumeService`."""
+        unfinished = [*map(tried_again, request.failed), *request.unreached]
+        self._tries.note(request.assigned.queue, request.handout.messages, unfinished)
+        if not unfinished or request.is_dropped:
+            self._dispatcher.finish(request, unfinished)
             return
-        if not work.failed:  # the lock is not confirmed any more: go on when it is
-            self._dispatcher.finish(work, unfinished)
-            self._dispatcher.again(work, 0.0)
+        if not request.failed:  # the lock is not confirmed any more: go on when it is
+            self._dispatcher.finish(request, unfinished)
+            self._dispatcher.again(request, 0.0)
             return
-        self._counters.failed(len(work.failed))
-        if work.error is not None:
-            self._dispatcher.report(work, work.failed, work.error)
+        self._counters.failed(len(request.failed))
+        if request.error is not None:
+            self._dispatcher.report(request, request.failed, request.error)
         dead = [
             message
-            for message, level in zip(work.failed, work.levels, strict=True)
+            for message, level in zip(request.failed, request.levels, strict=True)
             if is_dead(message, level, self._retries_max)
         ]
         if dead:
-            self._bury(work, dead)
+            self._bury(request, dead)
         else:
-            self._suspend(work, unfinished)
+            self._suspend(request, unfinished)
 
-    def _suspend(self, work: Work, unfinished: Sequence[StoredMessage]) -> None:
-        self._dispatcher.finish(work, unfinished)
-        self._dispatcher.again(work, self._suspend_s if work.suspend_s is None else work.suspend_s)
+    def _suspend(self, request: ConsumeRequest, unfinished: Sequence[StoredMessage]) -> None:
+        self._dispatcher.finish(request, unfinished)
+        self._dispatcher.again(
+            request, self._suspend_s if request.suspend_s is None else request.suspend_s
+        )
 
-    def _bury(self, work: Work, dead: Sequence[StoredMessage]) -> None:
+    def _bury(self, request: ConsumeRequest, dead: Sequence[StoredMessage]) -> None:
         """Make dead letters of some failed messages; the queue waits for the answer."""
         if self._send_backs is None:
             logger.warning(
                 "messages failed too often queue=%s messages=%s first=%s",
-                work.assigned.queue,
+                request.assigned.queue,
                 len(dead),
                 dead[0].queue_offset,
             )
-            self._go_on(work, dead, [])
+            self._go_on(request, dead, [])
             return
-        self._dispatcher.settle(work, work.unfinished)
-        lease = work.assigned.lease
+        self._dispatcher.settle(request, request.unfinished)
+        lease = request.assigned.lease
         token = 0 if lease is None else lease.token
 
         def end(batch: SendBackBatch) -> None:
-            self._go_on(work, dead, batch.refused)
+            self._go_on(request, dead, batch.refused)
             if batch.is_fenced:
-                self._on_fenced(work.assigned.queue, token)
+                self._on_fenced(request.assigned.queue, token)
 
         self._send_backs.add(
             SendBackBatch(
-                work.assigned.queue,
+                request.assigned.queue,
                 dead,
                 [DEAD_LETTER] * len(dead),
-                is_wanted=lambda: not work.is_dropped,
+                is_wanted=lambda: not request.is_dropped,
                 on_answer=end,
                 token=token,
             )
         )
 
     def _go_on(
-        self, work: Work, dead: Sequence[StoredMessage], refused: Sequence[StoredMessage]
+        self,
+        request: ConsumeRequest,
+        dead: Sequence[StoredMessage],
+        refused: Sequence[StoredMessage],
     ) -> None:
-        """End `work`, of whose messages the `dead` are gone but for the `refused`."""
+        """End `request`, of whose messages the `dead` are gone but for the `refused`."""
         gone = {message.queue_offset for message in dead}
         gone -= {message.queue_offset for message in refused}
-        failed = [tried_again(each) for each in work.failed if each.queue_offset not in gone]
-        unfinished = [*failed, *work.left]
-        self._tries.note(work.assigned.queue, work.handout.messages, unfinished)
-        if work.is_dropped or not unfinished:
-            self._dispatcher.finish(work, unfinished)
+        failed = [tried_again(each) for each in request.failed if each.queue_offset not in gone]
+        unfinished = [*failed, *request.unreached]
+        self._tries.note(request.assigned.queue, request.handout.messages, unfinished)
+        if request.is_dropped or not unfinished:
+            self._dispatcher.finish(request, unfinished)
         elif failed:
-            self._suspend(work, unfinished)
+            self._suspend(request, unfinished)
         else:
-            self._dispatcher.finish(work, unfinished)
-            self._dispatcher.again(work, 0.0)
+            self._dispatcher.finish(request, unfinished)
+            self._dispatcher.again(request, 0.0)

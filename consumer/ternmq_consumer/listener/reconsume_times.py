@@ -1,4 +1,4 @@
-"""How often messages were tried that are handled in order."""
+"""Numbers of tries of messages that are handled in order."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,20 +9,20 @@ from ternmq_model.redelivered_message import RedeliveredMessage
 from ternmq_model.stored_message import StoredMessage
 
 
-class _Tried(NamedTuple):
+class _ReconsumedMessage(NamedTuple):
     queue_offset: QueueOffset
     times: int
 
 
-class TryCounts:
+class ReconsumeTimes:
     """Tries of unfinished messages at one member, kept while their queue is lost and taken again.
 
-    Owned by `OrderlyResults`. In order only the first messages of a queue were tried, so a queue
-    has as many entries at most as a hand-out has messages.
+    Owned by `OrderlyConsumeService`. In order only the first messages of a queue were tried, so a
+    queue has as many entries at most as a hand-out has messages.
     """
 
     def __init__(self) -> None:
-        self._tried: dict[MessageQueue, dict[str, _Tried]] = {}
+        self._tried: dict[MessageQueue, dict[str, _ReconsumedMessage]] = {}
 
     def apply(self, queue: MessageQueue, messages: list[StoredMessage]) -> None:
         """Have messages that were read anew tell of the tries before.
@@ -37,10 +37,10 @@ class TryCounts:
         for message_id, each in list(tried.items()):
             if each.queue_offset < messages[0].queue_offset:  # another member finished it
                 del tried[message_id]
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             before = tried.get(message.message_id)
             if before is not None and before.times > message.reconsume_times:
-                messages[place] = RedeliveredMessage.of(message, reconsume_times=before.times)
+                messages[index] = RedeliveredMessage.of(message, reconsume_times=before.times)
 
     def note(
         self,
@@ -55,6 +55,8 @@ class TryCounts:
                 tried.pop(message.message_id, None)
         for message in unfinished:
             if message.reconsume_times:
-                tried[message.message_id] = _Tried(message.queue_offset, message.reconsume_times)
+                tried[message.message_id] = _ReconsumedMessage(
+                    message.queue_offset, message.reconsume_times
+                )
         if not tried:
             del self._tried[queue]

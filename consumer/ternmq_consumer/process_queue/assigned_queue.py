@@ -76,7 +76,7 @@ class AssignedQueue:
         self._pulled: PulledQueue | None = None
         self._idle = asyncio.Event()
         self._in_order = in_order
-        self._left: list[ProcessQueue[StoredMessage]] = []
+        self._draining: list[ProcessQueue[StoredMessage]] = []
         """What was in hand before the queue went elsewhere, while somebody still works on it."""
         self._must_wait = False
         """Reading is to begin when nothing is left."""
@@ -111,7 +111,7 @@ class AssignedQueue:
 
     def is_busy(self) -> bool:
         """Tell whether somebody works on messages of the queue."""
-        return self.in_hand.running > 0 or bool(self._left)
+        return self.in_hand.running > 0 or bool(self._draining)
 
     async def idle(self) -> None:
         """Wait until nobody works on messages of the queue."""
@@ -124,11 +124,11 @@ class AssignedQueue:
         before = self.in_hand
         self.stop()
         if before.running:
-            self._left.append(before)
+            self._draining.append(before)
         self.in_hand = ProcessQueue[StoredMessage](offset)
         if self._subscriber is None:
             return
-        if self._in_order and self._left:
+        if self._in_order and self._draining:
             self._must_wait = True
         else:
             self.start(self._subscriber)
@@ -145,7 +145,7 @@ class AssignedQueue:
             self._consumed_at_ms = self._wall_ms()
         self._release(in_hand, *done)
         if not in_hand.running:
-            self._end_left(in_hand)
+            self._end_draining(in_hand)
             self._idle.set()
         return done
 
@@ -217,10 +217,10 @@ class AssignedQueue:
         self.stop()
         self._on_gone(self)
 
-    def _end_left(self, in_hand: ProcessQueue[StoredMessage]) -> None:
-        if in_hand in self._left:
-            self._left.remove(in_hand)
-        if self._must_wait and not self._left and self._subscriber is not None:
+    def _end_draining(self, in_hand: ProcessQueue[StoredMessage]) -> None:
+        if in_hand in self._draining:
+            self._draining.remove(in_hand)
+        if self._must_wait and not self._draining and self._subscriber is not None:
             self._must_wait = False
             self.start(self._subscriber)
 

@@ -150,7 +150,7 @@ class SendBackOutbox:
         is_idle = outbox is None
         if outbox is None:
             outbox = self._outboxes[broker_name] = deque()
-        outbox.extend((batch, place) for place in range(len(batch.messages)))
+        outbox.extend((batch, index) for index in range(len(batch.messages)))
         if is_idle:
             try:
                 self._tasks.spawn(self._empty(broker_name, outbox), f"send back {broker_name}")
@@ -171,11 +171,11 @@ class SendBackOutbox:
             {batch.queue for batch, _ in taken if batch.is_wanted()}
         )
         going: list[tuple[SendBackBatch, int]] = []
-        for batch, place in taken:
+        for batch, index in taken:
             if batch.is_wanted() and batch.queue in versions:
-                going.append((batch, place))
+                going.append((batch, index))
             else:
-                _answer(batch, place, ResponseCode.SYSTEM_ERROR)
+                _answer(batch, index, ResponseCode.SYSTEM_ERROR)
         if not going:
             return
         request = groups.SendBackRequest(
@@ -183,27 +183,27 @@ class SendBackOutbox:
             client_id=self._client_id,
             messages=[
                 failed_message(
-                    batch.messages[place],
-                    batch.levels[place],
+                    batch.messages[index],
+                    batch.levels[index],
                     retries_max=self._retries_max,
                     token=batch.token,
                     version=versions[batch.queue],
                 )
-                for batch, place in going
+                for batch, index in going
             ],
         )
         codes = await self._ask(broker_name, request)
         if ResponseCode.PULL_OFFSET_MOVED in codes:
             self._offsets.tell_again(broker_name)  # it has lost a version
-        for number, (batch, place) in enumerate(going):
+        for number, (batch, index) in enumerate(going):
             if codes[number] == ResponseCode.QUERY_NOT_FOUND and self._send_copy is not None:
-                is_there = await self._send_copy(batch.messages[place], batch.levels[place])
+                is_there = await self._send_copy(batch.messages[index], batch.levels[index])
                 codes[number] = int(ResponseCode.SUCCESS) if is_there else codes[number]
         confirmed = codes.count(ResponseCode.SUCCESS)
         if confirmed:
             self._on_confirmed(broker_name, confirmed)
-        for (batch, place), code in zip(going, codes, strict=True):
-            _answer(batch, place, code)
+        for (batch, index), code in zip(going, codes, strict=True):
+            _answer(batch, index, code)
 
     async def _ask(self, broker_name: str, request: groups.SendBackRequest) -> list[int]:
         """Return the broker's code for each message; what it does not say is a failure."""
@@ -236,10 +236,10 @@ class SendBackOutbox:
         return codes
 
 
-def _answer(batch: SendBackBatch, place: int, code: int) -> None:
+def _answer(batch: SendBackBatch, index: int, code: int) -> None:
     """Note what became of one message; tell the owner of the batch after the last one."""
     if code != ResponseCode.SUCCESS:
-        batch.refused.append(batch.messages[place])
+        batch.refused.append(batch.messages[index])
         batch.is_fenced = batch.is_fenced or code == ResponseCode.NO_PERMISSION
     batch.waiting -= 1
     if not batch.waiting:

@@ -1,10 +1,10 @@
-"""What becomes of messages that are handled side by side."""
+"""Outcome of messages that are handled side by side."""
 
 import asyncio
 from typing import cast
 
-from ternmq_consumer.listener.concurrent_service import ConcurrentResults
-from ternmq_consumer.listener.consume_request import Work
+from ternmq_consumer.listener.concurrent_service import ConcurrentConsumeService
+from ternmq_consumer.listener.consume_request import ConsumeRequest
 from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
 from tests.support.handed_out import World, of_offsets, offsets
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
@@ -33,7 +33,7 @@ class Scene:
         self.world = World()
         self.broker = Broker()
         self.queue = self.world.queue()
-        self.results = ConcurrentResults(
+        self.service = ConcurrentConsumeService(
             self.world.dispatcher,
             self.world.counters,
             VirtualClock(),
@@ -42,10 +42,10 @@ class Scene:
             timeout_s=900,
         )
 
-    async def begin(self, count: int) -> Work:
-        work = await self.world.work(count, queue=self.queue)
-        self.results.begin(work)
-        return work
+    async def begin(self, count: int) -> ConsumeRequest:
+        request = await self.world.request(count, queue=self.queue)
+        self.service.begin(request)
+        return request
 
     @property
     def committed(self) -> int:
@@ -60,9 +60,9 @@ class Scene:
 def test_failed_message_finishes_only_once_its_broker_has_confirmed() -> None:
     async def main() -> None:
         scene = Scene()
-        work = await scene.begin(3)
-        work.fail(work.handout.messages[1], 7)
-        scene.results.take(work)
+        request = await scene.begin(3)
+        request.fail(request.handout.messages[1], 7)
+        scene.service.take(request)
         assert scene.committed == 1
         await asyncio.sleep(3600)
         assert scene.committed == 1
@@ -78,10 +78,10 @@ def test_failed_message_finishes_only_once_its_broker_has_confirmed() -> None:
 def test_failed_send_back_is_redelivered_after_5_s_as_another_attempt() -> None:
     async def main() -> None:
         scene = Scene()
-        work = await scene.begin(4)
-        for message in work.handout.messages[1:]:
-            work.fail(message, 0)
-        scene.results.take(work)
+        request = await scene.begin(4)
+        for message in request.handout.messages[1:]:
+            request.fail(message, 0)
+        scene.service.take(request)
         scene.broker.answer(1, 3)
         assert scene.committed == 1
         begin_s = asyncio.get_running_loop().time()
@@ -89,8 +89,8 @@ def test_failed_send_back_is_redelivered_after_5_s_as_another_attempt() -> None:
         assert asyncio.get_running_loop().time() - begin_s == 5
         assert offsets(again) == [1, 3]
         assert [message.reconsume_times for message in again.handout.messages] == [1, 1]
-        scene.results.begin(again)
-        scene.results.take(again)
+        scene.service.begin(again)
+        scene.service.take(again)
         assert scene.committed == 4
 
     run_in_virtual_time(main())
@@ -102,11 +102,11 @@ def test_dropped_queue_sends_nothing_back_and_redelivers_nothing() -> None:
         first, second = await scene.begin(2), await scene.begin(2)
         first.fail(first.handout.messages[0], 0)
         second.fail(second.handout.messages[0], 0)
-        scene.results.take(first)
+        scene.service.take(first)
         (batch,) = scene.broker.batches
         assert batch.is_wanted()
         scene.queue.stop()
-        scene.results.take(second)
+        scene.service.take(second)
         assert len(scene.broker.batches) == 1
         assert not batch.is_wanted()
         scene.broker.answer(0)
@@ -119,9 +119,9 @@ def test_dropped_queue_sends_nothing_back_and_redelivers_nothing() -> None:
 def test_broadcasting_consumer_counts_failures_and_goes_on() -> None:
     async def main() -> None:
         scene = Scene(broadcasts=True)
-        work = await scene.begin(3)
-        work.fail(work.handout.messages[1], 0)
-        scene.results.take(work)
+        request = await scene.begin(3)
+        request.fail(request.handout.messages[1], 0)
+        scene.service.take(request)
         assert scene.committed == 3
         assert scene.failures == 1
         assert not scene.broker.batches
@@ -133,15 +133,15 @@ async def look_for(scene: Scene, seconds: int) -> None:
     """Look every minute as long."""
     for _ in range(seconds // 60):
         await asyncio.sleep(60)
-        await scene.results.look()
+        await scene.service.look()
 
 
 def test_hanging_call_is_abandoned_and_its_late_result_ignored() -> None:
     async def main() -> None:
         scene = Scene()
-        work = await scene.begin(5)
-        work.fail(work.handout.messages[0], 4)
-        work.place, hung = 2, work.handout.messages[2]
+        request = await scene.begin(5)
+        request.fail(request.handout.messages[0], 4)
+        request.index, hung = 2, request.handout.messages[2]
         await look_for(scene, 900)
         assert not scene.broker.batches
         await look_for(scene, 60)
@@ -149,16 +149,16 @@ def test_hanging_call_is_abandoned_and_its_late_result_ignored() -> None:
         # What failed is said as it was said, what hangs comes after 10 s, what lies behind it was
         # never handed over.
         assert (of_offsets(batch.messages), batch.levels) == ([0, 2], [4, 3])
-        assert work.is_over
+        assert request.is_over
         rest = await scene.world.dispatcher.next()
         assert offsets(rest) == [3, 4]
-        scene.results.begin(rest)
-        scene.results.take(rest)
+        scene.service.begin(rest)
+        scene.service.take(rest)
         assert scene.committed == 0
         scene.broker.answer()
         assert scene.committed == 5
-        work.fail(hung, 0)
-        scene.results.take(work)
+        request.fail(hung, 0)
+        scene.service.take(request)
         assert scene.committed == 5
         assert scene.queue.in_hand.running == 0
         assert not scene.broker.batches
@@ -169,11 +169,11 @@ def test_hanging_call_is_abandoned_and_its_late_result_ignored() -> None:
 def test_progressing_hand_out_is_never_abandoned() -> None:
     async def main() -> None:
         scene = Scene()
-        work = await scene.begin(10)
-        for place in range(10):
-            work.place = place
+        request = await scene.begin(10)
+        for index in range(10):
+            request.index = index
             await look_for(scene, 840)
-        assert not work.is_over
+        assert not request.is_over
 
     run_in_virtual_time(main())
 
@@ -181,8 +181,8 @@ def test_progressing_hand_out_is_never_abandoned() -> None:
 def test_hanging_batch_is_given_up_as_a_whole() -> None:
     async def main() -> None:
         scene = Scene()
-        work = await scene.begin(3)
-        work.is_batch = True
+        request = await scene.begin(3)
+        request.is_batch = True
         await look_for(scene, 900)
         (batch,) = scene.broker.batches
         assert (of_offsets(batch.messages), batch.levels) == ([0, 1, 2], [3, 3, 3])

@@ -1,4 +1,4 @@
-"""Who gets which messages next."""
+"""Dispatch of messages to workers."""
 
 import asyncio
 
@@ -16,8 +16,8 @@ def test_queues_take_turns() -> None:
         world.add(first, 4)
         world.add(second, 4)
         works = [await world.dispatcher.next() for _ in range(4)]
-        assert [work.assigned for work in works] == [first, second, first, second]
-        assert [offsets(work) for work in works] == [[0, 1], [0, 1], [2, 3], [2, 3]]
+        assert [request.assigned for request in works] == [first, second, first, second]
+        assert [offsets(request) for request in works] == [[0, 1], [0, 1], [2, 3], [2, 3]]
 
     run_in_virtual_time(main())
 
@@ -79,9 +79,9 @@ def test_unfinished_messages_come_again_after_the_pause() -> None:
         world = World()
         queue = world.queue()
         world.add(queue, 3)
-        work = await world.dispatcher.next()
-        world.dispatcher.finish(work, work.handout.messages[1:2])
-        world.dispatcher.again(work, 5)
+        request = await world.dispatcher.next()
+        world.dispatcher.finish(request, request.handout.messages[1:2])
+        world.dispatcher.again(request, 5)
         world.add(queue, 1)
         assert offsets(await world.dispatcher.next()) == [3]
         begin_s = asyncio.get_running_loop().time()
@@ -98,13 +98,13 @@ def test_orderly_queue_hands_out_nothing_before_its_last_hand_out_finishes() -> 
         world = World(take_max=2, in_order=True)
         queue = world.queue()
         world.add(queue, 4)
-        work = await world.dispatcher.next()
+        request = await world.dispatcher.next()
         world.add(queue, 1)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(60):
                 await world.dispatcher.next()
-        world.dispatcher.finish(work, work.handout.messages[1:])
-        world.dispatcher.again(work, 1)
+        world.dispatcher.finish(request, request.handout.messages[1:])
+        world.dispatcher.again(request, 1)
         again = await world.dispatcher.next()
         assert offsets(again) == [1]
         world.dispatcher.finish(again)
@@ -130,8 +130,8 @@ def test_dropped_queue_hands_out_nothing() -> None:
             world.dispatcher.finish(running)
         await asyncio.sleep(10)
         world.add(other, 1)
-        work = await world.dispatcher.next()
-        assert work.assigned is other
+        request = await world.dispatcher.next()
+        assert request.assigned is other
         assert queue.in_hand.commit_offset == 0
 
     run_in_virtual_time(main())
@@ -143,12 +143,12 @@ def test_repeatedly_failing_listener_does_not_flood_the_log(
     async def main() -> None:
         world = World()
         world.add(world.queue(), 1)
-        work = await world.dispatcher.next()
+        request = await world.dispatcher.next()
         for error in [ValueError("first"), *[ValueError("later")] * 8, KeyError("other")]:
-            world.dispatcher.report(work, work.handout.messages, error)
+            world.dispatcher.report(request, request.handout.messages, error)
         assert [record.exc_info is not None for record in caplog.records] == [True, True]
         await asyncio.sleep(11)
-        world.dispatcher.report(work, work.handout.messages, ValueError("again"))
+        world.dispatcher.report(request, request.handout.messages, ValueError("again"))
 
     run_in_virtual_time(main())
     assert [record.getMessage().split(" queue=")[0] for record in caplog.records] == [
@@ -172,10 +172,10 @@ def test_queue_is_handed_out_only_while_its_lock_is_confirmed() -> None:
                 await world.dispatcher.next()
         lease.asked_at_ms = clock.monotonic_ms()
         world.dispatcher.offer(queue)
-        work = await world.dispatcher.next()
+        request = await world.dispatcher.next()
         # What comes again waits for the lock, too.
-        world.dispatcher.finish(work, work.handout.messages)
-        world.dispatcher.again(work, 60)
+        world.dispatcher.finish(request, request.handout.messages)
+        world.dispatcher.again(request, 60)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(90):
                 await world.dispatcher.next()
@@ -190,14 +190,14 @@ def test_messages_behind_an_abandoned_call_go_to_another_worker() -> None:
     async def main() -> None:
         world = World(take_max=5)
         queue = world.queue()
-        work = await world.work(5, queue=queue)
-        world.dispatcher.pass_on(work, 2)
+        request = await world.request(5, queue=queue)
+        world.dispatcher.pass_on(request, 2)
         rest = await world.dispatcher.next()
-        assert offsets(work) == [0, 1]
+        assert offsets(request) == [0, 1]
         assert offsets(rest) == [2, 3, 4]
         world.dispatcher.finish(rest)
         assert queue.in_hand.commit_offset == 0
-        world.dispatcher.finish(work)
+        world.dispatcher.finish(request)
         assert queue.in_hand.commit_offset == 5
         assert queue.in_hand.running == 0
 

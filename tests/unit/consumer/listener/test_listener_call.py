@@ -1,4 +1,4 @@
-"""How listeners are called, and what their answers mean."""
+"""Calls of listeners, and the meaning of their answers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
 from ternmq_consumer.consume_status import ConsumeStatus, ListenerAnswer, ReconsumeLater
-from ternmq_consumer.listener.consume_request import Work
+from ternmq_consumer.listener.consume_request import ConsumeRequest
 from ternmq_consumer.listener.listener_call import (
     BatchListener,
     Interception,
@@ -27,31 +27,33 @@ def hand_over(
     listener: Listener,
     *,
     in_order: bool = False,
-    works: list[Work] | None = None,
+    works: list[ConsumeRequest] | None = None,
     interceptors: Sequence["Watch"] = (),
-) -> Work:
+) -> ConsumeRequest:
     """Hand four messages to `listener` one by one; return what came of it."""
 
-    async def main() -> Work:
-        work = await World().work(4)
+    async def main() -> ConsumeRequest:
+        request = await World().request(4)
         if works is not None:
-            works.append(work)
+            works.append(request)
         call = one_by_one(
             listener, InlineBlocking(), in_order=in_order, interception=watched_by(interceptors)
         )
-        await call(work)
-        return work
+        await call(request)
+        return request
 
     return run_in_virtual_time(main())
 
 
-def hand_over_batch(listener: BatchListener, *, interceptors: Sequence["Watch"] = ()) -> Work:
+def hand_over_batch(
+    listener: BatchListener, *, interceptors: Sequence["Watch"] = ()
+) -> ConsumeRequest:
     """Hand four messages to `listener` at once; return what came of it."""
 
-    async def main() -> Work:
-        work = await World().work(4)
-        await in_batches(listener, InlineBlocking(), interception=watched_by(interceptors))(work)
-        return work
+    async def main() -> ConsumeRequest:
+        request = await World().request(4)
+        await in_batches(listener, InlineBlocking(), interception=watched_by(interceptors))(request)
+        return request
 
     return run_in_virtual_time(main())
 
@@ -89,12 +91,12 @@ def awaited(listener: Any) -> Any:
     return call
 
 
-def failed(work: Work) -> list[int]:
-    return of_offsets(work.failed)
+def failed(request: ConsumeRequest) -> list[int]:
+    return of_offsets(request.failed)
 
 
-def left(work: Work) -> list[int]:
-    return of_offsets(work.left)
+def unreached(request: ConsumeRequest) -> list[int]:
+    return of_offsets(request.unreached)
 
 
 @pytest.mark.parametrize("make", [as_is, awaited], ids=["plain", "async"])
@@ -127,12 +129,12 @@ class TestBothKinds:
             if isinstance(argument, list) or argument.queue_offset == 2:
                 raise ValueError("two")
 
-        work = hand_over(make(fails))
-        assert failed(work) == [2]
-        assert isinstance(work.error, ValueError)
-        work = hand_over_batch(make(fails))
-        assert failed(work) == [0, 1, 2, 3]
-        assert isinstance(work.error, ValueError)
+        request = hand_over(make(fails))
+        assert failed(request) == [2]
+        assert isinstance(request.error, ValueError)
+        request = hand_over_batch(make(fails))
+        assert failed(request) == [0, 1, 2, 3]
+        assert isinstance(request.error, ValueError)
 
     def test_each_message_gets_its_own_delay(self, make: Any) -> None:
         answers: list[ListenerAnswer] = [ReconsumeLater(5), ConsumeStatus.DEAD_LETTER, False, None]
@@ -140,17 +142,17 @@ class TestBothKinds:
         def listener(message: StoredMessage) -> ListenerAnswer:
             return answers[message.queue_offset]
 
-        work = hand_over(make(listener))
-        assert failed(work) == [0, 1, 2]
-        assert work.levels == [5, -1, 0]
+        request = hand_over(make(listener))
+        assert failed(request) == [0, 1, 2]
+        assert request.levels == [5, -1, 0]
 
     def test_batch_listener_may_return_how_many_succeeded(self, make: Any) -> None:
         def listener(_: object) -> ListenerAnswer:
             return ReconsumeLater(4, finished=3)
 
-        work = hand_over_batch(make(listener))
-        assert failed(work) == [3]
-        assert work.levels == [4]
+        request = hand_over_batch(make(listener))
+        assert failed(request) == [3]
+        assert request.levels == [4]
 
     def test_orderly_listener_gets_nothing_behind_a_failure(self, make: Any) -> None:
         seen: list[int] = []
@@ -159,31 +161,31 @@ class TestBothKinds:
             seen.append(message.queue_offset)
             return ReconsumeLater(suspend_s=7) if message.queue_offset == 1 else None
 
-        work = hand_over(make(listener), in_order=True)
-        assert (failed(work), left(work), work.suspend_s) == ([1], [2, 3], 7)
+        request = hand_over(make(listener), in_order=True)
+        assert (failed(request), unreached(request), request.suspend_s) == ([1], [2, 3], 7)
         assert seen == [0, 1]
 
     @pytest.mark.parametrize("reason", ["dropped", "given up", "lock not confirmed"])
     def test_listener_is_not_called_once_its_work_is_revoked(self, make: Any, reason: str) -> None:
         seen: list[int] = []
-        works: list[Work] = []
+        works: list[ConsumeRequest] = []
 
         def listener(message: StoredMessage) -> bool:
             seen.append(message.queue_offset)
             if len(seen) == 2:
-                work = works[0]
+                request = works[0]
                 match reason:
                     case "dropped":
-                        work.in_hand.dropped = True
+                        request.in_hand.dropped = True
                     case "given up":
-                        work.is_over = True
+                        request.is_over = True
                     case _:
                         long_ago_ms = VirtualClock().monotonic_ms() - 8_001
-                        work.assigned.lease = Lease(VirtualClock(), 1, long_ago_ms)
+                        request.assigned.lease = Lease(VirtualClock(), 1, long_ago_ms)
             return message.queue_offset != 0
 
-        work = hand_over(make(listener), works=works)
-        assert (failed(work), left(work)) == ([0], [2, 3])
+        request = hand_over(make(listener), works=works)
+        assert (failed(request), unreached(request)) == ([0], [2, 3])
         assert seen == [0, 1]
 
     def test_interceptors_see_each_call_and_its_result(self, make: Any) -> None:
@@ -193,8 +195,8 @@ class TestBothKinds:
             return message.queue_offset != 2
 
         watch = Watch()
-        work = hand_over(make(listener), interceptors=[watch])
-        assert failed(work) == [1, 2]
+        request = hand_over(make(listener), interceptors=[watch])
+        assert failed(request) == [1, 2]
         assert len(watch.before) == 4
         assert [event.outcome for event in watch.after] == [
             ConsumeOutcome.SUCCESS,
@@ -220,9 +222,9 @@ def test_answer_out_of_range_is_a_failure() -> None:
     def listener(_: StoredMessage) -> ListenerAnswer:
         return ReconsumeLater(delay_level=19)
 
-    work = hand_over(listener)
-    assert failed(work) == [0, 1, 2, 3]
-    assert isinstance(work.error, UsageError)
+    request = hand_over(listener)
+    assert failed(request) == [0, 1, 2, 3]
+    assert isinstance(request.error, UsageError)
 
 
 @pytest.mark.parametrize("make", [as_is, awaited], ids=["plain", "async"])
@@ -230,9 +232,9 @@ def test_other_answer_is_a_failure_that_says_what_to_return(make: Any) -> None:
     def listener(_: object) -> Any:
         return "done"
 
-    work = hand_over(make(listener))
-    assert failed(work) == [0, 1, 2, 3]
-    assert "answered 'done': must be None" in str(work.error)
+    request = hand_over(make(listener))
+    assert failed(request) == [0, 1, 2, 3]
+    assert "answered 'done': must be None" in str(request.error)
     assert failed(hand_over_batch(make(listener))) == [0, 1, 2, 3]
 
 
@@ -240,9 +242,9 @@ def test_plain_function_returning_a_coroutine_must_be_declared_async() -> None:
     async def real(message: StoredMessage) -> None:
         raise AssertionError("is never run")
 
-    work = hand_over(lambda message: real(message))
-    assert failed(work) == [0, 1, 2, 3]
-    assert isinstance(work.error, UsageError)
+    request = hand_over(lambda message: real(message))
+    assert failed(request) == [0, 1, 2, 3]
+    assert isinstance(request.error, UsageError)
 
 
 def test_object_with_an_async_call_is_awaited() -> None:
@@ -262,6 +264,6 @@ def test_self_cancelling_listener_has_failed_and_the_worker_survives() -> None:
     async def listener(message: StoredMessage) -> None:
         raise asyncio.CancelledError
 
-    work = hand_over(listener)
-    assert failed(work) == [0, 1, 2, 3]
-    assert isinstance(work.error, UsageError)
+    request = hand_over(listener)
+    assert failed(request) == [0, 1, 2, 3]
+    assert isinstance(request.error, UsageError)

@@ -1,12 +1,12 @@
-"""What becomes of messages that are handled in order."""
+"""Outcome of messages that are handled in order."""
 
 import asyncio
 from typing import cast
 
 import pytest
 
-from ternmq_consumer.listener.consume_request import Work
-from ternmq_consumer.listener.orderly_service import UNLIMITED, OrderlyResults, is_dead
+from ternmq_consumer.listener.consume_request import ConsumeRequest
+from ternmq_consumer.listener.orderly_service import UNLIMITED, OrderlyConsumeService, is_dead
 from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
 from ternmq_model.queue import MessageQueue
@@ -25,7 +25,7 @@ class Scene:
         self.queue = self.world.queue(lease=self.lease)
         self.batches: list[SendBackBatch] = []
         self.fenced: list[tuple[MessageQueue, int]] = []
-        self.results = OrderlyResults(
+        self.service = OrderlyConsumeService(
             self.world.dispatcher,
             self.world.counters,
             send_backs=cast("SendBackOutbox", self),
@@ -41,15 +41,15 @@ class Scene:
         """Let the broker confirm the lock."""
         self.lease.asked_at_ms = VirtualClock().monotonic_ms()
 
-    async def work(self, count: int) -> Work:
-        return await self.world.work(count, queue=self.queue)
+    async def request(self, count: int) -> ConsumeRequest:
+        return await self.world.request(count, queue=self.queue)
 
     async def again(self) -> tuple[float, list[int], list[int]]:
         """Return after how long something comes again, what, and after how many attempts."""
         begin_s = asyncio.get_running_loop().time()
-        work = await self.world.dispatcher.next()
+        request = await self.world.dispatcher.next()
         took_s = asyncio.get_running_loop().time() - begin_s
-        return took_s, offsets(work), [each.reconsume_times for each in work.handout.messages]
+        return took_s, offsets(request), [each.reconsume_times for each in request.handout.messages]
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_message_is_dead_when_asked_or_retried_often_enough(
 def test_failed_message_alone_gets_another_attempt() -> None:
     async def main() -> None:
         scene = Scene()
-        work = await scene.work(4)
-        messages = work.handout.messages
-        work.fail(messages[1], 0)
-        work.left = messages[2:]
-        scene.results.take(work)
+        request = await scene.request(4)
+        messages = request.handout.messages
+        request.fail(messages[1], 0)
+        request.unreached = messages[2:]
+        scene.service.take(request)
         assert scene.queue.in_hand.commit_offset == 1
         assert await scene.again() == (1, [1, 2, 3], [1, 0, 0])
 
@@ -87,10 +87,10 @@ def test_failed_message_alone_gets_another_attempt() -> None:
 def test_answer_sets_how_long_the_queue_rests() -> None:
     async def main() -> None:
         scene = Scene()
-        work = await scene.work(1)
-        work.fail(work.handout.messages[0], 0)
-        work.suspend_s = 6.5
-        scene.results.take(work)
+        request = await scene.request(1)
+        request.fail(request.handout.messages[0], 0)
+        request.suspend_s = 6.5
+        scene.service.take(request)
         assert await scene.again() == (6.5, [0], [1])
 
     run_in_virtual_time(main())
@@ -99,10 +99,10 @@ def test_answer_sets_how_long_the_queue_rests() -> None:
 def test_messages_held_back_by_a_lapsed_lock_come_again_once_it_is_back() -> None:
     async def main() -> None:
         scene = Scene()
-        work = await scene.work(3)
-        work.left = work.handout.messages[1:]
+        request = await scene.request(3)
+        request.unreached = request.handout.messages[1:]
         await asyncio.sleep(30)
-        scene.results.take(work)
+        scene.service.take(request)
         asyncio.get_running_loop().call_later(4, scene.confirm)
         took_s, again, attempts = await scene.again()
         assert 4 <= took_s < 5
@@ -114,10 +114,10 @@ def test_messages_held_back_by_a_lapsed_lock_come_again_once_it_is_back() -> Non
 def test_queue_waits_for_the_answer_to_a_dead_letter() -> None:
     async def main() -> None:
         scene = Scene()
-        work = await scene.work(3)
-        work.fail(work.handout.messages[0], -1)
-        work.left = work.handout.messages[1:]
-        scene.results.take(work)
+        request = await scene.request(3)
+        request.fail(request.handout.messages[0], -1)
+        request.unreached = request.handout.messages[1:]
+        scene.service.take(request)
         (batch,) = scene.batches
         assert (of_offsets(batch.messages), list(batch.levels), batch.token) == ([0], [-1], 7)
         with pytest.raises(TimeoutError):
@@ -134,10 +134,10 @@ def test_queue_waits_for_the_answer_to_a_dead_letter() -> None:
 def test_refused_dead_letter_is_retried_and_a_stale_token_reported() -> None:
     async def main() -> None:
         scene = Scene(retries_max=0)
-        work = await scene.work(2)
-        work.fail(work.handout.messages[0], 0)
-        work.left = work.handout.messages[1:]
-        scene.results.take(work)
+        request = await scene.request(2)
+        request.fail(request.handout.messages[0], 0)
+        request.unreached = request.handout.messages[1:]
+        scene.service.take(request)
         (batch,) = scene.batches
         batch.refused = list(batch.messages)
         batch.is_fenced = True
