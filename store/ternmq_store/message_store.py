@@ -31,10 +31,10 @@ from ternmq_store.dispatch.dispatch_request import BitMaps, dispatch_request_of
 from ternmq_store.dispatch.log_dispatcher import Dispatched
 from ternmq_store.dispatch.reservations import Reservations, store_time
 from ternmq_store.dispatch.topic_deletions import note_deletions
-from ternmq_store.durability.disk_probes import Probes
-from ternmq_store.durability.flush_manager import Durability
-from ternmq_store.durability.missing_files import Presence
-from ternmq_store.durability.pool_commits import Commits
+from ternmq_store.durability.disk_probes import DiskProbes
+from ternmq_store.durability.flush_manager import FlushManager
+from ternmq_store.durability.missing_files import MissingFileCheck
+from ternmq_store.durability.pool_commits import PoolCommits
 from ternmq_store.files_ahead import FilesAhead
 from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where the records of a batch are now, row by row."""
+    """Offsets of a batch that was appended, row by row."""
 
     physical_offsets: Ints
     queue_offsets: Ints
@@ -94,7 +94,7 @@ class MessageStore:
         self._dispatcher = opened.dispatcher
         self._reservations = Reservations(opened.queues, opened.index)
         self.report = opened.report
-        """What opening found and did."""
+        """Report of the recovery at opening."""
         self._confirm_limit: PhysicalOffset | None = None
         if opened.serve_to is not None:
             self._confirm_limit = max(opened.serve_to, opened.dispatcher.offset)
@@ -102,32 +102,32 @@ class MessageStore:
         self._is_checkpoint_late = False
         self._is_checksummed = config.record_checksum
         self.statistics = StoreStatistics()
-        """What is counted; whoever drives the store takes the samples."""
+        """Counters; whoever drives the store takes the samples."""
         self.reads = Reads(opened, self.statistics, config, files, root, clock)
-        """What is read of the store: all of it but this object's own few short cuts."""
+        """Reads of the store: all but this object's own few short cuts."""
         self.session = opened.session  # what is noted of the directory
         self.feed = LogFeed(files, opened.log, opened.session, self.reads)
-        """What gives out the log's bytes to replicas."""
+        """Feed of the log's bytes to replicas."""
         self.searches = KeySearches(opened, self.reads)
         self.verification = Verification(opened, self.reads, clock)
-        """What compares the log with what tells of it, slowly."""
+        """Background verification of log, queues and index."""
         newest = self._dispatcher.stored_at_ms or self.reads.newest_stored_at_ms()
         self._dispatcher.stored_at_ms = newest
         self.last_stored_at_ms = opened.stored_at_ms or newest
         """Store time of the last record, which a clock that is set back makes earlier."""
-        self.commits = Commits(opened.log, config, files.fail, lambda: self.failure is not None)
-        """What is appended and not yet in the log's files."""
-        self.probes = Probes(files, root, opened.log) if flush_mode is FlushMode.ASYNC else None
-        """What tries the disk where answers do not wait for it; its outcome is `failure`."""
+        self.commits = PoolCommits(opened.log, config, files.fail, lambda: self.failure is not None)
+        """Commits of batches that are not in the log's files yet."""
+        self.probes = DiskProbes(files, root, opened.log) if flush_mode is FlushMode.ASYNC else None
+        """Probes of a disk whose answers do not wait for it; their outcome is `failure`."""
         now_ms = clock.monotonic_ms()
-        self._disk = Durability(files, root, config, flush_mode, opened, now_ms=now_ms)
-        self.presence = Presence(files, root, opened, lock)
-        """What notices that somebody else removed or replaced a file."""
-        self._copy = LogCopy(opened.log, opened.session, lambda: self._disk.is_checkpointing)
+        self._flush = FlushManager(files, root, config, flush_mode, opened, now_ms=now_ms)
+        self.missing_files = MissingFileCheck(files, root, opened, lock)
+        """Checks for files that somebody else removed or replaced."""
+        self._copy = LogCopy(opened.log, opened.session, lambda: self._flush.is_checkpointing)
         self.cleaner = Cleaner(
-            *(files, root, config, opened), safe_end=lambda: self._disk.checkpointed, now_ms=now_ms
+            *(files, root, config, opened), safe_end=lambda: self._flush.checkpointed, now_ms=now_ms
         )
-        """What goes when, and how full the disk is."""
+        """Retention, and the use of the disk."""
 
     @classmethod
     def open(
@@ -181,17 +181,17 @@ class MessageStore:
     @property
     def flushed_offset(self) -> PhysicalOffset:
         """Everything before it survives a loss of power."""
-        return self._disk.flushed
+        return self._flush.flushed
 
     @property
     def log_file_bytes(self) -> int:
-        """How long a file of the log is."""
+        """Length of a file of the log."""
         return self._log.files.file_bytes
 
     @property
     def safe_offset(self) -> PhysicalOffset:
         """Everything before it is as safe as the flush mode asks for, in this store."""
-        return self._disk.flushed if self._flush_mode is FlushMode.SYNC else self._log.committed
+        return self._flush.flushed if self._flush_mode is FlushMode.SYNC else self._log.committed
 
     @property
     def confirm_offset(self) -> PhysicalOffset:
@@ -206,7 +206,7 @@ class MessageStore:
 
     @confirm_limit.setter
     def confirm_limit(self, limit: PhysicalOffset | None) -> None:
-        """What counts as stored may have been served: it goes on to count."""
+        """Set the limit; it is not lowered below the confirm offset, which may have been served."""
         self._confirm_limit = None if limit is None else max(limit, self.confirm_offset)
 
     @property
@@ -316,7 +316,7 @@ class MessageStore:
 
     def retune(self, config: StoreConfig) -> None:
         """Read, flush and clean as `config` says from now on; files stay as they are."""
-        self.reads.config = self.cleaner.config = self._disk.config = config
+        self.reads.config = self.cleaner.config = self._flush.config = config
 
     def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """Return the queue offset that the next message gets."""
@@ -368,13 +368,13 @@ class MessageStore:
         """
         if self.failure is not None:
             return None
-        return self._disk.flush_due(now_ms, stored_at_ms=self.last_stored_at_ms)
+        return self._flush.flush_due(now_ms, stored_at_ms=self.last_stored_at_ms)
 
     def flush_done(self, task: FlushTask, error: OSError | None = None) -> None:
         """Take note that `task` has run: what it synced counts as on disk, unless it failed."""
         if error is not None:
             self._files.fail(error)
-        self._disk.flush_done(task, is_good=self.failure is None)
+        self._flush.flush_done(task, is_good=self.failure is None)
 
     def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
         """Return the task of bringing queues and checkpoint to the disk; `checkpoint_done` follows.
@@ -382,7 +382,7 @@ class MessageStore:
         Args:
             now_ms: On the monotonic clock.
         """
-        return self._disk.checkpoint_due(now_ms) if self.failure is None else None
+        return self._flush.checkpoint_due(now_ms) if self.failure is None else None
 
     def checkpoint_done(self, task: CheckpointTask, error: OSError | None = None) -> None:
         """Take note that `task` has run."""
@@ -392,7 +392,7 @@ class MessageStore:
         elif error is not None and not is_late:
             self._files.fail(error)
         self._is_checkpoint_late = is_late
-        self._disk.checkpoint_done(task, is_good=error is None)
+        self._flush.checkpoint_done(task, is_good=error is None)
 
     def file_due(self, *, is_copying: bool = False) -> FileTask | None:
         """Return what to make or fill ahead of log and index, as `CommitLog.prepare_due`."""
@@ -460,7 +460,7 @@ class MessageStore:
         """
         if self._lock is None:
             return
-        assert self._disk.is_idle, "a task is under way"
+        assert self._flush.is_idle, "a task is under way"
         try:
             if self.failure is None:
                 self._finish()
@@ -477,7 +477,7 @@ class MessageStore:
 
     def _finish(self) -> None:
         self.commits.now()
-        self._disk.flush_now(stored_at_ms=self.last_stored_at_ms)
+        self._flush.flush_now(stored_at_ms=self.last_stored_at_ms)
         is_moving = True
         while is_moving and self.failure is None:
             before = self._dispatcher.offset
@@ -486,7 +486,7 @@ class MessageStore:
         is_left = self._dispatcher.offset < self.confirm_offset and self._confirm_limit is None
         if is_left or self.failure is not None:
             raise OSError(f"dispatch stopped at {self._dispatcher.offset}")
-        self._disk.checkpoint_now()
+        self._flush.checkpoint_now()
         self._files.remove(abort_path(self._root))
         self._files.sync_folder(self._root)
 

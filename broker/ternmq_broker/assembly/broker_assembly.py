@@ -194,7 +194,7 @@ class BrokerAssembly:
             on_arrivals=self._arrived,
             on_moved=None if self.replicas is None else self.replicas.appended,
         )
-        self._store.presence.tables = table_paths(self._config.data)
+        self._store.missing_files.tables = table_paths(self._config.data)
         if self.replicas is not None:
             self.replicas.tell(store_loop.confirmed)
         return store_loop

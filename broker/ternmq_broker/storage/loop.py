@@ -20,7 +20,7 @@ from ternmq_runtime.service import Job
 from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.dispatch.log_dispatcher import Arrival
 from ternmq_store.log.prepare import FillTask
-from ternmq_store.log.transient_pool import Room
+from ternmq_store.log.transient_pool import BusyReason
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -247,22 +247,22 @@ class StoreLoop:
         Returns:
             Whether it is worth another attempt.
         """
-        match self._store.commits.room:
-            case Room.FILE:
+        match self._store.commits.busy_reason:
+            case BusyReason.FILE:
                 self._wake(FILES_JOB)
                 await self._file_made.wait()
-            case Room.COMMIT:
+            case BusyReason.COMMIT:
                 self._wake(COMMIT_JOB)
                 await self._committed.wait()
-            case Room.NOTHING:
+            case BusyReason.NOTHING:
                 return False
         return True
 
     async def look_for_files(self) -> bool:
         """Look whether the store's files are still in their folders: one step of a job."""
         if self._store.failure is None:
-            task = self._store.presence.look()
-            await self._run(task.run, lambda _: self._store.presence.done(task))
+            task = self._store.missing_files.look()
+            await self._run(task.run, lambda _: self._store.missing_files.done(task))
             self._confirmations.look()
         return False
 

@@ -1,4 +1,4 @@
-"""Trying whether the disk takes writes, where acknowledgements do not wait for a sync.
+"""Probes of a disk whose acknowledgements do not wait for a sync.
 
 An append touches mapped memory alone. A disk that died shows at the next flush or write of a table,
 which may be half a second later.
@@ -13,7 +13,7 @@ from ternmq_store.log.commit_log import CommitLog
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeTask:
+class DiskProbeTask:
     """Try whether the disk takes writes: for a blocking thread."""
 
     files: WatchedFileSystem
@@ -34,8 +34,8 @@ class ProbeTask:
             file.close()
 
 
-class Probes:
-    """When a probe of the disk is due. Owned by `MessageStore`, on the store's thread.
+class DiskProbes:
+    """Schedule of disk probes. Owned by `MessageStore`, on the store's thread.
 
     Args:
         files: The disk.
@@ -54,9 +54,9 @@ class Probes:
         """Records were appended since the last probe began."""
         return self._probed < self._log.end
 
-    def take(self) -> ProbeTask | None:
+    def take(self) -> DiskProbeTask | None:
         """Return the next probe if one is due."""
         if not self.is_due:
             return None
         self._probed = self._log.end
-        return ProbeTask(self._files, self._path)
+        return DiskProbeTask(self._files, self._path)

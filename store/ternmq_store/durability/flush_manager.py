@@ -1,6 +1,6 @@
-"""What of a store is on the disk, and what is on its way there.
+"""Flushes of the log and checkpoints of a store.
 
-Source: RocketMQ `GroupCommitService`, `FlushRealTimeService`, `StoreCheckpoint`.
+Source: RocketMQ `FlushManager`, `GroupCommitService`, `FlushRealTimeService`, `StoreCheckpoint`.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from ternmq_store.log.flush import CheckpointTask, FlushTask, is_flush_due
 from ternmq_store.opened_files import OpenedFiles
 
 
-class Durability:
+class FlushManager:
     """The flushed offset and the checkpoint of one store.
 
     Owned by `MessageStore`, on the store's thread. One flush and one checkpoint may be under way,

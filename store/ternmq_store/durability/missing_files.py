@@ -1,4 +1,4 @@
-"""Whether an open store's files are still in their folders, from where others may remove them.
+"""Checks for files of an open store that were removed, moved or replaced by others.
 
 A file without a name is written and synced as ever, and is gone with the process. What the store
 itself removes is no part of log, queues and index any more before it goes.
@@ -34,7 +34,7 @@ _ROUND_LOOKS: Final = 60
 139 files took a thread 0.35 ms and the loop 0.14 ms."""
 
 
-class Place(NamedTuple):
+class CheckedFile(NamedTuple):
     """A file that has to be in its folder."""
 
     path: Path
@@ -49,15 +49,15 @@ def _always() -> bool:
 
 
 @dataclass(slots=True)
-class PresenceTask:
-    """Look whether files are in place: for a blocking thread; the outcome is in it afterwards."""
+class MissingFileTask:
+    """Check of files for a blocking thread; the outcome is in it afterwards."""
 
     files: FileSystem
     row: MappedFileQueue
     """The log; only its folder is asked for here."""
     log: Sequence[MappedFile]
-    places: Sequence[Place]
-    missing: list[Place] = field(default_factory=list[Place])
+    places: Sequence[CheckedFile]
+    missing: list[CheckedFile] = field(default_factory=list[CheckedFile])
     error: OSError | None = None
     """The first one, of a place of which the system does not tell."""
 
@@ -69,11 +69,11 @@ class PresenceTask:
             nodes, self.error = dict[str, tuple[int, int]](), error
         for file in self.log:
             if nodes.get(file_name(file.base)) != file.file.node:
-                self._look(_place(self.row, file))
+                self._look(_checked_file(self.row, file))
         for place in self.places:
             self._look(place)
 
-    def _look(self, place: Place) -> None:
+    def _look(self, place: CheckedFile) -> None:
         try:
             if not place.is_in_place():
                 self.missing.append(place)
@@ -81,13 +81,13 @@ class PresenceTask:
             self.error = self.error or error
 
 
-class Presence:
-    """Which files are looked at next. Owned by `MessageStore`, on the store's thread.
+class MissingFileCheck:
+    """Turns in which files are checked. Owned by `MessageStore`, on the store's thread.
 
     Args:
         files: Fails when a file is gone.
         root: The store's directory.
-        opened: What is in it.
+        opened: Its files.
         lock: Held there.
 
     Attributes:
@@ -99,7 +99,7 @@ class Presence:
     ) -> None:
         self._files = files
         self._log, self._queues, self._index = opened.log, opened.queues, opened.index
-        self._lock = Place(lock_path(root), lock.is_in_place, _always)
+        self._lock = CheckedFile(lock_path(root), lock.is_in_place, _always)
         small = (abort_path, checkpoint_path, notes_path, deletions_path)
         self._small = [path_of(root) for path_of in small]
         self._turns = self._round()
@@ -107,7 +107,7 @@ class Presence:
         self._is_error_told = False
         self.tables: Sequence[Path] = ()
 
-    def look(self) -> PresenceTask:
+    def look(self) -> MissingFileTask:
         """Return the next look; `done` must follow."""
         log = self._log.files
         small = map(self._of_small, (*self._small, *self.tables))
@@ -115,9 +115,9 @@ class Presence:
         turns = list(islice(self._turns, count))
         if len(turns) < count:
             self._turns = self._round()
-        return PresenceTask(self._files, log, tuple(log.files), (self._lock, *small, *turns))
+        return MissingFileTask(self._files, log, tuple(log.files), (self._lock, *small, *turns))
 
-    def done(self, task: PresenceTask) -> None:
+    def done(self, task: MissingFileTask) -> None:
         """Take note of what `task` found: a file that is gone makes the store read-only."""
         if task.error is not None and not self._is_error_told:
             self._is_error_told = True
@@ -127,10 +127,10 @@ class Presence:
                 self._files.lose(place.path)
                 return
 
-    def _of_small(self, path: Path) -> Place:
-        return Place(path, lambda: not self._files.is_lost(path), _always)
+    def _of_small(self, path: Path) -> CheckedFile:
+        return CheckedFile(path, lambda: not self._files.is_lost(path), _always)
 
-    def _round(self) -> Iterator[Place]:
+    def _round(self) -> Iterator[CheckedFile]:
         """Give every file that takes turns, once."""
         count = 0
         for place in self._places():
@@ -138,23 +138,23 @@ class Presence:
             yield place
         self._count = count
 
-    def _places(self) -> Iterator[Place]:
+    def _places(self) -> Iterator[CheckedFile]:
         for queue in list(self._queues):  # queues come and go between looks
             for row in (queue.files, *(() if queue.ext is None else (queue.ext.files,))):
-                yield from map(partial(_place, row), list(row.files))
+                yield from map(partial(_checked_file, row), list(row.files))
         for info in () if self._index is None else self._index.infos():
             yield self._of_index(info.path)
 
-    def _of_index(self, path: Path) -> Place:
+    def _of_index(self, path: Path) -> CheckedFile:
         index, files = self._index, self._files
-        return Place(
+        return CheckedFile(
             path,
             lambda: files.exists(path),
             lambda: index is not None and any(info.path == path for info in index.infos()),
         )
 
 
-def _place(row: MappedFileQueue, file: MappedFile) -> Place:
-    return Place(
+def _checked_file(row: MappedFileQueue, file: MappedFile) -> CheckedFile:
+    return CheckedFile(
         file.file.path, file.file.is_in_place, lambda: any(each is file for each in row.files)
     )

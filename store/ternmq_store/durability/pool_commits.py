@@ -1,15 +1,15 @@
-"""Bringing what was appended into the log's files, where that is not done by the append itself."""
+"""Commits of the transient pool: batches go from memory into the log's files."""
 
 from collections.abc import Callable
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import StoreConfig
 from ternmq_store.log.commit_log import CommitLog
-from ternmq_store.log.transient_pool import CommitTask, Room, TransientPool
+from ternmq_store.log.transient_pool import BusyReason, CommitTask, TransientPool
 
 
-class Commits:
-    """What of the log waits in a pool. Owned by `MessageStore`, on the store's thread.
+class PoolCommits:
+    """Commits of one log's transient pool. Owned by `MessageStore`, on the store's thread.
 
     Without a pool, everything is in the files at once, and there is nothing to do.
 
@@ -43,9 +43,9 @@ class Commits:
         return self._log.committed
 
     @property
-    def room(self) -> Room:
-        """What an append that was refused as busy waits for."""
-        return Room.FILE if self._log.pool is None else self._log.pool.room
+    def busy_reason(self) -> BusyReason:
+        """Lack of an append that was refused as busy."""
+        return BusyReason.FILE if self._log.pool is None else self._log.pool.busy_reason
 
     def due(self) -> CommitTask | None:
         """Return the task of writing what waits, if anything does; `done` must follow."""

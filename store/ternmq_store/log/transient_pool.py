@@ -19,8 +19,8 @@ _HEAD_BYTES = 8
 """Total size and magic of a record. Without them there is nothing for a scan to find."""
 
 
-class Room(enum.Enum):
-    """What an append that was refused as busy may wait for."""
+class BusyReason(enum.Enum):
+    """Lack of an append that was refused as busy."""
 
     FILE = enum.auto()
     """The log's next file."""
@@ -88,14 +88,14 @@ class TransientPool:
         fails_fast: A batch for which there is no room is not to be tried again.
 
     Attributes:
-        room: What the batch that was refused last waits for.
+        busy_reason: Lack of the batch that was refused last.
         stored_at_ms: Store time of the newest record that is in the files; 0 before the first.
     """
 
     def __init__(self, bytes_max: int, *, fails_fast: bool = False) -> None:
         self._bytes_max = bytes_max
         self._fails_fast = fails_fast
-        self.room = Room.FILE
+        self.busy_reason = BusyReason.FILE
         self._waiting: list[Write] = []
         self._start = PhysicalOffset(0)
         self._end = PhysicalOffset(0)
@@ -120,9 +120,9 @@ class TransientPool:
         Raises:
             BrokerBusy: Try again when a task is done.
         """
-        self.room = Room.FILE
+        self.busy_reason = BusyReason.FILE
         if self._bytes and self._bytes + length > self._bytes_max:
-            self.room = Room.NOTHING if self._fails_fast else Room.COMMIT
+            self.busy_reason = BusyReason.NOTHING if self._fails_fast else BusyReason.COMMIT
             raise BrokerBusy(
                 ResponseCode.SYSTEM_BUSY, f"{self._bytes} bytes wait to be written to the log"
             )

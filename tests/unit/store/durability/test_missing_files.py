@@ -21,7 +21,7 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.state_file import replace_file
 from ternmq_store.disk.watched import WatchedFileSystem
-from ternmq_store.durability.missing_files import Place
+from ternmq_store.durability.missing_files import CheckedFile
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -54,9 +54,9 @@ def _files(folder: Path) -> list[Path]:
 
 def look(store: MessageStore) -> None:
     """Look once."""
-    task = store.presence.look()
+    task = store.missing_files.look()
     task.run()
-    store.presence.done(task)
+    store.missing_files.done(task)
 
 
 def has_failed(store: MessageStore) -> bool:
@@ -96,7 +96,7 @@ def store(files: WatchedFileSystem, tmp_path: Path) -> MessageStore:
     store.delete_topic("B")
     files.make_folder(tmp_path / "config")
     replace_file(files, tmp_path / "config" / "topics.json", b"{}")
-    store.presence.tables = (tmp_path / "config" / "topics.json",)
+    store.missing_files.tables = (tmp_path / "config" / "topics.json",)
     look(store)
     assert store.failure is None
     return store
@@ -146,7 +146,7 @@ def test_folder_that_became_a_file_or_a_link_to_itself_is_noticed(
     for is_link in (False, True):
         folder.rename(tmp_path / "aside")
         folder.symlink_to(place) if is_link else folder.touch()
-        task = store.presence.look()
+        task = store.missing_files.look()
         task.run()
         assert [each.path.parent for each in task.missing][:1] == [folder]
         assert task.error is None
@@ -176,7 +176,7 @@ def test_foreign_file_among_the_tables_may_come_and_go(store: MessageStore, tmp_
     names = (".topics.json.swp", "topics.json.save", "consumerFilter.json")
     for name in names:
         (tmp_path / "config" / name).touch()
-    store.presence.tables = [tmp_path / "config" / name for name in ("topics.json", names[-1])]
+    store.missing_files.tables = [tmp_path / "config" / name for name in ("topics.json", names[-1])]
     look(store)
     for name in names:
         (tmp_path / "config" / name).unlink()
@@ -189,7 +189,7 @@ def test_every_file_of_the_log_is_looked_at_each_time(store: MessageStore, tmp_p
     log = _files(commit_log_folder(tmp_path))
     for path in log:
         path.rename(tmp_path / "aside")
-        task = store.presence.look()
+        task = store.missing_files.look()
         task.run()
         assert [each.path for each in task.missing] == [path]
         (tmp_path / "aside").rename(path)
@@ -239,24 +239,24 @@ def test_files_that_the_store_removes_are_not_missed(seed: int) -> None:
         assert checkpoint(store, (1 << 60) + round_ * 10_000)
         clock.now_ms += 1000
         moments = chance.sample(range(12), 2)
-        task = store.presence.look()
+        task = store.missing_files.look()
         for moment, each in enumerate(store.clean(clock.wall_ms(), hour=4)):
             if moment == moments[0]:
                 task.run()
             each.run()
             if moment == moments[1]:
-                store.presence.done(task)
-                task = store.presence.look()
+                store.missing_files.done(task)
+                task = store.missing_files.look()
         store.delete_topic("B")
         task.run()
-        store.presence.done(task)
+        store.missing_files.done(task)
         assert store.failure is None
     store.close()
 
 
 def test_look_costs_little(store: MessageStore) -> None:
     """A bound in system calls, which no busy machine changes."""
-    task = store.presence.look()
+    task = store.missing_files.look()
     assert len(task.places) <= 64 + 6
 
 
@@ -267,16 +267,16 @@ def test_disk_that_tells_nothing_of_one_file_hides_no_other(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     for _ in range(2):
-        task = store.presence.look()
-        task.places = (Place(tmp_path, untold, lambda: True), *task.places)
+        task = store.missing_files.look()
+        task.places = (CheckedFile(tmp_path, untold, lambda: True), *task.places)
         task.run()
-        store.presence.done(task)
+        store.missing_files.done(task)
     assert not has_failed(store)
     assert caplog.text.count("cannot be looked at") == 1
     checkpoint_path(tmp_path).unlink()
-    task = store.presence.look()
-    task.places = (Place(tmp_path, untold, lambda: True), *task.places)
+    task = store.missing_files.look()
+    task.places = (CheckedFile(tmp_path, untold, lambda: True), *task.places)
     task.run()
-    store.presence.done(task)
+    store.missing_files.done(task)
     assert has_failed(store)
     store.close()

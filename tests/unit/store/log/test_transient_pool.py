@@ -11,7 +11,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.log.checkpoint import decode_checkpoint
-from ternmq_store.log.transient_pool import Room, TransientPool, Write
+from ternmq_store.log.transient_pool import BusyReason, TransientPool, Write
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
@@ -185,14 +185,16 @@ def test_closing_commits_and_flushes_everything() -> None:
     again.close()
 
 
-@pytest.mark.parametrize(("fails_fast", "room"), [(False, Room.COMMIT), (True, Room.NOTHING)])
-def test_full_pool_refuses_until_something_is_written(fails_fast: bool, room: Room) -> None:
+@pytest.mark.parametrize(
+    ("fails_fast", "reason"), [(False, BusyReason.COMMIT), (True, BusyReason.NOTHING)]
+)
+def test_full_pool_refuses_until_something_is_written(fails_fast: bool, reason: BusyReason) -> None:
     store = pooled(MemoryFileSystem(), fails_fast=fails_fast)
     for _ in range(6):
         append(store, batch_of(record(body=bytes(3000))))
     with pytest.raises(BrokerBusy, match="wait to be written"):
         append(store, batch_of(record(body=bytes(3000))))
-    assert store.commits.room is room
+    assert store.commits.busy_reason is reason
     commit(store)
     append(store, batch_of(record(body=bytes(3000))))
     store.close()
