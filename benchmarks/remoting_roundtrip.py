@@ -19,7 +19,7 @@ import grpc.aio
 
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.grpc_network import GrpcNetwork
-from ternmq_remoting.options import CLIENT_OPTIONS, SERVER_OPTIONS
+from ternmq_remoting.grpc_options import CLIENT_OPTIONS, SERVER_OPTIONS
 from ternmq_remoting.rpc import (
     Address,
     Call,

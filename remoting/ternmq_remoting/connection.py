@@ -13,7 +13,7 @@ from ternmq_model.errors import ClosedError, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_remoting.converters import error_of
-from ternmq_remoting.options import CLIENT_OPTIONS
+from ternmq_remoting.grpc_options import CLIENT_OPTIONS
 from ternmq_remoting.peer import target_of, texts_of
 from ternmq_remoting.rpc import Address, ClientStream, Identity, Rep, Req, StreamRpc, UnaryRpc
 from ternmq_remoting.status import GrpcStatus, error_of_status

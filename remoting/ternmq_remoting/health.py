@@ -14,7 +14,7 @@ from ternmq_remoting.public_services import (
     HealthReply,
     HealthRequest,
 )
-from ternmq_remoting.requests import UnparsableRequest, request_parser
+from ternmq_remoting.request_parser import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import Identity, UnaryRpc
 from ternmq_remoting.status import status_of_error
 

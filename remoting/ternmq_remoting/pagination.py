@@ -12,7 +12,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
-from ternmq_remoting.options import MESSAGE_BYTES_MAX
+from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 

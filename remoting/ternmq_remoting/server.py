@@ -15,14 +15,14 @@ from ternmq_model.address import is_loopback
 from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.converters import status_of
+from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
 from ternmq_remoting.health import SERVICE as HEALTH_SERVICE
 from ternmq_remoting.health import HealthService
 from ternmq_remoting.local_health import answering
-from ternmq_remoting.options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
 from ternmq_remoting.peer import address_of_peer, texts_of
 from ternmq_remoting.public_services import HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA
 from ternmq_remoting.reflection import DescriptorIndex, reflection_handlers
-from ternmq_remoting.requests import UnparsableRequest, request_parser
+from ternmq_remoting.request_parser import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import Address, Call, Handler, Identity, Server, UnaryRpc
 from ternmq_remoting.status import NOT_BEGUN_KEY, GrpcStatus, refusal_of, status_of_error
 

@@ -21,7 +21,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.grpc_network import GrpcNetwork
-from ternmq_remoting.options import MESSAGE_BYTES_MAX
+from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 from ternmq_remoting.public_services import (
     NOT_SERVING,
     REFLECTION_V1,

@@ -26,7 +26,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting.grpc_network import GrpcNetwork
-from ternmq_remoting.options import MESSAGE_BYTES_MAX
+from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 from ternmq_remoting.rpc import (
     Call,
     Connection,

@@ -13,7 +13,7 @@ import pytest
 
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
-from ternmq_remoting.options import KEEPALIVE_TIME_MS
+from ternmq_remoting.grpc_options import KEEPALIVE_TIME_MS
 from tests.support.client_process import TOPIC, deliveries_of
 from tests.support.history import Outcome
 from tests.support.namespaces import PrivateNetwork

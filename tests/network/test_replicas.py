@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from ternmq_remoting.options import KEEPALIVE_TIME_MS
+from ternmq_remoting.grpc_options import KEEPALIVE_TIME_MS
 from tests.support.client_process import TOPIC
 from tests.support.history import Outcome
 from tests.support.namespaces import PrivateNetwork

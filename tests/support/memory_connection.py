@@ -17,7 +17,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_remoting.converters import error_of, status_of
-from ternmq_remoting.requests import UnparsableRequest, request_parser
+from ternmq_remoting.request_parser import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import (
     Call,
     ClientStream,

@@ -9,7 +9,7 @@ from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, ConnectionLost, RequestTimedOut, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.converters import error_of, status_of
-from ternmq_remoting.options import MESSAGE_BYTES_MAX
+from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 from ternmq_remoting.rpc import Handler, Identity
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks

@@ -35,7 +35,7 @@ from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.converters import status_of
-from ternmq_remoting.requests import check_range
+from ternmq_remoting.request_parser import check_range
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.service_methods import COMMIT_OFFSETS, LIST_MEMBERS, QUERY_OFFSET, SESSION
 from ternmq_runtime.service import OwnedTasks

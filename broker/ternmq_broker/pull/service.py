@@ -23,7 +23,7 @@ from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.requests import check_range
+from ternmq_remoting.request_parser import check_range
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.service_methods import PULL, PULL_STREAM, VIEW_MESSAGE
 from ternmq_store.message_store import MessageStore

@@ -18,7 +18,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.requests import check_range
+from ternmq_remoting.request_parser import check_range
 from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks

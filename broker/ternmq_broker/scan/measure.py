@@ -7,7 +7,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.environment import Blocking
-from ternmq_remoting.requests import check_range
+from ternmq_remoting.request_parser import check_range
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.queue_sizes import StretchSize
 

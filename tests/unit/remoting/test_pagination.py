@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_model.errors import InvalidParameter
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.options import MESSAGE_BYTES_MAX
+from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 from ternmq_remoting.pagination import (
     PAGE_BYTES_MAX,
     PAGE_SIZE,

@@ -7,7 +7,7 @@ from ternmq_producer.staging.transaction_stream import ROWS_MAX
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.requests import (
+from ternmq_remoting.request_parser import (
     ELEMENTS_MAX,
     UnparsableRequest,
     check_range,

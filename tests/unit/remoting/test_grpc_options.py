@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_remoting.options import CLIENT_OPTIONS, SERVER_OPTIONS
+from ternmq_remoting.grpc_options import CLIENT_OPTIONS, SERVER_OPTIONS
 
 MESSAGE_CAP = 4 * 1024 * 1024 + 256 * 1024
 

@@ -1,4 +1,4 @@
-"""Bytes from the wire as requests: the one place where a request is parsed. Pure.
+"""Parser of requests: the one place where bytes from the wire become one. Pure.
 
 A number that an enum of the contract does not have is kept by protobuf as it is. Handlers would
 have to think of it wherever they name or compare one, so such a request is refused here.

@@ -1,4 +1,4 @@
-"""The one place for gRPC's own settings. Pure.
+"""gRPC's own options, all in one place. Pure.
 
 Names that begin with `grpc.` are those of gRPC's C library (`channel_arg_names.h`).
 
