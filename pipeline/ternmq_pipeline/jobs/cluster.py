@@ -12,7 +12,7 @@ from ternmq_model.errors import TernError, TransportError, UsageError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_pipeline.cluster.view import open_cluster_view
+from ternmq_pipeline.cluster.blocking_reader import open_cluster_reader
 from ternmq_pipeline.jobs.signals import ended_by_signals
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_from_json, offsets_text
 from ternmq_pipeline.options import read_options
@@ -111,13 +111,13 @@ def mean_bytes(source: Mapping[str, str]) -> int:
     options = read_options(source)
     assert options.topics is not None
     try:
-        with ended_by_signals(), open_cluster_view(options) as view:
+        with ended_by_signals(), open_cluster_reader(options) as reader:
             newest = [
                 OffsetRange(queue, QueueOffset(max(begin, end - SAMPLE)), end)
-                for queue, (begin, end) in view.snapshot(options.topics).ranges.items()
+                for queue, (begin, end) in reader.snapshot(options.topics).ranges.items()
                 if end > begin
             ]
-            measured = view.measure([(each, 0) for each in newest])
+            measured = reader.measure([(each, 0) for each in newest])
     except TransportError:
         raise
     except TernError:

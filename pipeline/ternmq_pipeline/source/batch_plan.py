@@ -2,7 +2,7 @@
 
 import logging
 
-from ternmq_pipeline.cluster.view import ClusterView, open_cluster_view
+from ternmq_pipeline.cluster.blocking_reader import BlockingClusterReader, open_cluster_reader
 from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options.source_options import ReadOptions, View
 from ternmq_pipeline.planning import (
@@ -29,11 +29,11 @@ def plan_batch(options: ReadOptions, pushed: PushedFilters) -> list[OffsetRange]
         TernError: The cluster does not answer.
     """
     assert options.topics is not None, "a read of brokers has topics: read_options sees to it"
-    with open_cluster_view(options) as view:
-        snapshot = view.snapshot(options.topics, include_system=options.include_system_topics)
+    with open_cluster_reader(options) as cluster:
+        snapshot = cluster.snapshot(options.topics, include_system=options.include_system_topics)
         if options.view is View.KAFKA:
             check_partition_numbers(queue.broker_name for queue in snapshot.ranges)
-        start, end = _begin_and_end(options, view, snapshot)
+        start, end = _begin_and_end(options, cluster, snapshot)
     planned = offset_ranges(start, end, snapshot, fail_on_data_loss=options.fail_on_data_loss)
     _warn(planned.warnings)
     wanted = pushed.of(planned.offset_ranges)
@@ -45,19 +45,19 @@ def plan_batch(options: ReadOptions, pushed: PushedFilters) -> list[OffsetRange]
 
 
 def _begin_and_end(
-    options: ReadOptions, view: ClusterView, snapshot: ClusterSnapshot
+    options: ReadOptions, cluster: BlockingClusterReader, snapshot: ClusterSnapshot
 ) -> tuple[Offsets, Offsets]:
     start = starting_offsets(
         options.starting,
         snapshot,
-        view.offsets_at(times_of(options.starting, snapshot)),
+        cluster.offsets_at(times_of(options.starting, snapshot)),
         strategy=options.starting_strategy,
         fail_on_data_loss=options.fail_on_data_loss,
     )
     end = ending_offsets(
         options.ending,
         snapshot,
-        view.offsets_at(times_of(options.ending, snapshot)),
+        cluster.offsets_at(times_of(options.ending, snapshot)),
         fail_on_data_loss=options.fail_on_data_loss,
     )
     _warn([*start.warnings, *end.warnings])

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamCluster(Protocol):
-    """Questions of a stream to a cluster: see `ternmq_pipeline.cluster.view.ClusterView`."""
+    """Questions of a stream to a cluster: `BlockingClusterReader` answers them."""
 
     def snapshot(
         self,
@@ -98,13 +98,13 @@ class MicroBatchStream:
 
     Args:
         options: What was asked for; with topics.
-        view: The cluster; this object owns it from now on.
+        cluster: The cluster; this object owns it from now on.
         clock: Tells how long a batch has waited for more.
     """
 
-    def __init__(self, options: ReadOptions, view: StreamCluster, clock: Clock) -> None:
+    def __init__(self, options: ReadOptions, cluster: StreamCluster, clock: Clock) -> None:
         self._options = options
-        self._view = view
+        self._cluster = cluster
         self._clock = clock
         self._targets: Offsets | None = None
         self._latest: dict[str, Any] | None = None
@@ -148,7 +148,7 @@ class MicroBatchStream:
             snapshot,
             limit.with_options(self._options.limits),
             trigger=trigger,
-            measure=self._view.measure,
+            measure=self._cluster.measure,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
         self._warn([*gone.warnings, *admitted.warnings])
@@ -223,13 +223,13 @@ class MicroBatchStream:
             gone = replaced(offsets, *told, seen, fail_on_data_loss=False)
             offsets = {queue: offsets[queue] for queue in offsets.keys() - gone.queues}
         try:
-            self._view.commit(group, offsets)
+            self._cluster.commit(group, offsets)
         except TernError as error:
             logger.warning("stream progress not committed group=%s error=%s", group, error)
 
     def close(self) -> None:
         """Close the connections. Safe to repeat."""
-        self._view.close()
+        self._cluster.close()
 
     def _starting(self, snapshot: ClusterSnapshot) -> dict[MessageQueue, QueueOffset]:
         options = self._options
@@ -237,7 +237,7 @@ class MicroBatchStream:
         found = starting_offsets(
             options.starting,
             snapshot,
-            self._view.offsets_at(times_ms) if times_ms else {},
+            self._cluster.offsets_at(times_ms) if times_ms else {},
             strategy=options.starting_strategy,
             fail_on_data_loss=options.fail_on_data_loss,
         )
@@ -275,7 +275,7 @@ class MicroBatchStream:
         options = self._options
         topics = options.topics
         assert topics is not None, "a stream has topics: read_options sees to it"
-        snapshot = self._view.snapshot(
+        snapshot = self._cluster.snapshot(
             topics, include_system=options.include_system_topics, expected=needed, brokers=brokers
         )
         if options.view is View.KAFKA:

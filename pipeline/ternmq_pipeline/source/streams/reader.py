@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ternmq_model.errors import TernError
-from ternmq_pipeline.cluster.view import open_cluster_view
+from ternmq_pipeline.cluster.blocking_reader import open_cluster_reader
 from ternmq_pipeline.options import ReadOptions, TriggerLimits
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.streams.checkpoint_offsets import NEW
@@ -93,8 +93,8 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _opened(self) -> MicroBatchStream:
         if self._stream is None:
-            view = open_cluster_view(self._options)
-            self._stream = MicroBatchStream(self._options, view, SystemClock())
+            cluster = open_cluster_reader(self._options)
+            self._stream = MicroBatchStream(self._options, cluster, SystemClock())
         return self._stream
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
 
 from ternmq_client.config import default_nameservers, nameserver_texts
 from ternmq_model.errors import TernError
-from ternmq_pipeline.cluster.view import open_cluster_view
+from ternmq_pipeline.cluster.blocking_reader import open_cluster_reader
 from ternmq_pipeline.offsets import Offsets
 from ternmq_pipeline.options import ReadOptions
 from ternmq_pipeline.source.streams.stream_lag import StreamLag, offsets_behind, source_offsets
@@ -47,7 +47,7 @@ class StreamReport:
 
 
 class OffsetCommitter(Protocol):
-    """Tells brokers how far a group is: `ClusterView` does."""
+    """Tells brokers how far a group is: `BlockingClusterReader` does."""
 
     def commit(self, group: str, offsets: Offsets) -> None:
         """Commit `offsets` for `group`."""
@@ -125,7 +125,7 @@ class StreamListener(StreamingQueryListener):
         try:
             if self._committer is None:
                 servers = nameserver_texts(self._nameserver) or default_nameservers()
-                self._committer = open_cluster_view(ReadOptions(nameservers=servers, topics=None))
+                self._committer = open_cluster_reader(ReadOptions(nameservers=servers, topics=None))
             self._committer.commit(self._group, offsets)
         except TernError as error:
             logger.warning("stream progress not committed group=%s error=%s", self._group, error)

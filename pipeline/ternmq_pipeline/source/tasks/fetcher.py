@@ -142,7 +142,7 @@ def lost_with_topic(
     Raises:
         TernError: Nobody can tell: no NameServer answers, or names the broker.
     """
-    from ternmq_pipeline.cluster.view import open_cluster_view
+    from ternmq_pipeline.cluster.blocking_reader import open_cluster_reader
 
     queue = offset_range.queue
     options = ReadOptions(
@@ -150,8 +150,8 @@ def lost_with_topic(
         topics=None,
         retry_timeout_s=request.timeout_s,
     )
-    with open_cluster_view(options) as view:
-        there = view.snapshot(
+    with open_cluster_reader(options) as cluster:
+        there = cluster.snapshot(
             Subscribe((queue.topic,)), expected=[queue], brokers=[queue.broker_name]
         )
     if queue in there.ranges:

@@ -119,7 +119,7 @@ def test_mean_size_is_that_of_the_newest_messages(monkeypatch: pytest.MonkeyPatc
     def opened(_: object) -> View:
         return view
 
-    monkeypatch.setattr(cluster, "open_cluster_view", opened)
+    monkeypatch.setattr(cluster, "open_cluster_reader", opened)
     source = {"nameserver": "127.0.0.1:1", "subscribe": "A"}
     assert mean_bytes(source) == 10_000 // 100
     view.failure = refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "older")

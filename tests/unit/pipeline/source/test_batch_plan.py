@@ -44,7 +44,7 @@ def read(
     def opened(_: ReadOptions) -> View:
         return view
 
-    monkeypatch.setattr(batch_plan, "open_cluster_view", opened)
+    monkeypatch.setattr(batch_plan, "open_cluster_reader", opened)
     asked = read_options({"subscribe": "TopicA"} | options, streaming=False)
     try:
         found = plan_batch(asked, pushed or PushedFilters())

@@ -155,7 +155,7 @@ def test_unknown_topic_is_lost_when_its_broker_is_present_without_it(
         assert options.nameservers == ("ns:1", "ns:2")
         return contextlib.nullcontext(View())
 
-    monkeypatch.setattr("ternmq_pipeline.cluster.view.open_cluster_view", opened)
+    monkeypatch.setattr("ternmq_pipeline.cluster.blocking_reader.open_cluster_reader", opened)
     unknown = TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "no broker has it")
     for lenient in (False, True):
         asked = request(nameserver="ns:1;ns:2", failOnDataLoss=str(not lenient))

@@ -14,8 +14,8 @@ from ternmq_pipeline.options import ReadOptions, TopicChoice
 from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
 
 
-class ClusterView(BlockingClient[ClusterReader]):
-    """`ClusterReader` without `await`: `with open_cluster_view(options) as view`.
+class BlockingClusterReader(BlockingClient[ClusterReader]):
+    """`ClusterReader` without `await`: `with open_cluster_reader(options) as reader`.
 
     An event loop in a thread of its own does the work. Any thread may call it.
     """
@@ -25,7 +25,7 @@ class ClusterView(BlockingClient[ClusterReader]):
         self._commits: dict[str, GroupCommits] = {}
 
     def __enter__(self) -> Self:
-        # `open_cluster_view` returns it open, also for those who leave it by `with`.
+        # `open_cluster_reader` returns it open, also for those who leave it by `with`.
         return self if self._keeper is not None else super().__enter__()
 
     def snapshot(
@@ -59,7 +59,7 @@ class ClusterView(BlockingClient[ClusterReader]):
         self._run(commits.commit(offsets))
 
 
-def open_cluster_view(options: ReadOptions) -> ClusterView:
+def open_cluster_reader(options: ReadOptions) -> BlockingClusterReader:
     """Return the cluster that options name. It is open: to be left by `with`, or by `close`.
 
     Nobody is asked yet.
@@ -67,4 +67,6 @@ def open_cluster_view(options: ReadOptions) -> ClusterView:
     config = ClientConfig(
         nameservers=options.nameservers, request_timeout_s=options.request_timeout_s
     )
-    return ClusterView(ClusterReader(config, retry_timeout_s=options.retry_timeout_s)).__enter__()
+    return BlockingClusterReader(
+        ClusterReader(config, retry_timeout_s=options.retry_timeout_s)
+    ).__enter__()

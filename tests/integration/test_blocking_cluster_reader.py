@@ -11,7 +11,7 @@ from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_model.errors import TransportError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.cluster.view import ClusterView, open_cluster_view
+from ternmq_pipeline.cluster.blocking_reader import BlockingClusterReader, open_cluster_reader
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options import Assign, ReadOptions, Subscribe, SubscribePattern, read_options
 from tests.support.processes import ServiceProcess, running_dev
@@ -25,8 +25,8 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess]:
 
 
 @pytest.fixture
-def view(dev: ServiceProcess) -> Generator[ClusterView]:
-    with open_cluster_view(view_options(dev.nameserver)) as opened:
+def view(dev: ServiceProcess) -> Generator[BlockingClusterReader]:
+    with open_cluster_reader(view_options(dev.nameserver)) as opened:
         yield opened
 
 
@@ -43,7 +43,9 @@ def committed(nameserver: str, group: str) -> dict[MessageQueue, int]:
     return shared_loop_thread().run(ask())
 
 
-def test_snapshot_covers_every_queue_of_a_topic(dev: ServiceProcess, view: ClusterView) -> None:
+def test_snapshot_covers_every_queue_of_a_topic(
+    dev: ServiceProcess, view: BlockingClusterReader
+) -> None:
     fill(dev.nameserver, "ViewSnapshot", 10, queues=3)
     found = view.snapshot(Subscribe(("ViewSnapshot",)))
     assert sorted(found.ranges) == [
@@ -57,7 +59,9 @@ def test_snapshot_covers_every_queue_of_a_topic(dev: ServiceProcess, view: Clust
     assert all(found.stores.values())
 
 
-def test_new_queues_and_topics_are_seen_at_once(dev: ServiceProcess, view: ClusterView) -> None:
+def test_new_queues_and_topics_are_seen_at_once(
+    dev: ServiceProcess, view: BlockingClusterReader
+) -> None:
     make_topic(dev.nameserver, "ViewGrows", queues=1)
     choice = SubscribePattern("ViewGrow.*")
     assert len(view.snapshot(choice).ranges) == 1
@@ -67,7 +71,7 @@ def test_new_queues_and_topics_are_seen_at_once(dev: ServiceProcess, view: Clust
 
 
 def test_pattern_for_everything_matches_user_topics_only(
-    dev: ServiceProcess, view: ClusterView
+    dev: ServiceProcess, view: BlockingClusterReader
 ) -> None:
     make_topic(dev.nameserver, "ViewUser", queues=1)
     make_topic(dev.nameserver, "%RETRY%ViewGroup", queues=1)
@@ -78,7 +82,9 @@ def test_pattern_for_everything_matches_user_topics_only(
     assert len(by_name.ranges) == 1
 
 
-def test_missing_queues_and_topics_are_named(dev: ServiceProcess, view: ClusterView) -> None:
+def test_missing_queues_and_topics_are_named(
+    dev: ServiceProcess, view: BlockingClusterReader
+) -> None:
     make_topic(dev.nameserver, "ViewPart", queues=1)
     there, absent = (MessageQueue("ViewPart", dev.broker_name, number) for number in (0, 7))
     found = view.snapshot(Assign((there, absent)))
@@ -88,7 +94,7 @@ def test_missing_queues_and_topics_are_named(dev: ServiceProcess, view: ClusterV
 
 
 def test_vanished_queue_is_looked_up_again_before_it_is_given_up(
-    dev: ServiceProcess, view: ClusterView
+    dev: ServiceProcess, view: BlockingClusterReader
 ) -> None:
     make_topic(dev.nameserver, "ViewGone", queues=1)
     choice = SubscribePattern("ViewGone")
@@ -105,7 +111,7 @@ def test_store_id_survives_restarts_and_changes_with_an_emptied_directory(
     def store_after(*, port_nameserver: int = 0) -> tuple[str, int]:
         with running_dev(tmp_path, port_nameserver=port_nameserver) as dev:
             fill(dev.nameserver, "ViewStore", 3, queues=1)
-            with open_cluster_view(view_options(dev.nameserver)) as view:
+            with open_cluster_reader(view_options(dev.nameserver)) as view:
                 found = view.snapshot(Subscribe(("ViewStore",)))
             dev.kill()
         return found.stores[dev.broker_name], int(dev.nameserver.rpartition(":")[2])
@@ -117,7 +123,7 @@ def test_store_id_survives_restarts_and_changes_with_an_emptied_directory(
 
 
 def test_offsets_by_time_are_the_end_when_all_messages_are_older(
-    dev: ServiceProcess, view: ClusterView
+    dev: ServiceProcess, view: BlockingClusterReader
 ) -> None:
     fill(dev.nameserver, "ViewTimes", 6, queues=2)
     queues = sorted(view.snapshot(Subscribe(("ViewTimes",))).ranges)
@@ -125,7 +131,9 @@ def test_offsets_by_time_are_the_end_when_all_messages_are_older(
     assert view.offsets_at({first: 0, last: 1 << 50}) == {first: 0, last: 3}
 
 
-def test_rangees_are_measured_up_to_a_byte_limit(dev: ServiceProcess, view: ClusterView) -> None:
+def test_rangees_are_measured_up_to_a_byte_limit(
+    dev: ServiceProcess, view: BlockingClusterReader
+) -> None:
     fill(dev.nameserver, "ViewBytes", 10, queues=1)
     queue = MessageQueue("ViewBytes", dev.broker_name, 0)
     view.snapshot(Subscribe(("ViewBytes",)))
@@ -139,7 +147,9 @@ def test_rangees_are_measured_up_to_a_byte_limit(dev: ServiceProcess, view: Clus
     assert view.measure(asked) == [(10, sum(sizes)), (1, sizes[0]), (2, sizes[0] + sizes[1])]
 
 
-def test_offsets_are_committed_and_follow_a_reset(dev: ServiceProcess, view: ClusterView) -> None:
+def test_offsets_are_committed_and_follow_a_reset(
+    dev: ServiceProcess, view: BlockingClusterReader
+) -> None:
     fill(dev.nameserver, "ViewCommits", 6, queues=1)
     queue = MessageQueue("ViewCommits", dev.broker_name, 0)
     view.commit("view-group", {queue: QueueOffset(4)})
@@ -158,7 +168,7 @@ def test_offsets_are_committed_and_follow_a_reset(dev: ServiceProcess, view: Clu
 
 def test_absent_cluster_is_an_error_that_names_it_and_the_option() -> None:
     with (
-        open_cluster_view(view_options("127.0.0.1:1", retryTimeout="1s")) as view,
+        open_cluster_reader(view_options("127.0.0.1:1", retryTimeout="1s")) as view,
         pytest.raises(TransportError, match=r"127\.0\.0\.1:1.*; for \d+ s \(retryTimeout\)"),
     ):
         view.snapshot(Subscribe(("TopicA",)))
