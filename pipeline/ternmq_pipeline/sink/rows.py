@@ -24,7 +24,7 @@ from ternmq_pipeline.options.sink_options import written_topic
 from ternmq_pipeline.sink import columns, identity
 from ternmq_pipeline.sink.columns import Layout
 from ternmq_pipeline.sink.identity import PartIdentity
-from ternmq_pipeline.sink.reserved import NOT_OF_USERS, OF_A_LIFE
+from ternmq_pipeline.sink.reserved_properties import NOT_OF_USERS, OF_A_LIFE
 from ternmq_pipeline.strict_json import shown
 
 _US_IN_MS: Final = 1000

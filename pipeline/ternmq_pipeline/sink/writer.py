@@ -71,7 +71,7 @@ class Sink:
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batch_id: int) -> None:
         """Make every row of a batch visible."""
-        from ternmq_pipeline.sink.ending import check_parts, commit_parts
+        from ternmq_pipeline.sink.batch_commit import check_parts, commit_parts
         from ternmq_runtime.clock import SystemClock
 
         parts = check_parts(batch_id, _parts(messages))
@@ -86,7 +86,7 @@ class Sink:
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """Roll back what the tasks told of."""
         if any(message is not None for message in messages):
-            from ternmq_pipeline.sink.ending import abort_parts
+            from ternmq_pipeline.sink.batch_commit import abort_parts
 
             parts = _parts(messages)
             group = next(part.group for part in parts if part is not None)

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, StructType
 
 from ternmq_model.errors import UsageError
+from ternmq_pipeline.sink.batch_commit import BatchNotCommitted
 from ternmq_pipeline.sink.commit_message import StagedPart, encode_part
-from ternmq_pipeline.sink.ending import BatchNotCommitted
 from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
 from ternmq_pipeline.sink.writer import PartMessage, batch_writer, stream_writer
 from ternmq_producer.staging import StagedMessages

@@ -8,8 +8,7 @@ from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.errors import Unreachable
 from ternmq_model.message import Message
 from ternmq_model.transaction import STAGED_QUIET_MS, TransactionState
-from ternmq_pipeline.sink.commit_message import StagedPart
-from ternmq_pipeline.sink.ending import (
+from ternmq_pipeline.sink.batch_commit import (
     BatchHalfCommitted,
     BatchNotCommitted,
     abort_parts,
@@ -17,6 +16,7 @@ from ternmq_pipeline.sink.ending import (
     commit_parts,
     margin_s,
 )
+from ternmq_pipeline.sink.commit_message import StagedPart
 from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
 from ternmq_producer.staging import StagedMessages
 from tests.support.toy_stager import ToyStager

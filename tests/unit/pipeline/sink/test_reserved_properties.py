@@ -1,6 +1,6 @@
 from ternmq_client.admin.redrive import SPENT
 from ternmq_model.properties import BROKERS_OWN
-from ternmq_pipeline.sink.reserved import NOT_OF_USERS, OF_A_LIFE
+from ternmq_pipeline.sink.reserved_properties import NOT_OF_USERS, OF_A_LIFE
 
 
 def test_properties_of_the_first_sending_are_reserved() -> None:
