@@ -22,8 +22,8 @@ from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_pipeline.sink.staging import OpenStager, Stager
 from ternmq_pipeline.sink.writer import (
     BatchWriter,
-    Sink,
     StreamWriter,
+    TopicSink,
     batch_writer,
     stream_writer,
 )
@@ -127,7 +127,7 @@ class _HalfwayStager:
 
 
 @dataclass(frozen=True)
-class HalfwaySink(Sink):
+class HalfwaySink(TopicSink):
     """A sink whose commits stop in the middle."""
 
     gate: Path
@@ -135,7 +135,7 @@ class HalfwaySink(Sink):
 
     def stagers(self, group: str) -> OpenStager:
         """Open the producers that stop."""
-        plain = Sink.stagers(self, group)
+        plain = TopicSink.stagers(self, group)
         return lambda: _HalfwayStager(plain(), self.gate, self.kills)
 
 
@@ -161,7 +161,7 @@ class HalfwaySource(DataSource):
         options, change = self._given()
         return StreamWriter(change(stream_writer(options, schema, overwrite).sink))
 
-    def _given(self) -> tuple[dict[str, str], Callable[[Sink], HalfwaySink]]:
+    def _given(self) -> tuple[dict[str, str], Callable[[TopicSink], HalfwaySink]]:
         options = dict(self.options)
         gate, kills = Path(options.pop("gate")), options.pop("kills", "") == "true"
         return options, lambda sink: HalfwaySink(sink.options, sink.layout, gate, kills)

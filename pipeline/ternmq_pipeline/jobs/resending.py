@@ -6,7 +6,7 @@ from typing import Final
 from ternmq_client.admin.redrive import ORIGIN_TOPICS
 from ternmq_model import properties as names
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.sink.reserved_properties import OF_A_LIFE
+from ternmq_pipeline.sink.reserved_properties import NOT_COPIED
 
 _BODIES: Final = ("binary", "string")
 _KEYS: Final = ("array<string>", "string")
@@ -84,7 +84,7 @@ def _check(fields: Mapping[str, str], name: str, types: Collection[str]) -> bool
 
 _KEPT: Final = (
     "map_filter(properties, (name, value) -> value IS NOT NULL "
-    f"AND name NOT IN ({', '.join(map(text, sorted(OF_A_LIFE)))}) "
+    f"AND name NOT IN ({', '.join(map(text, sorted(NOT_COPIED)))}) "
     f"AND NOT startswith(name, {text(names.TIMER_PREFIX)}))"
 )
 """The map of those properties that are handed on."""

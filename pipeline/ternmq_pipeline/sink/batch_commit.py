@@ -1,4 +1,4 @@
-"""What the driver does: it ends all that the tasks of a batch staged, or none of it.
+"""Commit and abort of a batch: the driver ends all that its tasks staged, or none of it.
 
 First every broker is asked whether every half message is still open. If one is not, nothing was
 ended yet, and nothing is: the batch fails as a whole. Only then the first is ended.
@@ -74,7 +74,7 @@ def check_parts(batch: int, parts: Sequence[StagedPart | None]) -> list[StagedPa
 
     Args:
         batch: Its number.
-        parts: What each task told.
+        parts: The commit message of each task.
 
     Raises:
         BatchNotCommitted: A task told nothing, or told of another batch, or two told of one

@@ -1,4 +1,4 @@
-"""Which columns the sink takes, and of which types. Pure.
+"""Columns that the sink takes, and their types. Pure.
 
 Types go by Spark's short names (`DataType.simpleString()`), so that nothing here needs Spark.
 """
@@ -43,8 +43,8 @@ _STRING_LIKE: Final = re.compile(r"\b(?:string collate \w+|(?:var)?char\(\d+\))"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where each column is in the rows of one write. None = it has none."""
+class ColumnLayout:
+    """Positions of the columns in the rows of one write. None = it has none."""
 
     body: int
     topic: int | None = None
@@ -63,7 +63,7 @@ class Layout:
     delay_is_time: bool = False
 
 
-def lay_out(fields: Sequence[tuple[str, str]], *, topic: str | None) -> Layout:
+def column_layout(fields: Sequence[tuple[str, str]], *, topic: str | None) -> ColumnLayout:
     """Return where the columns of rows with these fields are.
 
     Args:
@@ -94,7 +94,7 @@ def lay_out(fields: Sequence[tuple[str, str]], *, topic: str | None) -> Layout:
     present = {name: place for name, place in places.items() if types[name] != _NULL}
     if topic is None and TOPIC not in present:
         raise UsageError("there is neither an option 'topic' nor a column 'topic'")
-    return Layout(
+    return ColumnLayout(
         body=present[BODY],
         topic=present.get(TOPIC),
         tags=present.get(TAGS),

@@ -1,4 +1,4 @@
-"""What a task tells the driver: the names of what it staged. Pure.
+"""Commit message of a task to the driver: the names of what it staged. Pure.
 
     version 1 · length of the description 4 · description, JSON · staged messages
 
@@ -20,7 +20,7 @@ _HEAD: Final = struct.Struct(">BI")
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """What one attempt at one partition staged."""
+    """Messages that one attempt at one partition staged."""
 
     part: PartIdentity
     group: str

@@ -1,4 +1,4 @@
-"""Which row of which batch a message is. Pure.
+"""Identity of a message: its row, partition and batch. Pure.
 
 A batch that Spark repeats is delivered again. Whoever must recognise that compares these
 properties, which every message of the sink carries.

@@ -22,9 +22,9 @@ from ternmq_model.message import Message
 from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 from ternmq_pipeline.options.sink_options import written_topic
 from ternmq_pipeline.sink import columns, identity
-from ternmq_pipeline.sink.columns import Layout
+from ternmq_pipeline.sink.columns import ColumnLayout
 from ternmq_pipeline.sink.identity import PartIdentity
-from ternmq_pipeline.sink.reserved_properties import NOT_OF_USERS, OF_A_LIFE
+from ternmq_pipeline.sink.reserved_properties import NOT_COPIED, RESERVED_PROPERTIES
 from ternmq_pipeline.strict_json import shown
 
 _US_IN_MS: Final = 1000
@@ -41,7 +41,7 @@ class RowReader:
         part: Which partition it is.
     """
 
-    layout: Layout
+    layout: ColumnLayout
     part: PartIdentity
 
     def messages(self, batch: pa.RecordBatch, *, first_row: int, now_ms: int) -> list[Message]:
@@ -190,7 +190,7 @@ class RowReader:
         told: dict[str, Any] = dict(pairs)
         if names.UNIQUE_KEY in told:
             kept_key = told.get(names.SHARDING_KEY) or ""
-            return {name: text for name, text in told.items() if name not in OF_A_LIFE}, kept_key
+            return {name: text for name, text in told.items() if name not in NOT_COPIED}, kept_key
         self._check_names(told, row)
         return told, ""
 
@@ -198,7 +198,7 @@ class RowReader:
         for name, text in told.items():
             if text is None:
                 raise self.illegal(row, columns.PROPERTIES, f"property {shown(name)!r} is null")
-            if name in NOT_OF_USERS:
+            if name in RESERVED_PROPERTIES:
                 why = f"property {name!r} has a meaning of its own; pick another name"
                 raise self.illegal(row, columns.PROPERTIES, why)
 

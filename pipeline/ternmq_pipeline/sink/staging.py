@@ -1,4 +1,4 @@
-"""What a task does: it stages the rows of one partition, or takes back what it staged."""
+"""Staging by a task: the rows of one partition become half messages, or are rolled back."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ when its immunity is over."""
 
 
 class Stager(Protocol):
-    """What the sink needs of a producer. `BlockingStagingProducer` is one."""
+    """A producer that stages and ends messages. `BlockingStagingProducer` is one."""
 
     def stage(
         self, messages: Sequence[Message], *, staged_for: str, immunity_s: int, timeout_s: float

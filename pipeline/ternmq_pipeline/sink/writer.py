@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import WriteOptions, write_options
 from ternmq_pipeline.short_errors import short_errors
-from ternmq_pipeline.sink.columns import Layout, lay_out
+from ternmq_pipeline.sink.columns import ColumnLayout, column_layout
 from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
 from ternmq_runtime.unique_name import unique_name
 
@@ -39,20 +39,20 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
-class PartMessage(WriterCommitMessage):
-    """What a task tells the driver; `ternmq_pipeline.sink.commit_message` knows the bytes."""
+class PartCommitMessage(WriterCommitMessage):
+    """Commit message of a task; `ternmq_pipeline.sink.commit_message` knows the bytes."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
-    """What both kinds of writers do. Plain values: Spark sends it to the tasks."""
+class TopicSink:
+    """The sink of both kinds of writers. Plain values: Spark sends it to the tasks."""
 
     options: WriteOptions
-    layout: Layout
+    layout: ColumnLayout
 
-    def write(self, batches: "Iterator[pa.RecordBatch]", batch: BatchIdentity) -> PartMessage:
+    def write(self, batches: "Iterator[pa.RecordBatch]", batch: BatchIdentity) -> PartCommitMessage:
         """Stage one partition and return its commit message."""
         from ternmq_pipeline.sink.commit_message import encode_part
         from ternmq_pipeline.sink.rows import RowReader
@@ -67,7 +67,7 @@ class Sink:
             open_stager=self.stagers(self.options.producer_group),
             clock=SystemClock(),
         )
-        return PartMessage(encode_part(staged))
+        return PartCommitMessage(encode_part(staged))
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batch_id: int) -> None:
         """Make every row of a batch visible."""
@@ -117,7 +117,7 @@ class BatchWriter(DataSourceArrowWriter):
         query: The random id of this write.
     """
 
-    def __init__(self, sink: Sink, query: str) -> None:
+    def __init__(self, sink: TopicSink, query: str) -> None:
         self.sink = sink
         self.batch = BatchIdentity(query, 0)
         logger.info("batch write query=%s", query)
@@ -145,7 +145,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         sink: What it does.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: TopicSink) -> None:
         self.sink = sink
 
     def write(  # type: ignore[override]  # PySpark's Arrow writers do so themselves
@@ -189,13 +189,13 @@ def stream_writer(
 
 def _sink(
     options: Mapping[str, str], schema: "StructType", overwrite: bool, *, streaming: bool
-) -> Sink:
+) -> TopicSink:
     if overwrite:
         mode = "output mode 'complete'" if streaming else "mode 'overwrite'"
         raise UsageError(f"{mode}: messages cannot be overwritten; use 'append'")
     chosen = write_options(options)
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    return Sink(chosen, lay_out(fields, topic=chosen.topic))
+    return TopicSink(chosen, column_layout(fields, topic=chosen.topic))
 
 
 def _task() -> TaskContext:
@@ -209,6 +209,6 @@ def _parts(messages: Sequence[WriterCommitMessage | None]) -> "list[StagedPart |
     from ternmq_pipeline.sink.commit_message import decode_part
 
     return [
-        decode_part(message.data) if isinstance(message, PartMessage) else None
+        decode_part(message.data) if isinstance(message, PartCommitMessage) else None
         for message in messages
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.sink.columns import TYPES, Layout, lay_out
+from ternmq_pipeline.sink.columns import TYPES, ColumnLayout, column_layout
 
 ALL = [
     ("delay", "bigint"),
@@ -17,43 +17,49 @@ ALL = [
 
 
 def test_every_column_is_found_in_any_order() -> None:
-    layout = lay_out(ALL, topic=None)
-    assert layout == Layout(body=6, topic=5, tags=4, keys=3, properties=2, sharding_key=1, delay=0)
+    layout = column_layout(ALL, topic=None)
+    assert layout == ColumnLayout(
+        body=6, topic=5, tags=4, keys=3, properties=2, sharding_key=1, delay=0
+    )
 
 
 def test_column_names_are_case_insensitive() -> None:
-    assert lay_out([("BODY", "binary"), ("shardingkey", "string")], topic="t").sharding_key == 1
+    assert (
+        column_layout([("BODY", "binary"), ("shardingkey", "string")], topic="t").sharding_key == 1
+    )
 
 
 @pytest.mark.parametrize(
     "body", ["binary", "string", "varchar(9)", "char(3)", "string collate UTF8_LCASE"]
 )
 def test_body_may_be_any_text_or_bytes(body: str) -> None:
-    assert lay_out([("body", body)], topic="t").body == 0
+    assert column_layout([("body", body)], topic="t").body == 0
 
 
 def test_keys_may_be_one_string() -> None:
-    assert lay_out([("body", "binary"), ("keys", "string")], topic="t").keys_are_text
-    assert not lay_out([("body", "binary"), ("keys", "array<varchar(3)>")], topic="t").keys_are_text
+    assert column_layout([("body", "binary"), ("keys", "string")], topic="t").keys_are_text
+    assert not column_layout(
+        [("body", "binary"), ("keys", "array<varchar(3)>")], topic="t"
+    ).keys_are_text
 
 
 @pytest.mark.parametrize("name", ["tinyint", "smallint", "int", "bigint"])
 def test_delay_may_be_a_whole_number(name: str) -> None:
-    assert not lay_out([("body", "binary"), ("delay", name)], topic="t").delay_is_time
+    assert not column_layout([("body", "binary"), ("delay", name)], topic="t").delay_is_time
 
 
 def test_delay_may_be_a_time() -> None:
-    assert lay_out([("body", "binary"), ("delay", "timestamp")], topic="t").delay_is_time
+    assert column_layout([("body", "binary"), ("delay", "timestamp")], topic="t").delay_is_time
 
 
 def test_column_of_nulls_alone_is_ignored() -> None:
-    layout = lay_out([("body", "binary"), ("tags", "void"), ("topic", "void")], topic="t")
+    layout = column_layout([("body", "binary"), ("tags", "void"), ("topic", "void")], topic="t")
     assert layout.tags is None
     assert layout.topic is None
 
 
 def test_option_precedes_the_column() -> None:
-    layout = lay_out([("body", "binary"), ("topic", "string")], topic="all")
+    layout = column_layout([("body", "binary"), ("topic", "string")], topic="all")
     assert layout.topic_for_all == "all"
 
 
@@ -77,17 +83,17 @@ def test_option_precedes_the_column() -> None:
 )
 def test_unwritable_column_is_named(fields: list[tuple[str, str]], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        lay_out(fields, topic="t")
+        column_layout(fields, topic="t")
 
 
 def test_every_row_must_have_a_topic() -> None:
     with pytest.raises(UsageError, match="neither an option 'topic' nor a column 'topic'"):
-        lay_out([("body", "binary")], topic=None)
+        column_layout([("body", "binary")], topic=None)
     with pytest.raises(UsageError, match="'topic'"):
-        lay_out([("body", "binary"), ("topic", "void")], topic=None)
+        column_layout([("body", "binary"), ("topic", "void")], topic=None)
 
 
 def test_unknown_column_error_lists_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
-        lay_out([("body", "binary"), ("key", "string")], topic="t")
+        column_layout([("body", "binary"), ("key", "string")], topic="t")
     assert all(name in str(caught.value) for name in TYPES)

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message import Message
-from ternmq_pipeline.sink.columns import Layout, lay_out
+from ternmq_pipeline.sink.columns import ColumnLayout, column_layout
 from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
 from ternmq_pipeline.sink.rows import RowReader
 
@@ -43,7 +43,7 @@ def messages_of(
     known = TYPES | (types or {})
     arrays: list[Any] = [pa.array(values, known[name][0]) for name, values in columns.items()]
     batch = pa.record_batch(arrays, names=list(columns))
-    layout = lay_out([(name, known[name][1]) for name in columns], topic=topic)
+    layout = column_layout([(name, known[name][1]) for name in columns], topic=topic)
     return RowReader(layout, PART).messages(batch, first_row=first_row, now_ms=NOW_MS)
 
 
@@ -118,7 +118,7 @@ def test_keys_in_one_string_are_split_at_blanks() -> None:
 
 def test_sliced_rows_are_read_from_their_slice() -> None:
     batch = pa.record_batch([pa.array([b"a", b"b", b"c"], pa.binary())], names=["body"])
-    reader = RowReader(Layout(body=0, topic_for_all="t"), PART)
+    reader = RowReader(ColumnLayout(body=0, topic_for_all="t"), PART)
     told = reader.messages(batch.slice(1, 2), first_row=1, now_ms=NOW_MS)
     assert [(message.body, message.properties["SPARK_ROW"]) for message in told] == [
         (b"b", "1"),
@@ -236,7 +236,7 @@ def test_row_that_makes_an_illegal_message_is_named_with_its_column(
     columns: dict[str, list[Any]], told: str
 ) -> None:
     messages = messages_of({"body": [b"x", b"y"], **columns}, first_row=5)
-    error = RowReader(Layout(body=0), PART).name_illegal(messages, first_row=5)
+    error = RowReader(ColumnLayout(body=0), PART).name_illegal(messages, first_row=5)
     assert error is not None
     assert re.search(f"^row 6 of partition 2 of batch 4: column {told}", str(error))
     assert len(str(error)) < 400
@@ -244,4 +244,4 @@ def test_row_that_makes_an_illegal_message_is_named_with_its_column(
 
 def test_legal_messages_have_no_error() -> None:
     messages = messages_of({"body": [b"x"]})
-    assert RowReader(Layout(body=0), PART).name_illegal(messages, first_row=0) is None
+    assert RowReader(ColumnLayout(body=0), PART).name_illegal(messages, first_row=0) is None

@@ -10,7 +10,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import TransactionState
 from ternmq_pipeline.options import WriteOptions
 from ternmq_pipeline.sink import staging
-from ternmq_pipeline.sink.columns import Layout
+from ternmq_pipeline.sink.columns import ColumnLayout
 from ternmq_pipeline.sink.commit_message import StagedPart
 from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
 from ternmq_pipeline.sink.rows import RowReader
@@ -39,7 +39,7 @@ def rows(*bodies: bytes | None) -> pa.RecordBatch:
 
 def stage(stager: ToyStager, batches: Iterator[pa.RecordBatch]) -> StagedPart:
     """Stage `batches` as a task does."""
-    reader = RowReader(Layout(body=0, topic_for_all="flights"), PART)
+    reader = RowReader(ColumnLayout(body=0, topic_for_all="flights"), PART)
     return stage_partition(batches, reader, OPTIONS, open_stager=stager, clock=StoppedClock())
 
 
@@ -107,7 +107,7 @@ def test_row_that_its_broker_refuses_is_named(
     stager = ToyStager()
     stager.stage_fails_after = 3
     stager.stage_fails_with = refusal(code, "no", "b")
-    reader = RowReader(Layout(body=0, topic=1, topic_for_all=topic_for_all), PART)
+    reader = RowReader(ColumnLayout(body=0, topic=1, topic_for_all=topic_for_all), PART)
     topics = pa.array(["flights", "flights"])
     batches = [
         pa.record_batch([pa.array(bodies, pa.binary()), topics], names=["body", "topic"])

@@ -15,7 +15,7 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.sink.batch_commit import BatchNotCommitted
 from ternmq_pipeline.sink.commit_message import StagedPart, encode_part
 from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
-from ternmq_pipeline.sink.writer import PartMessage, batch_writer, stream_writer
+from ternmq_pipeline.sink.writer import PartCommitMessage, batch_writer, stream_writer
 from ternmq_producer.staging import StagedMessages
 
 OPTIONS = {"nameserver": "127.0.0.1:1", "topic": "t", "checkpointLocation": "/tmp/x"}
@@ -25,7 +25,7 @@ SCHEMA = StructType().add("body", BinaryType())
 def empty_part(batch: int) -> WriterCommitMessage:
     """Return what a task without rows tells."""
     part = PartIdentity(BatchIdentity("query", batch), 0, "a1")
-    return PartMessage(encode_part(StagedPart(part, "group", 10, 0, StagedMessages())))
+    return PartCommitMessage(encode_part(StagedPart(part, "group", 10, 0, StagedMessages())))
 
 
 def test_each_batch_write_has_a_name_its_tasks_share() -> None:
