@@ -35,9 +35,9 @@ from ternmq_store.durability.disk_probes import DiskProbes
 from ternmq_store.durability.flush_manager import FlushManager
 from ternmq_store.durability.missing_files import MissingFileCheck
 from ternmq_store.durability.pool_commits import PoolCommits
-from ternmq_store.files_ahead import FilesAhead
+from ternmq_store.log.file_allocation import FileTask
 from ternmq_store.log.flush import CheckpointTask, FlushTask
-from ternmq_store.log.prepare import FileTask
+from ternmq_store.log.preallocation import FilesAhead
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.read_request import ReadResult
 from ternmq_store.reading.key_search import KeySearches

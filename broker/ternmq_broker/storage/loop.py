@@ -19,7 +19,7 @@ from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.dispatch.log_dispatcher import Arrival
-from ternmq_store.log.prepare import FillTask
+from ternmq_store.log.file_allocation import FillTask
 from ternmq_store.log.transient_pool import BusyReason
 from ternmq_store.message_store import MessageStore
 

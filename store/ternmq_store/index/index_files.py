@@ -22,6 +22,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import index_folder, index_name, is_index_name
 from ternmq_store.disk.shortage import is_full, is_shortage
+from ternmq_store.index.index_allocation import IndexTask, real_at_first
 from ternmq_store.index.index_file import (
     IndexFile,
     IndexInfo,
@@ -32,7 +33,6 @@ from ternmq_store.index.index_file import (
 )
 from ternmq_store.index.index_format import IndexHeader, IndexSizes
 from ternmq_store.index.index_lookup import IndexLookup
-from ternmq_store.index.next_index import IndexTask, real_at_first
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name, fits, next_fi
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import MappedFileQueue
 from ternmq_store.disk.shortage import check_full, check_only_full
-from ternmq_store.log.prepare import FileTask, FillTask, PrepareTask, next_fill, wipe
+from ternmq_store.log.file_allocation import FileTask, FillTask, PrepareTask, next_fill, wipe
 from ternmq_store.log.transient_pool import TransientPool, Write
 
 logger = logging.getLogger(__name__)

@@ -31,8 +31,8 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.disk.state_file import previous_path
+from ternmq_store.log.file_allocation import PrepareTask
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
-from ternmq_store.log.prepare import PrepareTask
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.message_store import MessageStore
 from ternmq_store.truncation.tail_copy import copy_tail, scan_tail

@@ -26,9 +26,9 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import checkpoint_path, reserve_path
 from ternmq_store.dispatch import log_dispatcher
-from ternmq_store.index.next_index import IndexTask
+from ternmq_store.index.index_allocation import IndexTask
 from ternmq_store.log.checkpoint import decode_checkpoint
-from ternmq_store.log.prepare import PrepareTask
+from ternmq_store.log.file_allocation import PrepareTask
 from ternmq_store.queues.read_request import ReadStatus
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record

@@ -9,7 +9,7 @@ from ternmq_model.errors import BrokerBusy, StoreFull
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name, next_file_path
 from ternmq_store.log.commit_log import CommitLog
-from ternmq_store.log.prepare import PrepareTask
+from ternmq_store.log.file_allocation import PrepareTask
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, open_store, prepare, settle

@@ -10,7 +10,7 @@ import pytest
 from ternmq_model.errors import BrokerBusy, StoreFailed
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.log.prepare import FillTask, PrepareTask
+from ternmq_store.log.file_allocation import FillTask, PrepareTask
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
@@ -28,7 +28,7 @@ HALF = batch_of(record(body=bytes((7,)) * (MIB // 2)))
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let opening fill 1 MiB, and each step 2 MiB."""
     monkeypatch.setattr("ternmq_store.log.commit_log._FIRST_ZERO_BYTES", MIB)
-    monkeypatch.setattr("ternmq_store.log.prepare._SYNC_EVERY_BYTES", 2 * MIB)
+    monkeypatch.setattr("ternmq_store.log.file_allocation._SYNC_EVERY_BYTES", 2 * MIB)
 
 
 def node(files: MemoryFileSystem) -> Node:

@@ -1,9 +1,9 @@
 """Files that a store needs soon, made ahead by another thread: the index's, then the log's."""
 
+from ternmq_store.index.index_allocation import IndexTask
 from ternmq_store.index.index_files import IndexFiles
-from ternmq_store.index.next_index import IndexTask
 from ternmq_store.log.commit_log import CommitLog
-from ternmq_store.log.prepare import FileTask
+from ternmq_store.log.file_allocation import FileTask
 
 
 class FilesAhead:
