@@ -47,7 +47,7 @@ from ternmq_store.replica.log_copy import LogCopy
 from ternmq_store.replica.log_feed import LogFeed
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.cleaner import Cleaner
-from ternmq_store.statistics import StoreStatistics
+from ternmq_store.store_statistics import StoreStatistics
 from ternmq_store.verification.verification import Verification
 
 logger = logging.getLogger(__name__)

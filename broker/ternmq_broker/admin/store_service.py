@@ -11,7 +11,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import DESCRIBE_STORE
 from ternmq_store.message_store import MessageStore
-from ternmq_store.statistics import PUT_TIME_BORDERS_MS
+from ternmq_store.store_statistics import PUT_TIME_BORDERS_MS
 
 _NO_BORDER = 0
 

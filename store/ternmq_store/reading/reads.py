@@ -40,7 +40,7 @@ from ternmq_store.reading.residency import Residency
 from ternmq_store.reading.source import Source
 from ternmq_store.reading.unit_mending import UnitMending
 from ternmq_store.reading.unit_search import QueueSource, source_of
-from ternmq_store.statistics import FallBehind, StoreStatistics
+from ternmq_store.store_statistics import FallBehind, StoreStatistics
 
 logger = logging.getLogger(__name__)
 
