@@ -34,7 +34,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.key_search import KeyQuery
+from ternmq_store.query.key_search import KeyQuery
 
 HOST: Final = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
 TOPIC: Final = "benchmark"

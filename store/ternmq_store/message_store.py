@@ -39,8 +39,8 @@ from ternmq_store.log.file_allocation import FileTask
 from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.preallocation import FilesAhead
 from ternmq_store.opened_files import OpenedFiles
+from ternmq_store.query.key_search import KeySearches
 from ternmq_store.queues.read_request import ReadResult
-from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reads import Reads
 from ternmq_store.recovery.whole_opening import hold_and_open
 from ternmq_store.replica.log_copy import LogCopy

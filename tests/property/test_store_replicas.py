@@ -16,7 +16,7 @@ from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.key_search import KeyQuery
+from ternmq_store.query.key_search import KeyQuery
 from ternmq_store.replica.pieces import LogSlice
 from tests.support.damage import CONFIG, readable
 from tests.support.examples import examples

@@ -9,8 +9,8 @@ from ternmq_model.properties import decode_properties
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
+from ternmq_store.query.key_search import KeyQuery
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
-from ternmq_store.reading.key_search import KeyQuery
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, checkpoint, open_store, settle, whole

@@ -21,8 +21,8 @@ from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import QUERY_MESSAGES, QUERY_OFFSET_BY_TIME
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.key_search import MATCHES_MAX, KeyQuery
-from ternmq_store.reading.queue_times import Boundary
+from ternmq_store.query.key_search import MATCHES_MAX, KeyQuery
+from ternmq_store.query.time_search import Boundary
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.queue_times import Boundary
+from ternmq_store.query.time_search import Boundary
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.request_parser import check_range
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.queue_sizes import StretchSize
+from ternmq_store.query.range_size import StretchSize
 
 STRETCHES_MAX = 1_024
 """Of one request."""

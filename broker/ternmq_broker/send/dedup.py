@@ -16,7 +16,7 @@ from ternmq_model.record.format import RecordHeader
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX
+from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 
 _COMMIT_TIMEOUT_S: Final = 5.0
 

@@ -15,7 +15,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK, RecordHeader
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution
-from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX
+from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 
 _WAITING: Final = (SCHEDULE_TOPIC, WHEEL_TOPIC)
 """Topics in which a committed message may wait for its time, with its queue as a property."""

@@ -33,8 +33,8 @@ from ternmq_model.properties import TAGS, decode_properties
 from ternmq_model.record.format import Record, decode_record
 from ternmq_model.transaction import Resolution
 from ternmq_store.log.clock_moves import moved_ms
+from ternmq_store.query.prepared_search import PreparedRecord
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
-from ternmq_store.reading.prepared_search import PreparedRecord
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from ternmq_model.errors import MessageDamaged, StoreError, StretchGone
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.layout import base_of, deletions_path, queue_folder
 from ternmq_store.dispatch.topic_deletions import load_deletions
+from ternmq_store.query.time_search import Boundary, TimeSearch
 from ternmq_store.queues.units import PADDING_SIZE, Unit, Units, unit_of
-from ternmq_store.reading.queue_times import Boundary, TimeSearch
 from ternmq_store.reading.reader import Selection, select
 from ternmq_store.reading.source import Source
 from ternmq_store.reading.unit_search import QueueSource, UnitSearch

@@ -9,7 +9,7 @@ from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import REAL_TOPIC, SOURCE, UNIQUE_KEY
 from ternmq_model.response_code import ResponseCode
-from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX
+from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 
 
 @dataclass(frozen=True, slots=True)

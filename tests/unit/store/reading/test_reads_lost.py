@@ -9,9 +9,9 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.disk.watched import FileLost
 from ternmq_store.message_store import MessageStore
+from ternmq_store.query.key_search import KeyQuery
+from ternmq_store.query.time_search import Boundary
 from ternmq_store.reading.cold_read import ColdRecord
-from ternmq_store.reading.key_search import KeyQuery
-from ternmq_store.reading.queue_times import Boundary
 from ternmq_store.replica.log_feed import ColdSlice
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record

@@ -19,22 +19,22 @@ from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_prop
 from ternmq_model.record.format import Record, decode_record
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.opened_files import OpenedFiles
-from ternmq_store.queues.log_places import first_from
-from ternmq_store.queues.units import UNIT, Units
-from ternmq_store.reading.cold_read import ColdRecord
-from ternmq_store.reading.many_records import ManyRecords
-from ternmq_store.reading.prepared_search import PreparedSearch
-from ternmq_store.reading.queue_sizes import StretchSize, plan_stretch_size
-from ternmq_store.reading.queue_times import (
+from ternmq_store.query.multi_get import ManyRecords
+from ternmq_store.query.prepared_search import PreparedSearch
+from ternmq_store.query.range_size import StretchSize, plan_stretch_size
+from ternmq_store.query.time_search import (
     Boundary,
     TimedPlace,
     TimesAt,
     TimeSearch,
     plan_time_search,
 )
+from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX, UniqueSearch
+from ternmq_store.queues.log_places import first_from
+from ternmq_store.queues.units import UNIT, Units
+from ternmq_store.reading.cold_read import ColdRecord
 from ternmq_store.reading.reads import Reads
 from ternmq_store.reading.source import Source
-from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX, UniqueSearch
 
 MATCHES_MAX: Final = 64
 """More messages are not looked for at once, as in RocketMQ."""

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
+from ternmq_store.query import range_size
+from ternmq_store.query.range_size import StretchSize, plan_stretch_size
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE, make_units
-from ternmq_store.reading import queue_sizes
-from ternmq_store.reading.queue_sizes import StretchSize, plan_stretch_size
 from tests.support.files import MemoryFileSystem
 
 FILE_UNITS = 16
@@ -59,7 +59,7 @@ def test_stretch_size_is_the_bytes_of_its_records_up_to_a_limit(
 
 
 def test_long_stretch_takes_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_sizes, "_PIECE_UNITS", 3)
+    monkeypatch.setattr(range_size, "_PIECE_UNITS", 3)
     files = MemoryFileSystem()
     size = plan_stretch_size(
         *(files, queue_of(files, [7] * 50), QueueOffset(1), QueueOffset(50)), bytes_max=0

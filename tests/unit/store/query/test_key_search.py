@@ -1,7 +1,7 @@
 """Messages are found by key, and only those that have it."""
 
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.key_search import KeyQuery
+from ternmq_store.query.key_search import KeyQuery
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, flush, open_store, prepare, settle, whole
