@@ -41,7 +41,7 @@ from ternmq_store.log.preallocation import FilesAhead
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.query.key_search import KeySearches
 from ternmq_store.queues.read_request import ReadResult
-from ternmq_store.reading.reads import Reads
+from ternmq_store.read.store_reads import Reads
 from ternmq_store.recovery.whole_opening import hold_and_open
 from ternmq_store.replica.log_copy import LogCopy
 from ternmq_store.replica.log_feed import LogFeed

@@ -21,7 +21,7 @@ from ternmq_model.properties import SOURCE, decode_properties
 from ternmq_model.record.format import decode_record
 from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.source import Source
+from ternmq_store.read.log_source import Source
 
 LOOK_BYTES_MAX: Final = 64 << 20
 """While messages wait, the place is kept anew when so much of the log lies behind it."""

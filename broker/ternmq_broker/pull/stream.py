@@ -23,7 +23,7 @@ from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
-from ternmq_store.reading.cold_read import ColdRead
+from ternmq_store.read.cold_read import ColdRead
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 

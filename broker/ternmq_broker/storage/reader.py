@@ -10,7 +10,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadRequest, ReadResult, ReadStatus
-from ternmq_store.reading.cold_read import ColdRead, ColdRecord
+from ternmq_store.read.cold_read import ColdRead, ColdRecord
 
 _ROUNDS: Final = 4
 """A send takes some rounds of the loop; who gives way but once makes it wait for a scan in each."""

@@ -32,9 +32,9 @@ from ternmq_store.query.time_search import (
 from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX, UniqueSearch
 from ternmq_store.queues.log_places import first_from
 from ternmq_store.queues.units import UNIT, Units
-from ternmq_store.reading.cold_read import ColdRecord
-from ternmq_store.reading.reads import Reads
-from ternmq_store.reading.source import Source
+from ternmq_store.read.cold_read import ColdRecord
+from ternmq_store.read.log_source import Source
+from ternmq_store.read.store_reads import Reads
 
 MATCHES_MAX: Final = 64
 """More messages are not looked for at once, as in RocketMQ."""

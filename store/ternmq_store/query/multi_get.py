@@ -11,9 +11,9 @@ from ternmq_model.record.format import BLANK_BYTES, RECORD_BYTES_MAX, decode_rec
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import base_of
 from ternmq_store.queues.units import PADDING_SIZE, Mend, Unit
-from ternmq_store.reading.cold_read import check_one
-from ternmq_store.reading.source import Source
-from ternmq_store.reading.unit_search import QueueSource, Sought, UnitSearch
+from ternmq_store.read.cold_read import check_one
+from ternmq_store.read.log_source import Source
+from ternmq_store.read.unit_search import QueueSource, Sought, UnitSearch
 
 _NO_FILE: Final = -1
 

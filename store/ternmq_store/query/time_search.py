@@ -18,7 +18,7 @@ from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
-from ternmq_store.reading.source import Source
+from ternmq_store.read.log_source import Source
 
 _OFFSET_BYTES: Final = 8
 _HEAD_BYTES: Final = 76

@@ -19,8 +19,8 @@ from ternmq_model.record.format import BLANK_BYTES, RecordHeader, decode_record
 from ternmq_model.record.scanner import SCAN_BYTES_MAX, Verify, scan_records
 from ternmq_store.dispatch.log_dispatcher import UndispatchedRange
 from ternmq_store.index.index_lookup import IndexLookup
-from ternmq_store.reading.cold_read import ColdRecord
-from ternmq_store.reading.source import Source
+from ternmq_store.read.cold_read import ColdRecord
+from ternmq_store.read.log_source import Source
 
 UNIQUE_KEYS_MAX: Final = 64
 """No more are looked up at once."""

@@ -20,7 +20,7 @@ from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.log.resync import HEAD_BYTES, next_record
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.reading.reads import Reads
+from ternmq_store.read.store_reads import Reads
 from ternmq_store.replica.pieces import LogSlice, take_records
 
 logger = logging.getLogger(__name__)

@@ -41,7 +41,7 @@ from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.log_places import first_from, first_kept
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE
-from ternmq_store.reading.source import Source
+from ternmq_store.read.log_source import Source
 from ternmq_store.recovery.log_files import LogPlan, find_plan, right_path
 from ternmq_store.scanning.wanted import QueueStretch
 

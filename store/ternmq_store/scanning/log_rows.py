@@ -16,7 +16,7 @@ from ternmq_store.columns import names
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.batches import build_rows
 from ternmq_store.columns.records import Damage, Expected
-from ternmq_store.reading.record_filter import properties_at
+from ternmq_store.read.record_filter import properties_at
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import Wanted
 

@@ -16,7 +16,7 @@ from ternmq_model.errors import MessageDamaged, StretchGone
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.queues.log_places import first_from
 from ternmq_store.queues.units import PADDING_SIZE
-from ternmq_store.reading.reader import select
+from ternmq_store.read.message_selection import select
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.log_rows import Choice, LogRows
 from ternmq_store.scanning.queue_scan import NO_PLACE, rows_before_log

@@ -15,9 +15,9 @@ from ternmq_store.disk.layout import base_of, deletions_path, queue_folder
 from ternmq_store.dispatch.topic_deletions import load_deletions
 from ternmq_store.query.time_search import Boundary, TimeSearch
 from ternmq_store.queues.units import PADDING_SIZE, Unit, Units, unit_of
-from ternmq_store.reading.reader import Selection, select
-from ternmq_store.reading.source import Source
-from ternmq_store.reading.unit_search import QueueSource, UnitSearch
+from ternmq_store.read.log_source import Source
+from ternmq_store.read.message_selection import Selection, select
+from ternmq_store.read.unit_search import QueueSource, UnitSearch
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.log_rows import Choice, LogRows
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted

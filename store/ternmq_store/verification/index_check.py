@@ -27,8 +27,8 @@ from ternmq_store.index.index_format import (
     make_entries,
     slot_at,
 )
-from ternmq_store.reading.source import Source
-from ternmq_store.reading.unit_search import record_at
+from ternmq_store.read.log_source import Source
+from ternmq_store.read.unit_search import record_at
 
 _AROUND: Final = 64
 """So far from where it is looked for the first entry of a piece may lie."""

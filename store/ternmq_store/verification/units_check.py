@@ -8,8 +8,8 @@ from ternmq_model.arrays import Ints
 from ternmq_model.record.batch import RecordBatch
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import Mend
-from ternmq_store.reading.source import Source
-from ternmq_store.reading.unit_search import QueueSource, UnitSearch, counted
+from ternmq_store.read.log_source import Source
+from ternmq_store.read.unit_search import QueueSource, UnitSearch, counted
 from ternmq_store.verification.index_check import IndexCheck
 
 

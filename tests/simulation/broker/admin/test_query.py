@@ -12,7 +12,7 @@ from ternmq_model.record.format import decode_record
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
-from ternmq_store.reading.cold_read import ColdRecord
+from ternmq_store.read.cold_read import ColdRecord
 from tests.support.brokers import SMALL_STORE, Client, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 

@@ -9,7 +9,7 @@ import pytest
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_runtime.service import OwnedTasks
-from ternmq_store.reading.reads import Reads
+from ternmq_store.read.store_reads import Reads
 from tests.support.brokers import Client, bodies, serving
 from tests.support.virtual_time import run_in_virtual_time
 

@@ -15,7 +15,7 @@ from ternmq_model.route import Permission, TopicConfig
 from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.queues.read_request import ReadStatus as Status
-from ternmq_store.reading.reader import without_reading
+from ternmq_store.read.message_selection import without_reading
 
 CASES = [
     # status, offset, least, end, appended -> code, next

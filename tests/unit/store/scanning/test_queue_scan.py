@@ -19,7 +19,7 @@ from ternmq_store.log.log_notes import load_notes, save_notes
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import Mend, Unit, make_padding, unit_bytes
-from ternmq_store.reading.unit_search import UnitSearch
+from ternmq_store.read.unit_search import UnitSearch
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
 from tests.support.files import MemoryFile, MemoryFileSystem, MemoryRegion, Node

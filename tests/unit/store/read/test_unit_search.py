@@ -17,9 +17,9 @@ from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.queues.units import UNIT, Mend, Unit
-from ternmq_store.reading import cold_read, unit_search
-from ternmq_store.reading.cold_read import ColdRead
-from ternmq_store.reading.unit_search import IN_VAIN, Sought, UnitSearch, sought_at, with_sought
+from ternmq_store.read import cold_read, unit_search
+from ternmq_store.read.cold_read import ColdRead
+from ternmq_store.read.unit_search import IN_VAIN, Sought, UnitSearch, sought_at, with_sought
 from tests.support.damage import readable
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record

@@ -3,8 +3,8 @@ import pytest
 
 from ternmq_model.properties import encode_properties
 from ternmq_model.record.format import decode_record
-from ternmq_store.reading import record_filter
-from ternmq_store.reading.record_filter import keep_wanted, passes, properties_at
+from ternmq_store.read import record_filter
+from ternmq_store.read.record_filter import keep_wanted, passes, properties_at
 from tests.support.records import record
 
 V6 = bytes(range(16)) + (9).to_bytes(4, "big")

@@ -13,7 +13,7 @@ from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.log.resync import WHOLE_HEAD_BYTES, next_record
-from ternmq_store.reading.source import Source
+from ternmq_store.read.log_source import Source
 
 _RECORDS_MAX: Final = 1 << 14
 _WINDOW_BYTES: Final = 1 << 20

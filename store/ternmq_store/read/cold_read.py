@@ -28,7 +28,8 @@ from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.queues.consume_queue_ext import TagCodes
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest
 from ternmq_store.queues.units import Mend, Units, first_units, make_units, unit_of
-from ternmq_store.reading.reader import (
+from ternmq_store.read.log_source import Source
+from ternmq_store.read.message_selection import (
     Place,
     Selection,
     are_records,
@@ -37,9 +38,8 @@ from ternmq_store.reading.reader import (
     select,
     take,
 )
-from ternmq_store.reading.record_filter import passes
-from ternmq_store.reading.source import Source
-from ternmq_store.reading.unit_search import QueueSource, Sought, UnitSearch, units_in
+from ternmq_store.read.record_filter import passes
+from ternmq_store.read.unit_search import QueueSource, Sought, UnitSearch, units_in
 
 CHUNK_BYTES: Final = 512 << 10
 """Of the log, read in one go when a reader wants enough of it: to verify that takes 2 ms."""

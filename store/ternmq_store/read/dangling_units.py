@@ -6,7 +6,7 @@ from typing import Final
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.log.quarantine import Stretch
-from ternmq_store.reading.cold_read import BadRecord
+from ternmq_store.read.cold_read import BadRecord
 
 _PLACES_MAX: Final = 1_000
 

@@ -24,9 +24,10 @@ from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.units import Unit, first_units
-from ternmq_store.reading.bad_places import BadPlaces
-from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord
-from ternmq_store.reading.reader import (
+from ternmq_store.read.cold_read import BadRecord, ColdRead, ColdRecord
+from ternmq_store.read.dangling_units import BadPlaces
+from ternmq_store.read.log_source import Source
+from ternmq_store.read.message_selection import (
     Selection,
     are_records,
     begin_at,
@@ -35,11 +36,10 @@ from ternmq_store.reading.reader import (
     take,
     without_reading,
 )
-from ternmq_store.reading.record_filter import keep_wanted
-from ternmq_store.reading.residency import Residency
-from ternmq_store.reading.source import Source
-from ternmq_store.reading.unit_mending import UnitMending
-from ternmq_store.reading.unit_search import QueueSource, source_of
+from ternmq_store.read.read_repair import UnitMending
+from ternmq_store.read.record_filter import keep_wanted
+from ternmq_store.read.residency import Residency
+from ternmq_store.read.unit_search import QueueSource, source_of
 from ternmq_store.store_statistics import FallBehind, StoreStatistics
 
 logger = logging.getLogger(__name__)

@@ -37,9 +37,9 @@ from ternmq_store.queues.units import (
     find_turned,
     unit_of,
 )
-from ternmq_store.reading.log_piece import LogPiece
-from ternmq_store.reading.reader import are_in_order
-from ternmq_store.reading.source import Source
+from ternmq_store.read.log_chunk import LogPiece
+from ternmq_store.read.log_source import Source
+from ternmq_store.read.message_selection import are_in_order
 
 SEARCH_BYTES: Final = 64 << 20
 """Of the log, looked through in one go; the next read of the message goes on there."""

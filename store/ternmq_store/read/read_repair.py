@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import Mend
-from ternmq_store.reading.unit_search import IN_VAIN, Sought, sought_at, with_sought
+from ternmq_store.read.unit_search import IN_VAIN, Sought, sought_at, with_sought
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Reads of queues: from memory at once, from the disk in another thread."""
