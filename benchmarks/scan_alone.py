@@ -38,11 +38,11 @@ from ternmq_model.subscription import parse_subscription
 from ternmq_store.columns.batches import build_batch
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.part_scan import plan_directory, scan_part
-from ternmq_store.scanning.queue_scan import scan_queue
-from ternmq_store.scanning.raw_scan import plan_raw, scan_raw
-from ternmq_store.scanning.wanted import Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.partition_scan import plan_directory, scan_part
+from ternmq_store.scan.queue_scan import scan_queue
+from ternmq_store.scan.raw_scan import plan_raw, scan_raw
+from ternmq_store.scan.scan_spec import Scanned, Wanted
 
 IN_A_BATCH: Final = 6_000
 TARGETS: Final[Mapping[str, float | None]] = {

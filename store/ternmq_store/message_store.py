@@ -43,8 +43,8 @@ from ternmq_store.query.key_search import KeySearches
 from ternmq_store.queues.read_request import ReadResult
 from ternmq_store.read.store_reads import Reads
 from ternmq_store.recovery.whole_opening import hold_and_open
-from ternmq_store.replica.log_copy import LogCopy
-from ternmq_store.replica.log_feed import LogFeed
+from ternmq_store.replication.log_copy import LogCopy
+from ternmq_store.replication.log_feed import LogFeed
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.cleaner import Cleaner
 from ternmq_store.store_statistics import StoreStatistics

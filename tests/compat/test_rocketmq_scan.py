@@ -11,17 +11,17 @@ from ternmq_model.errors import StoreNotFound
 from ternmq_model.stored_message import decode_single
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.disk.filesystem import RealFileSystem
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.topics import is_user_topic
-from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.user_topics import is_user_topic
 from tests.support.rocketmq import Line, contents, manifest, unpack_store
 from tests.support.rows import row_of, time_of
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.scanning.part_scan import plan_directory, scan_part
-from ternmq_store.scanning.queue_scan import scan_queue
-from ternmq_store.scanning.raw_scan import plan_raw, scan_raw
+from ternmq_store.scan.partition_scan import plan_directory, scan_part
+from ternmq_store.scan.queue_scan import scan_queue
+from ternmq_store.scan.raw_scan import plan_raw, scan_raw
 
 Row = Mapping[str, Any]
 ALL = Wanted()

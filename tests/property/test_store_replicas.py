@@ -17,7 +17,7 @@ from ternmq_model.record.format import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
-from ternmq_store.replica.pieces import LogSlice
+from ternmq_store.replication.log_slice import LogSlice
 from tests.support.damage import CONFIG, readable
 from tests.support.examples import examples
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem

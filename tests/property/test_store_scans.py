@@ -16,8 +16,8 @@ from ternmq_model.subscription import parse_subscription
 from ternmq_store.columns.names import COLUMNS
 from ternmq_store.config import StoreConfig
 from ternmq_store.message_store import MessageStore
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
 from tests.support.examples import examples
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -26,9 +26,9 @@ from tests.support.stores import ROOT, append, drain, open_store, settle
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.scanning.part_scan import plan_directory, plan_stretches, scan_part
-from ternmq_store.scanning.queue_scan import scan_queue
-from ternmq_store.scanning.raw_scan import plan_raw, scan_raw
+from ternmq_store.scan.partition_scan import plan_directory, plan_stretches, scan_part
+from ternmq_store.scan.queue_scan import scan_queue
+from ternmq_store.scan.raw_scan import plan_raw, scan_raw
 
 CONFIG = StoreConfig(
     commit_log_file_bytes=16_384, consume_queue_file_units=20, index_slots=20, index_entries=40

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from ternmq_store.scanning.topics import is_user_topic
+from ternmq_store.scan.user_topics import is_user_topic
 from tests.support.processes import ServiceProcess
 from tests.support.rocketmq import Line, manifest, unpack_store
 from tests.support.spark_data import fill

@@ -4,8 +4,8 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.message_store import MessageStore
-from ternmq_store.replica.log_feed import ColdSlice
-from ternmq_store.replica.pieces import LogSlice
+from ternmq_store.replication.log_feed import ColdSlice
+from ternmq_store.replication.log_slice import LogSlice
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT, SMALL, HandClock, flush, settle
 

@@ -24,9 +24,9 @@ def answers(files: FileSystem) -> Answers:
     """Return what answers wishes from directories of `files`."""
     try:
         from ternmq_store.columns.batches import arrow_schema
-        from ternmq_store.scanning.directory import StoreDirectory
-        from ternmq_store.scanning.queue_scan import scan_queue
-        from ternmq_store.scanning.wanted import QueueStretch, Wanted
+        from ternmq_store.scan.directory import StoreDirectory
+        from ternmq_store.scan.queue_scan import scan_queue
+        from ternmq_store.scan.scan_spec import QueueStretch, Wanted
     except (ImportError, MissingPackage) as error:
         remark = f"this broker serves no Scan: {error}"
         return lambda _wish: _refuse(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)

@@ -15,8 +15,8 @@ from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import ServerStream
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore
-from ternmq_store.replica.log_feed import ColdSlice
-from ternmq_store.replica.pieces import LogSlice
+from ternmq_store.replication.log_feed import ColdSlice
+from ternmq_store.replication.log_slice import LogSlice
 
 FollowServerStream = ServerStream[replication.FollowRequest, replication.FollowReply]
 

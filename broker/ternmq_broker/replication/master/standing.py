@@ -11,8 +11,8 @@ from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Blocking
 from ternmq_store.log.resync import stored_at_ms
 from ternmq_store.message_store import MessageStore
-from ternmq_store.replica.log_feed import ColdSlice
-from ternmq_store.replica.pieces import LogSlice
+from ternmq_store.replication.log_feed import ColdSlice
+from ternmq_store.replication.log_slice import LogSlice
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,10 @@ from ternmq_pipeline.planning import (
 from ternmq_pipeline.planning.apportionment import apportion
 from ternmq_pipeline.source.pushdown import PushedFilters
 from ternmq_store.disk.layout import consume_queue_folder
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.part_scan import LogPart, plan_directory
-from ternmq_store.scanning.topics import is_light, is_user_topic
-from ternmq_store.scanning.wanted import QueueStretch
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.partition_scan import LogPart, plan_directory
+from ternmq_store.scan.scan_spec import QueueStretch
+from ternmq_store.scan.user_topics import is_light, is_user_topic
 
 logger = logging.getLogger(__name__)
 

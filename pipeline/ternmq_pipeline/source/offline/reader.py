@@ -28,10 +28,10 @@ from ternmq_pipeline.source.schema import required_columns
 from ternmq_pipeline.source.tasks.partition_reader import rows_of_a_batch
 from ternmq_pipeline.source.tasks.projection import BatchProjection, tuples_of
 from ternmq_store.disk.filesystem import RealFileSystem
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.part_scan import LogPart, scan_part
-from ternmq_store.scanning.raw_scan import RawPart, plan_raw, scan_raw
-from ternmq_store.scanning.wanted import Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.partition_scan import LogPart, scan_part
+from ternmq_store.scan.raw_scan import RawPart, plan_raw, scan_raw
+from ternmq_store.scan.scan_spec import Scanned, Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -12,10 +12,10 @@ WITHOUT = """
 import sys
 sys.modules["pyarrow"] = None
 import ternmq_store.columns.names, ternmq_store.columns.package
-import ternmq_store.scanning.directory, ternmq_store.scanning.topics, ternmq_store.scanning.wanted
+import ternmq_store.scan.directory, ternmq_store.scan.user_topics, ternmq_store.scan.scan_spec
 from ternmq_model.errors import MissingPackage
 try:
-    import ternmq_store.scanning.queue_scan
+    import ternmq_store.scan.queue_scan
 except MissingPackage as error:
     print(error)
 """

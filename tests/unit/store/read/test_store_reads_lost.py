@@ -12,7 +12,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
 from ternmq_store.query.time_search import Boundary
 from ternmq_store.read.cold_read import ColdRecord
-from ternmq_store.replica.log_feed import ColdSlice
+from ternmq_store.replication.log_feed import ColdSlice
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle

@@ -8,9 +8,9 @@ import pytest
 
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan_process.answers import answers
 from ternmq_store.scan_process.frames import Answer, Kind, Refusal, Wish
-from ternmq_store.scanning.directory import StoreDirectory
 from tests.unit.store.scan_process.test_frames import WISH
 
 PLAIN = replace(WISH, root="/nowhere", expression_type="TAG", expression="*", columns=("body",))

@@ -20,9 +20,9 @@ from ternmq_pipeline.source.offline.plan import (
 from ternmq_pipeline.source.pushdown import PushedFilters
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.queues.units import UNIT
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.part_scan import LogPart
-from ternmq_store.scanning.wanted import QueueStretch
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.partition_scan import LogPart
+from ternmq_store.scan.scan_spec import QueueStretch
 
 PARTS = [
     LogPart(0, (QueueStretch("A", 0, 0, 10), QueueStretch("B", 1, 5, 6))),

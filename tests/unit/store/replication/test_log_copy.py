@@ -6,7 +6,7 @@ from ternmq_model.errors import CorruptRecord, StoreFull
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.log.log_notes import load_notes
 from ternmq_store.message_store import MessageStore
-from ternmq_store.replica.pieces import LogSlice
+from ternmq_store.replication.log_slice import LogSlice
 from ternmq_store.retention.retention import DiskLevel
 from tests.support.damage import CONFIG, readable
 from tests.support.files import MemoryFileSystem

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_store.scanning.topics import is_light, is_user_topic
+from ternmq_store.scan.user_topics import is_light, is_user_topic
 
 
 @pytest.mark.parametrize("topic", ["flights", "rmq", "RETRY", "a_REPLY_TOPICS"])

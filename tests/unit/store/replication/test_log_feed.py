@@ -7,7 +7,7 @@ from ternmq_model.errors import InvalidParameter
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from ternmq_store.replica.log_feed import ColdSlice
+from ternmq_store.replication.log_feed import ColdSlice
 from tests.support.damage import CONFIG
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record

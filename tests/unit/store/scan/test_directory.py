@@ -7,8 +7,8 @@ import pytest
 
 from ternmq_model.errors import MessageDamaged, StoreError
 from ternmq_model.offsets import QueueOffset
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.wanted import QueueStretch, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.scan_spec import QueueStretch, Wanted
 from tests.support.damage import copied
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -16,7 +16,7 @@ from tests.support.stores import ROOT, SMALL, append, open_store, settle
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.scanning.part_scan import plan_directory, scan_part
+from ternmq_store.scan.partition_scan import plan_directory, scan_part
 
 LOG: Final = ROOT / "commitlog"
 SEALED: Final = replace(SMALL, record_checksum=True)

@@ -21,7 +21,7 @@ from ternmq_store.log.quarantine import Stretch
 from ternmq_store.log.resync import HEAD_BYTES, next_record
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.read.store_reads import Reads
-from ternmq_store.replica.pieces import LogSlice, take_records
+from ternmq_store.replication.log_slice import LogSlice, take_records
 
 logger = logging.getLogger(__name__)
 

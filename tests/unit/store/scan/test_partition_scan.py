@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import MessageDamaged, StretchGone
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.wanted import Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.scan_spec import Scanned, Wanted
 from tests.support.files import MemoryFile, MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, flush, open_store, settle
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.scanning import part_scan
-from ternmq_store.scanning.part_scan import plan_directory, scan_part
+from ternmq_store.scan import partition_scan
+from ternmq_store.scan.partition_scan import plan_directory, scan_part
 
 CONFIG = replace(SMALL, record_checksum=True)
 FIRST_MS = 1_700_000_000_000
@@ -141,7 +141,7 @@ def test_open_files_are_bounded_however_many_queues_there_are(
     files = CountingFiles(made.nodes, made.made_folders)
     assert len(rows(scan(files))) == 90
     assert files.open_most > 10
-    monkeypatch.setattr(part_scan, "_OPEN_MAX", 5)
+    monkeypatch.setattr(partition_scan, "_OPEN_MAX", 5)
     files.open_most = 0
     assert len(rows(scan(files))) == 90
     assert files.open_most < 10

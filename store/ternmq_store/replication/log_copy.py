@@ -9,7 +9,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.replica.pieces import check_piece
+from ternmq_store.replication.log_slice import check_piece
 
 logger = logging.getLogger(__name__)
 

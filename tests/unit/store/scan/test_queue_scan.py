@@ -20,18 +20,18 @@ from ternmq_store.log.quarantine import Stretch
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import Mend, Unit, make_padding, unit_bytes
 from ternmq_store.read.unit_search import UnitSearch
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
 from tests.support.files import MemoryFile, MemoryFileSystem, MemoryRegion, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, settle
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.scanning import log_rows
-from ternmq_store.scanning.part_scan import plan_directory, scan_part
-from ternmq_store.scanning.queue_scan import scan_queue
-from ternmq_store.scanning.raw_scan import plan_raw, scan_raw
+from ternmq_store.scan import log_rows
+from ternmq_store.scan.partition_scan import plan_directory, scan_part
+from ternmq_store.scan.queue_scan import scan_queue
+from ternmq_store.scan.raw_scan import plan_raw, scan_raw
 
 LOG_FILE_BYTES = 8192
 CONFIG = replace(SMALL, record_checksum=True)

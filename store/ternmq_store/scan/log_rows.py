@@ -17,8 +17,8 @@ from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.batches import build_rows
 from ternmq_store.columns.records import Damage, Expected
 from ternmq_store.read.record_filter import properties_at
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.wanted import Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.scan_spec import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,9 +18,9 @@ from ternmq_store.queues.units import PADDING_SIZE, Unit, Units, unit_of
 from ternmq_store.read.log_source import Source
 from ternmq_store.read.message_selection import Selection, select
 from ternmq_store.read.unit_search import QueueSource, UnitSearch
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.log_rows import Choice, LogRows
-from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.log_rows import Choice, LogRows
+from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,16 +7,16 @@ import pytest
 
 from ternmq_model.errors import MessageDamaged
 from ternmq_store.inspection.log_inspection import LogFile, Window, next_piece
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.wanted import Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.scan_spec import Scanned, Wanted
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, flush, open_store
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.scanning import raw_scan
-from ternmq_store.scanning.raw_scan import plan_raw, scan_raw
+from ternmq_store.scan import raw_scan
+from ternmq_store.scan.raw_scan import plan_raw, scan_raw
 
 CONFIG = replace(SMALL, record_checksum=True)
 WANTED = Wanted(columns=["topic", "queueOffset"])

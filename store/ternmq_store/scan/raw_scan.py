@@ -18,9 +18,9 @@ from ternmq_store.inspection.log_inspection import (
     next_content,
     next_piece,
 )
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.log_rows import Choice, LogRows
-from ternmq_store.scanning.wanted import Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.log_rows import Choice, LogRows
+from ternmq_store.scan.scan_spec import Scanned, Wanted
 
 _READ_BYTES_MIN: Final = 64 << 10
 _NOBODY: Final = -1

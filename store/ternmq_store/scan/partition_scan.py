@@ -17,11 +17,11 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.queues.log_places import first_from
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.read.message_selection import select
-from ternmq_store.scanning.directory import StoreDirectory
-from ternmq_store.scanning.log_rows import Choice, LogRows
-from ternmq_store.scanning.queue_scan import NO_PLACE, rows_before_log
-from ternmq_store.scanning.topics import is_user_topic
-from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.log_rows import Choice, LogRows
+from ternmq_store.scan.queue_scan import NO_PLACE, rows_before_log
+from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.user_topics import is_user_topic
 
 _PIECE_UNITS: Final = 4_096
 _WINDOW_BYTES: Final = 16 << 20

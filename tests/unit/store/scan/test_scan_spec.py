@@ -5,7 +5,7 @@ import pytest
 from ternmq_model.errors import UsageError
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.columns.names import COLUMNS
-from ternmq_store.scanning.wanted import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Wanted
+from ternmq_store.scan.scan_spec import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Wanted
 
 
 def test_limits_are_lowered_to_the_allowed() -> None:

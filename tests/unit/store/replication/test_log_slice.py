@@ -3,7 +3,7 @@ import pytest
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import encode_blank
-from ternmq_store.replica.pieces import check_piece, take_records
+from ternmq_store.replication.log_slice import check_piece, take_records
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import log_of

@@ -43,7 +43,7 @@ from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.read.log_source import Source
 from ternmq_store.recovery.log_files import LogPlan, find_plan, right_path
-from ternmq_store.scanning.wanted import QueueStretch
+from ternmq_store.scan.scan_spec import QueueStretch
 
 logger = logging.getLogger(__name__)
 
