@@ -3,17 +3,22 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from ternmq_broker.admin.query import QueryService
 from ternmq_broker.admin.service import AdminService, AdminServices
 from ternmq_broker.admin.settings import SettingsService
 from ternmq_broker.admin.store_service import StoreService
+from ternmq_broker.admin.topic_changes import TopicChanges
+from ternmq_broker.assembly.roles import MasterRole, SlaveRole
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.assembly import GroupAssembly, Service
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.assembly import PullAssembly
 from ternmq_broker.pull.offset_moved import MovedEvents
+from ternmq_broker.pull.rules import PullRules
+from ternmq_broker.pull.service import PullService
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.place import place_of
 from ternmq_broker.replication.role.member import Member
@@ -27,6 +32,7 @@ from ternmq_broker.replication.services import (
 from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.replication.slave_rules import slave_handlers
+from ternmq_broker.scan.service import ScanService, scan_service
 from ternmq_broker.send.admission import intake_of
 from ternmq_broker.send.dedup import StoredBefore
 from ternmq_broker.send.request_reply import Replies
@@ -103,7 +109,7 @@ class BrokerAssembly:
         self._registrar = registrar
         self._store_host: bytes | None = None
         self._is_closing = False
-        self._reading = PullAssembly(config, env, store, is_closing=self.is_closing, wake=wake)
+        self._pulls = PullAssembly(config, env, store, is_closing=self.is_closing)
         self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
         store.statistics.observer = self._statistics
         self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)
@@ -132,10 +138,17 @@ class BrokerAssembly:
         )
         self._transactions = self._build_transactions(store_config)
         self._following = self._slave_side(wake) if member.is_slave else None
+        self._role = self._role_of()
         self._metadata = metadata_of(member, store, tables, env, is_closing=self.is_closing)
+        rules = PullRules(
+            *(tables.topics, tables.groups),
+            *(self._groups.sessions.table, self._groups.filters.rules),
+        )
+        self._scans = self._scan_service(rules, wake)
         self._services: Sequence[Service] = (
             self._send_service(store_config),
-            *self._reading.services(self._live, tables, self._groups, self._moved, self._place),
+            self._pull_service(rules),
+            self._scans,
             *self._groups.services(self._inner, self.is_closing, self._intake.storing),
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
@@ -146,6 +159,41 @@ class BrokerAssembly:
             SettingsService(self._live),
             *self._replication_services(),
             self._promotion_service(),
+        )
+
+    def _role_of(self) -> MasterRole | SlaveRole:
+        if self._following is not None:
+            return SlaveRole(
+                self._following,
+                refusals=partial(
+                    slave_handlers,
+                    name=self._config.name,
+                    broker_id=self._place.broker_id,
+                    may_be_read=lambda: self._live.broker.slave_read_enabled,
+                ),
+            )
+        return MasterRole(
+            self._store,
+            self._waiting,
+            self._transactions,
+            self._moved,
+            flush_to=self._store_loop.flush_to,
+        )
+
+    def _pull_service(self, rules: PullRules) -> PullService:
+        return self._pulls.service(
+            *(self._live, self._tables, self._moved, self._place),
+            rules=rules,
+            offset_rules=self._groups.offset_rules,
+        )
+
+    def _scan_service(self, rules: PullRules, wake: Callable[[str], None]) -> ScanService:
+        return scan_service(
+            *(self._config, self._env, self._store, self._tables.topics, rules),
+            readers=self._pulls.readers,
+            is_slave=self._member.is_slave,
+            is_closing=self.is_closing,
+            wake=wake,
         )
 
     def _replication_services(self) -> Sequence[Service]:
@@ -175,7 +223,7 @@ class BrokerAssembly:
             no_cleaning=self._retention.passes,
             store_loop=self._store_loop,
             topics_changed=self._registrar.changed,
-            topic_gone=self._reading.readers.deleted,
+            topic_gone=self._pulls.readers.deleted,
             wake=wake,
         )
 
@@ -307,6 +355,11 @@ class BrokerAssembly:
 
     def _admin_service(self, identity: Identity) -> AdminService:
         tables = self._tables
+        changes = TopicChanges(
+            *(tables, self._registrar, self._statistics),
+            holds=self._pulls.holds,
+            readers=self._pulls.readers,
+        )
         return AdminService(
             AdminServices(
                 config=self._config,
@@ -320,9 +373,9 @@ class BrokerAssembly:
                 sessions=self._groups.sessions,
                 clock=self._env.clock,
                 started_at_ms=self._env.clock.wall_ms(),
-                topics_changed=self._topics_changed,
-                topic_deleted=self._topic_deleted,
-                deletions_saved=self._deletions_saved,
+                topics_changed=changes.changed,
+                topic_deleted=changes.deleted,
+                deletions_saved=changes.deletions_saved,
                 no_cleaning=self._retention.passes,
                 waiting=lambda: self._waiting.describe(),
                 transactions=lambda: self._transactions.describe(),
@@ -333,43 +386,31 @@ class BrokerAssembly:
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve in this role."""
-        handlers = [handler for service in self._services for handler in service.handlers()]
-        if not self._member.is_slave:
-            return handlers
-        return slave_handlers(
-            *(handlers, self._config.name, self._place.broker_id),
-            may_be_read=lambda: self._live.broker.slave_read_enabled,
+        return self._role.handlers(
+            [handler for service in self._services for handler in service.handlers()]
         )
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs(), self._verification.job())
-        others = (*self._groups.jobs(), *self._reading.jobs(), self._counted.job())
+        others = (*self._groups.jobs(), self._pulls.waker.job(), *self._scans.jobs())
+        others += (self._counted.job(),)
         if self._claims is not None:
             others += (self._claims.job(),)
         return (self._clock.job(), *store_jobs, *self._tables.jobs(), *others)
 
     def writing_jobs(self) -> Sequence[Job]:
-        """Return what stores by itself: begun when the broker listens, ended before `jobs`.
-
-        A slave stores what its master does, and nothing else.
-        """
-        if self._following is not None:
-            return self._following.jobs()
-        return (*self._waiting.jobs(), *self._transactions.jobs(), self._moved.job())
+        """Return what stores by itself: begun when the broker listens, ended before `jobs`."""
+        return self._role.jobs()
 
     async def leave(self) -> None:
         """Accept nothing new, and end what `writing_jobs` wait for: they are about to end."""
         self._is_closing = True
-        if self._following is not None:
-            await self._following.leave()
+        await self._role.leave()
 
     async def settle(self) -> None:
         """Bring the progress of `writing_jobs`, which have ended, into the tables."""
-        if self._following is not None:
-            await self._following.end()
-        else:
-            await self._waiting.settle(self._store_loop.flush_to)
+        await self._role.settle()
 
     def fence(self, epoch: int, who: str) -> None:
         """Acknowledge nothing any more, if that epoch is above a master's own, and end the life."""
@@ -380,15 +421,9 @@ class BrokerAssembly:
         """Tell clients that a NameServer knows of this member since now."""
         self._groups.sessions.registered(self._member.identity)
 
-    def _stepped(self, by_ms: int) -> None:
-        if self._following is None:  # a slave's records were stored by its master's clock
-            self._store.session.clock_stepped(by_ms, self._store.max_physical)
-            self._waiting.stepped(by_ms)
-
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
-        self._reading.waker.arrived(arrivals)
-        if self._following is None:
-            self._waiting.arrived(arrivals)
+        self._pulls.waker.arrived(arrivals)
+        self._role.arrived(arrivals)
 
     async def begin(self) -> None:
         """Do what comes before the jobs: topics begin where their retention says.
@@ -396,19 +431,17 @@ class BrokerAssembly:
         What lock tokens may be is kept before any is given; where the disk refuses that, they rise
         by the wall clock.
         """
-        self._clock.on_step = self._stepped
+        self._clock.on_step = self._role.stepped
         self._clock.on_believed = self._store.session.clock_believed
         self._clock.has_records = lambda: self._store.last_stored_at_ms > 0
         await self._retention.begin()
-        if self._following is None:
-            await self._waiting.begin()
+        await self._role.begin()
         await self._tables.versions_file.save()
 
     async def end(self) -> None:
         """Do what comes after the jobs: leave no process, and store nothing: slaves are gone."""
-        await self._reading.close()
-        if self._following is None:
-            self._transactions.close()
+        await self._scans.close()
+        self._role.close()
 
     def listening(self, store_host: bytes) -> None:
         """Take note of what messages are to carry as STOREHOST: sends are accepted from now on."""
@@ -436,11 +469,11 @@ class BrokerAssembly:
         that wait longer than the drain does stay unanswered; they are in the log.
         """
         self._is_closing = True
-        self._reading.drain()
+        self._pulls.drain()
+        self._scans.drain()
         if not await self._intake.emptied(_DRAIN_TIMEOUT_S):
             logger.warning("sends left unanswered bytes=%s", self._intake.bytes)
-        if self._following is None:
-            await self._transactions.settle()
+        await self._role.drain()
         if self.replicas is not None:
             await self.replicas.settle(_SETTLE_TIMEOUT_S)
             await self._metadata.settle(_SETTLE_TIMEOUT_S)
@@ -453,48 +486,10 @@ class BrokerAssembly:
             bytes_max=config.unanswered_max_bytes,
             bytes_per_stream_max=config.stream_unanswered_max_bytes,
         )
-        self._reading.waker.is_long_polling = config.long_polling_enabled
+        self._pulls.waker.is_long_polling = config.long_polling_enabled
         self._tables.topics.set_template(
             queues=config.default_topic_queues,
             is_allowed=config.auto_create_topics,
             now_ms=self._env.clock.wall_ms(),
         )
         self._registrar.changed()
-
-    async def _topics_changed(self, topics: Sequence[str]) -> None:
-        """Save the topics and register them; let who waits for one of these look again.
-
-        Raises:
-            StoreError: The table could not be saved; it is, as soon as the disk allows it.
-            RefusedError: A NameServer refuses them; names it. They are saved.
-        """
-        for topic in topics:
-            for pull in self._reading.holds.take_topic(topic):
-                pull.wake()
-        version = self._tables.topics.version
-        self._registrar.changed()
-        if (saved := self._tables.topics_file.saved()) is not None:
-            await saved
-        if not await self._registrar.told(version):
-            logger.warning("a NameServer is told later topics=%s of %s", topics[:3], len(topics))
-        self._registrar.check_taken(version, " ".join(("topic", *topics))[:200])
-
-    def _topic_deleted(self, topic: str) -> None:
-        """End who reads the topic, and forget what else is known of it."""
-        self._reading.readers.deleted(topic)
-        self._tables.filters.remove_topic(topic)
-        self._statistics.forget_topic(topic)
-
-    async def _deletions_saved(self, topics: Sequence[str]) -> None:
-        """Let neither deleted topics nor their offsets come back after a crash.
-
-        Raises:
-            StoreError: A table could not be saved; it is, as soon as the disk allows it.
-            RefusedError: A NameServer refuses to hear of it; names it. They are saved.
-        """
-        saved = (self._tables.offsets_file.saved(), self._tables.versions_file.saved())
-        try:
-            await self._topics_changed(topics)
-        finally:
-            for each in filter(None, saved):
-                await each

@@ -1,10 +1,10 @@
-"""The parts of a broker that serve readers, by pulls and by scans, wired to each other."""
+"""Pulls of one broker: the modules of this room, wired to each other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.groups.assembly import GroupAssembly, Service
+from ternmq_broker.groups.offset_rules import OffsetRules
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import PullHoldTable, TopicReaders
@@ -13,30 +13,27 @@ from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.pull.service import PullService, PullServices
 from ternmq_broker.pull.waker import PullWaker
 from ternmq_broker.replication.place import Place
-from ternmq_broker.scan.service import ScanService, scan_service
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_remoting.environment import Environment
-from ternmq_runtime.service import Job
 from ternmq_store.message_store import MessageStore
 
 _SECOND_MS: Final = 1000
 
 
 class PullAssembly:
-    """Who reads, and who waits for something to read. Owned by `BrokerAssembly`.
+    """Pulls that are served and pulls that wait. Owned by `BrokerAssembly`.
 
     Args:
         config: The broker's settings.
-        env: Clock, blocking calls, processes.
+        env: Clock, blocking calls.
         store: What is read.
         is_closing: Tells whether nobody new is served any more.
-        wake: Runs the job of that name now.
 
     Attributes:
         holds: Pulls that wait for a message.
-        readers: Who is told of deleted topics.
-        waker: Wakes those pulls.
+        readers: Pulls and scans that end when their topic is deleted.
+        waker: Wakes pulls that wait.
     """
 
     def __init__(
@@ -46,16 +43,12 @@ class PullAssembly:
         store: MessageStore,
         *,
         is_closing: Callable[[], bool],
-        wake: Callable[[str], None],
     ) -> None:
-        self._config = config
         self._env = env
         self._store = store
         self._is_closing = is_closing
-        self._wake = wake
         self.holds = PullHoldTable()
         self.readers = TopicReaders()
-        self._scans: ScanService | None = None
         self.waker = PullWaker(
             self.holds,
             lambda topic, queue_id: store.queue_range(topic, queue_id)[1],
@@ -63,26 +56,28 @@ class PullAssembly:
             is_long_polling=config.long_polling_enabled,
         )
 
-    def services(
+    def service(
         self,
         live: LiveSettings,
         tables: Tables,
-        groups: GroupAssembly,
         moved: MovedEvents,
         place: Place,
-    ) -> Sequence[Service]:
-        """Return what serves readers. Once only.
+        *,
+        rules: PullRules,
+        offset_rules: OffsetRules,
+    ) -> PullService:
+        """Return the service of pulls.
 
         Args:
             live: Settings that may change.
             tables: Loaded.
-            groups: Who reads.
             moved: Told of offsets that are corrected.
             place: Where the broker stands among the members of its name.
+            rules: Say what readers may read.
+            offset_rules: Say which offsets they may commit.
         """
-        env, store, filters = self._env, self._store, groups.filters.rules
-        rules = PullRules(tables.topics, tables.groups, groups.sessions.table, filters)
-        pulls = PullService(
+        env, store = self._env, self._store
+        return PullService(
             PullServices(
                 store=store,
                 reader=StoreReader(store, env.blocking),
@@ -92,7 +87,7 @@ class PullAssembly:
                     slave_read_enabled=lambda: live.broker.slave_read_enabled,
                     slave_offset_check_enabled=lambda: live.broker.slave_offset_check_enabled,
                 ),
-                offset_rules=groups.offset_rules,
+                offset_rules=offset_rules,
                 holds=self.holds,
                 readers=self.readers,
                 clock=env.clock,
@@ -100,26 +95,8 @@ class PullAssembly:
                 is_closing=self._is_closing,
             )
         )
-        self._scans = scan_service(
-            *(self._config, env, store, tables.topics, rules, self.readers),
-            is_slave=place.is_slave,
-            is_closing=self._is_closing,
-            wake=self._wake,
-        )
-        return pulls, self._scans
-
-    def jobs(self) -> Sequence[Job]:
-        """Return what runs beside the handlers."""
-        return (self.waker.job(), *(() if self._scans is None else self._scans.jobs()))
 
     def drain(self) -> None:
-        """Let waiting pulls go, and end scans: who reads asks again, elsewhere or later."""
+        """Let waiting pulls go: their readers ask again, elsewhere or later."""
         for pull in self.holds.take_all():
             pull.wake()
-        if self._scans is not None:
-            self._scans.drain()
-
-    async def close(self) -> None:
-        """Leave no process behind. For when no handler runs any more."""
-        if self._scans is not None:
-            await self._scans.close()

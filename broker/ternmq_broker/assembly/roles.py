@@ -1,0 +1,130 @@
+"""The two roles of a broker: what a master does by itself, and what a slave does instead.
+
+Both are built of the same parts and serve the same RPCs. A master delivers delayed and timed
+messages, checks transactions and stores events. A slave has no timers: it stores what its master
+stored, and refuses what its master alone may do.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from ternmq_broker.pull.offset_moved import MovedEvents
+from ternmq_broker.replication.slave.slave_side import SlaveSide
+from ternmq_broker.transactions.assembly import Transactions
+from ternmq_broker.waiting_parts import WaitingParts
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_remoting.rpc import Handler
+from ternmq_runtime.service import Job
+from ternmq_store.dispatch.log_dispatcher import Arrival
+from ternmq_store.message_store import MessageStore
+
+
+class MasterRole:
+    """Duties of a master.
+
+    Args:
+        store: Written by this member alone.
+        waiting: Delivers delayed and timed messages.
+        transactions: Checks and ends transactions.
+        moved: Stores events of corrected offsets.
+        flush_to: Brings the log to the disk up to an offset, if it can.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        waiting: WaitingParts,
+        transactions: Transactions,
+        moved: MovedEvents,
+        *,
+        flush_to: Callable[[PhysicalOffset], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._waiting = waiting
+        self._transactions = transactions
+        self._moved = moved
+        self._flush_to = flush_to
+
+    def handlers(self, handlers: Sequence[Handler]) -> Sequence[Handler]:
+        """Return what to serve: everything."""
+        return handlers
+
+    def jobs(self) -> Sequence[Job]:
+        """Return the jobs that store by themselves."""
+        return (*self._waiting.jobs(), *self._transactions.jobs(), self._moved.job())
+
+    async def begin(self) -> None:
+        """Find out what was delivered already: before the jobs begin."""
+        await self._waiting.begin()
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Take note of new messages."""
+        self._waiting.arrived(arrivals)
+
+    def stepped(self, by_ms: int) -> None:
+        """Note that the clock has moved by so much: ahead, or back."""
+        self._store.session.clock_stepped(by_ms, self._store.max_physical)
+        self._waiting.stepped(by_ms)
+
+    async def leave(self) -> None:
+        """Do nothing: the jobs of a master wait for nobody but its own store."""
+
+    async def settle(self) -> None:
+        """Bring the progress of the jobs, which have ended, into the tables."""
+        await self._waiting.settle(self._flush_to)
+
+    async def drain(self) -> None:
+        """Store what transactions still have to store: slaves that keep up get it, too."""
+        await self._transactions.settle()
+
+    def close(self) -> None:
+        """Let go of what transactions hold."""
+        self._transactions.close()
+
+
+class SlaveRole:
+    """Duties of a slave: it follows.
+
+    Args:
+        following: Its stream from the master, and the tables that come beside it.
+        refusals: Returns handlers as a slave has them.
+    """
+
+    def __init__(
+        self,
+        following: SlaveSide,
+        *,
+        refusals: Callable[[Sequence[Handler]], Sequence[Handler]],
+    ) -> None:
+        self._following = following
+        self._refusals = refusals
+
+    def handlers(self, handlers: Sequence[Handler]) -> Sequence[Handler]:
+        """Return what to serve: reads, and refusals of what its master alone does."""
+        return self._refusals(handlers)
+
+    def jobs(self) -> Sequence[Job]:
+        """Return the jobs that follow the master."""
+        return self._following.jobs()
+
+    async def begin(self) -> None:
+        """Do nothing: a slave delivers nothing."""
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Do nothing: a slave delivers nothing."""
+
+    def stepped(self, by_ms: int) -> None:
+        """Do nothing: the records of a slave were stored by its master's clock."""
+
+    async def leave(self) -> None:
+        """Let go of the master: the steps under way end, and no other begins."""
+        await self._following.leave()
+
+    async def settle(self) -> None:
+        """Keep how far the log is confirmed: the jobs have ended."""
+        await self._following.end()
+
+    async def drain(self) -> None:
+        """Do nothing: a slave answers no sends."""
+
+    def close(self) -> None:
+        """Do nothing: a slave checks no transactions."""
