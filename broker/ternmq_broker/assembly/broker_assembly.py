@@ -18,7 +18,6 @@ from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.assembly import PullAssembly
 from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.pull.rules import PullRules
-from ternmq_broker.pull.service import PullService
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.place import place_of
 from ternmq_broker.replication.role.member import Member
@@ -140,20 +139,30 @@ class BrokerAssembly:
         self._following = self._slave_side(wake) if member.is_slave else None
         self._role = self._role_of()
         self._metadata = metadata_of(member, store, tables, env, is_closing=self.is_closing)
+        self._services = self._build_services(store_config, wake)
+
+    def _build_services(
+        self, store_config: StoreConfig, wake: Callable[[str], None]
+    ) -> Sequence[Service]:
+        tables = self._tables
         rules = PullRules(
             *(tables.topics, tables.groups),
             *(self._groups.sessions.table, self._groups.filters.rules),
         )
         self._scans = self._scan_service(rules, wake)
-        self._services: Sequence[Service] = (
+        return (
             self._send_service(store_config),
-            self._pull_service(rules),
+            self._pulls.service(
+                *(self._live, tables, self._moved, self._place),
+                rules=rules,
+                offset_rules=self._groups.offset_rules,
+            ),
             self._scans,
             *self._groups.services(self._inner, self.is_closing, self._intake.storing),
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
-            QueryService(store, tables.topics, env.blocking),
-            StoreService(store, self._verification, clock),
+            QueryService(self._store, tables.topics, self._env.blocking),
+            StoreService(self._store, self._verification, self._clock),
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
@@ -178,13 +187,6 @@ class BrokerAssembly:
             self._transactions,
             self._moved,
             flush_to=self._store_loop.flush_to,
-        )
-
-    def _pull_service(self, rules: PullRules) -> PullService:
-        return self._pulls.service(
-            *(self._live, self._tables, self._moved, self._place),
-            rules=rules,
-            offset_rules=self._groups.offset_rules,
         )
 
     def _scan_service(self, rules: PullRules, wake: Callable[[str], None]) -> ScanService:
