@@ -30,10 +30,10 @@ from ternmq_model.route import (
     TopicConfig,
     TopicRoute,
 )
-from ternmq_nameserver.changes import Change
 from ternmq_nameserver.kept_bytes import BYTES_MAX, is_kept_row, member_bytes, topics_bytes
 from ternmq_nameserver.left_room import LeftRoom
 from ternmq_nameserver.registration import Registration, check_registration, invalid
+from ternmq_nameserver.route_changes import RouteChange
 from ternmq_nameserver.topic_index import TopicIndex
 
 BROKER_NAMES_MAX: Final = 4_096
@@ -53,7 +53,7 @@ class Registered:
 
     master_endpoints: tuple[Address, ...]
     members: tuple[BrokerMember, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[RouteChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class RouteTable:
 
     def unregister(
         self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str, now_ms: int
-    ) -> tuple[Change, ...]:
+    ) -> tuple[RouteChange, ...]:
         """Take a member out; nothing happens unless all four are as it registered.
 
         Its room is kept free until it is back, for as long as it could have been silent.
@@ -217,7 +217,7 @@ class RouteTable:
         self._left.keep(broker_name, broker_id, before - self._bytes, until_ms=until_ms)
         return changes
 
-    def expire(self, *, now_ms: int) -> tuple[Change, ...]:
+    def expire(self, *, now_ms: int) -> tuple[RouteChange, ...]:
         """Take out every member that was silent for longer than its expiry.
 
         Returns:
@@ -357,7 +357,7 @@ class RouteTable:
             )
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
 
-    def _keep_member(self, registration: Registration, now_ms: int) -> Iterator[Change]:
+    def _keep_member(self, registration: Registration, now_ms: int) -> Iterator[RouteChange]:
         name, broker_id = registration.broker_name, registration.broker_id
         broker = self._brokers.get(name)
         if broker is None:
@@ -377,12 +377,12 @@ class RouteTable:
         what = _what_happened(before, kept)
         if what:
             endpoints = ",".join(map(str, registration.endpoints))
-            yield Change(
+            yield RouteChange(
                 f"broker {what} cluster=%s broker=%s id=%s endpoints=%s epoch=%s",
                 (registration.cluster, name, broker_id, endpoints, registration.epoch),
             )
 
-    def _keep_topics(self, broker: _Broker, registration: Registration) -> Iterator[Change]:
+    def _keep_topics(self, broker: _Broker, registration: Registration) -> Iterator[RouteChange]:
         name = registration.broker_name
         broker.topics_from = _source_of(registration)
         topics = {config.topic: config for config in registration.topics}
@@ -398,15 +398,15 @@ class RouteTable:
         self._topics.add(topics.keys() - before.keys(), name)
         if before != topics:
             changed = sum(before.get(topic) != config for topic, config in topics.items())
-            yield Change(
+            yield RouteChange(
                 "topics changed broker=%s topics=%s changed=%s gone=%s",
                 (name, len(topics), changed, len(gone)),
             )
 
-    def _drop(self, broker_name: str, broker_id: int, reason: str) -> Iterator[Change]:
+    def _drop(self, broker_name: str, broker_id: int, reason: str) -> Iterator[RouteChange]:
         broker = self._brokers[broker_name]
         self._bytes -= broker.members.pop(broker_id).bytes
-        yield Change(
+        yield RouteChange(
             f"broker {reason} cluster=%s broker=%s id=%s members=%s",
             (broker.cluster, broker_name, broker_id, len(broker.members)),
         )

@@ -9,7 +9,6 @@ from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, check_cluster
-from ternmq_nameserver.changes import Change
 from ternmq_nameserver.epoch_store import EpochStore
 from ternmq_nameserver.kv_store import KvStore
 from ternmq_nameserver.kv_table import (
@@ -19,6 +18,7 @@ from ternmq_nameserver.kv_table import (
     size_of,
 )
 from ternmq_nameserver.registration import TOPICS_MAX, Registration
+from ternmq_nameserver.route_changes import RouteChange
 from ternmq_nameserver.route_table import RouteTable
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import service_methods
@@ -244,6 +244,6 @@ class NameServerService:
         )
 
 
-def _log(changes: Iterable[Change]) -> None:
+def _log(changes: Iterable[RouteChange]) -> None:
     for change in changes:
         logger.info(change.template, *change.args)

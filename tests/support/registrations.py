@@ -6,9 +6,9 @@ from typing import Any
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.route import TopicConfig
-from ternmq_nameserver.changes import Change
 from ternmq_nameserver.kept_bytes import member_bytes, topics_bytes
 from ternmq_nameserver.registration import Registration
+from ternmq_nameserver.route_changes import RouteChange
 from ternmq_nameserver.route_table import RouteTable
 
 
@@ -41,7 +41,7 @@ def slave(name: str = "a", broker_id: int = 1, **changes: Any) -> Registration:
 
 def unregister(
     table: RouteTable, registration: Registration, now_ms: int = 0
-) -> tuple[Change, ...]:
+) -> tuple[RouteChange, ...]:
     """Have a member unregister as it registered."""
     return table.unregister(
         cluster=registration.cluster,

@@ -1,9 +1,9 @@
-"""What changes of the route table look like in the log."""
+"""Changes of the route table, as lines for the log."""
 
 from typing import NamedTuple
 
 
-class Change(NamedTuple):
+class RouteChange(NamedTuple):
     """A line for the log, not yet put together.
 
     Apart, so that the log counts different events apart, and shows each named value as a member.
