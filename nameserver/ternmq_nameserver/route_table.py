@@ -31,8 +31,8 @@ from ternmq_model.route import (
     TopicRoute,
 )
 from ternmq_nameserver.kept_bytes import BYTES_MAX, is_kept_row, member_bytes, topics_bytes
-from ternmq_nameserver.left_room import LeftRoom
 from ternmq_nameserver.registration import Registration, check_registration, invalid
+from ternmq_nameserver.reserved_memory import ReservedMemory
 from ternmq_nameserver.route_changes import RouteChange
 from ternmq_nameserver.topic_index import TopicIndex
 
@@ -97,7 +97,7 @@ class RouteTable:
     """Every broker and its topics. Owned by the NameServer's loop.
 
     Invariants: a broker name has at least one member; a topic is on at least one broker; what all
-    count for (`kept_bytes`) is at most `bytes_max`, with what is kept free for members that left.
+    count for (`kept_bytes`) is at most `bytes_max`, with what is reserved for members that left.
 
     Args:
         bytes_max: A registration that would need more is refused, unless it grows nothing.
@@ -106,7 +106,7 @@ class RouteTable:
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._left = LeftRoom()
+        self._reserved = ReservedMemory()
         self._brokers: dict[str, _Broker] = {}
         self._topics = TopicIndex()
 
@@ -193,7 +193,7 @@ class RouteTable:
     ) -> tuple[RouteChange, ...]:
         """Take a member out; nothing happens unless all four are as it registered.
 
-        Its room is kept free until it is back, for as long as it could have been silent.
+        Its memory stays reserved until it is back, for as long as it could have been silent.
 
         Args:
             cluster: As it registered.
@@ -214,7 +214,7 @@ class RouteTable:
         before = self._bytes
         changes = tuple(self._drop(broker_name, broker_id, "unregistered"))
         until_ms = now_ms + member.expiry_ms
-        self._left.keep(broker_name, broker_id, before - self._bytes, until_ms=until_ms)
+        self._reserved.keep(broker_name, broker_id, before - self._bytes, until_ms=until_ms)
         return changes
 
     def expire(self, *, now_ms: int) -> tuple[RouteChange, ...]:
@@ -223,7 +223,7 @@ class RouteTable:
         Returns:
             What there is to log.
         """
-        self._left.expire(now_ms=now_ms)
+        self._reserved.expire(now_ms=now_ms)
         silent = [
             (broker_name, broker_id)
             for broker_name, broker in self._brokers.items()
@@ -257,9 +257,9 @@ class RouteTable:
         brokers = map(self._broker_data, self._brokers)
         return tuple(sorted(brokers, key=lambda data: (data.cluster, data.broker_name)))
 
-    def left_lately(self) -> list[str]:
-        """Return the broker names, sorted, whose room is kept free and that have no member."""
-        return sorted(self._left.names - self._brokers.keys())
+    def reserved_names(self) -> list[str]:
+        """Return the broker names, sorted, with reserved memory and without a member."""
+        return sorted(self._reserved.names - self._brokers.keys())
 
     def topics(
         self, cluster: str = "", *, after: str = "", maximum: int | None = None
@@ -316,12 +316,12 @@ class RouteTable:
     def _check_fence(self, registration: Registration, highest_epoch: int) -> None:
         name, broker_id = registration.broker_name, registration.broker_id
         broker = self._brokers.get(name)
-        left = self._left.names - self._brokers.keys() - {name}
+        left = self._reserved.names - self._brokers.keys() - {name}
         if broker is None and len(self._brokers) + len(left) >= BROKER_NAMES_MAX:
             remark = f"{BROKER_NAMES_MAX} broker names are registered; no more fit"
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
         members = broker.members if broker else {}
-        slaves = (members.keys() | self._left.ids(name)) - {MASTER_ID}
+        slaves = (members.keys() | self._reserved.ids(name)) - {MASTER_ID}
         if broker_id not in {MASTER_ID, *slaves} and len(slaves) >= SLAVES_MAX:
             raise refusal(ResponseCode.FLOW_CONTROL, f"broker {name} has {SLAVES_MAX} slaves")
         if broker and members.keys() - {broker_id} and broker.cluster != registration.cluster:
@@ -348,7 +348,7 @@ class RouteTable:
         )
         if broker is None or _is_news(broker, _source_of(registration)):
             growth += topics_bytes(registration.topics) - (broker.topics_bytes if broker else 0)
-        taken = self._bytes + self._left.bytes_for_others(registration.broker_name)
+        taken = self._bytes + self._reserved.bytes_for_others(registration.broker_name)
         if growth > 0 and taken + growth > self._bytes_max:
             remark = (
                 f"broker {registration.broker_name}: {growth} more bytes of topics and members do"
@@ -366,7 +366,7 @@ class RouteTable:
         before = broker.members.get(broker_id)
         kept = _member_of(registration, now_ms)
         broker.members[broker_id] = kept
-        self._left.drop(name, broker_id)
+        self._reserved.drop(name, broker_id)
         self._bytes += kept.bytes - (before.bytes if before else 0)
         # A process that has taken another id is still where it was: one address, one member.
         for other_id in [*broker.members]:

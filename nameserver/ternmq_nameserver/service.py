@@ -151,7 +151,7 @@ class NameServerService:
         page, has_more = page_of(found, request.page_size, lambda data: data.ByteSize())
         token = token_of(page[-1].cluster, page[-1].broker_name) if has_more else ""
         is_first = not (request.page_token or request.broker_name)
-        left = self._routes.left_lately() if is_first else ()
+        left = self._routes.reserved_names() if is_first else ()
         return pb.GetClusterReply(brokers=page, next_page_token=token, left=left)
 
     async def list_topics(self, request: pb.ListTopicsRequest, _call: Call) -> pb.ListTopicsReply:

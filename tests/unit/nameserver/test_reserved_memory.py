@@ -1,4 +1,4 @@
-"""How much room members of a `RouteTable` take, and what is kept free for those that left."""
+"""Memory that members of a `RouteTable` take, and that is reserved for those that left."""
 
 from dataclasses import replace
 
