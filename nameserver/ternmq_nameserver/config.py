@@ -6,7 +6,7 @@ from typing import Final
 
 from ternmq_model.address import PORT_MAX, Address, listen_address
 from ternmq_model.errors import ConfigError
-from ternmq_nameserver.kept_bytes import BYTES_MAX
+from ternmq_nameserver.memory_estimate import BYTES_MAX
 from ternmq_nameserver.registration import EXPIRY_MS, EXPIRY_MS_MAX
 
 EXPIRY_MS_LEAST: Final = 120_000

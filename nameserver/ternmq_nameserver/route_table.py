@@ -30,7 +30,12 @@ from ternmq_model.route import (
     TopicConfig,
     TopicRoute,
 )
-from ternmq_nameserver.kept_bytes import BYTES_MAX, is_kept_row, member_bytes, topics_bytes
+from ternmq_nameserver.memory_estimate import (
+    BYTES_MAX,
+    is_cacheable_row,
+    member_bytes,
+    topics_bytes,
+)
 from ternmq_nameserver.registration import Registration, check_registration, invalid
 from ternmq_nameserver.reserved_memory import ReservedMemory
 from ternmq_nameserver.route_changes import RouteChange
@@ -389,7 +394,7 @@ class RouteTable:
         before = broker.topics
         broker.topics = topics
         told = zip(registration.rows, registration.topics, strict=False)
-        broker.told = {row: config for row, config in told if is_kept_row(row, config)}
+        broker.told = {row: config for row, config in told if is_cacheable_row(row, config)}
         self._bytes -= broker.topics_bytes
         broker.topics_bytes = topics_bytes(registration.topics)
         self._bytes += broker.topics_bytes

@@ -6,7 +6,7 @@ from typing import Any
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.route import TopicConfig
-from ternmq_nameserver.kept_bytes import member_bytes, topics_bytes
+from ternmq_nameserver.memory_estimate import member_bytes, topics_bytes
 from ternmq_nameserver.registration import Registration
 from ternmq_nameserver.route_changes import RouteChange
 from ternmq_nameserver.route_table import RouteTable
