@@ -25,7 +25,7 @@ TOPICS_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Registration:
+class BrokerRegistration:
     """What one broker tells of itself."""
 
     cluster: str
@@ -49,7 +49,7 @@ class Registration:
     expiry_ms: int = EXPIRY_MS
 
 
-def check_registration(registration: Registration, known: Mapping[str, TopicConfig]) -> None:
+def check_registration(registration: BrokerRegistration, known: Mapping[str, TopicConfig]) -> None:
     """Refuse what cannot be, before anything of it is kept.
 
     Args:
@@ -84,7 +84,7 @@ def check_registration(registration: Registration, known: Mapping[str, TopicConf
         raise invalid(registration, "it names a topic twice")
 
 
-def invalid(registration: Registration, remark: str) -> RefusedError:
+def invalid(registration: BrokerRegistration, remark: str) -> RefusedError:
     """Return the refusal of a value outside its bounds, which names the broker."""
     name = f"broker {registration.broker_name}"
     return refusal(ResponseCode.INVALID_PARAMETER, f"{name}: {remark}")

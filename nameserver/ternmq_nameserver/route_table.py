@@ -36,7 +36,7 @@ from ternmq_nameserver.memory_estimate import (
     member_bytes,
     topics_bytes,
 )
-from ternmq_nameserver.registration import Registration, check_registration, invalid
+from ternmq_nameserver.registration import BrokerRegistration, check_registration, invalid
 from ternmq_nameserver.reserved_memory import ReservedMemory
 from ternmq_nameserver.route_changes import RouteChange
 from ternmq_nameserver.topic_index import TopicIndex
@@ -47,7 +47,7 @@ SLAVES_MAX: Final = 31
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegistrationResult:
     """What a registration did.
 
     Attributes:
@@ -71,7 +71,7 @@ class _TopicsSource:
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _BrokerLiveInfo:
     data: BrokerMember
     incarnation: str
     expiry_ms: int
@@ -81,11 +81,11 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Broker:
+class _BrokerEntry:
     """One broker name. Has at least one member as long as it is in the table."""
 
     cluster: str
-    members: dict[int, _Member] = field(default_factory=dict[int, _Member])
+    members: dict[int, _BrokerLiveInfo] = field(default_factory=dict[int, _BrokerLiveInfo])
     topics: dict[str, TopicConfig] = field(default_factory=dict[str, TopicConfig])
     told: dict[bytes, TopicConfig] = field(default_factory=dict[bytes, TopicConfig])
     """The same topics by the bytes that told them."""
@@ -101,8 +101,8 @@ class _Broker:
 class RouteTable:
     """Every broker and its topics. Owned by the NameServer's loop.
 
-    Invariants: a broker name has at least one member; a topic is on at least one broker; what all
-    count for (`kept_bytes`) is at most `bytes_max`, with what is reserved for members that left.
+    Invariants: a broker name has at least one member; a topic is on at least one broker; the
+    `memory_estimate` of all is at most `bytes_max`, with what is reserved for members that left.
 
     Args:
         bytes_max: A registration that would need more is refused, unless it grows nothing.
@@ -112,10 +112,10 @@ class RouteTable:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._reserved = ReservedMemory()
-        self._brokers: dict[str, _Broker] = {}
+        self._brokers: dict[str, _BrokerEntry] = {}
         self._topics = TopicIndex()
 
-    def check(self, registration: Registration, *, highest_epoch: int = 0) -> None:
+    def check(self, registration: BrokerRegistration, *, highest_epoch: int = 0) -> None:
         """Refuse what `register` would refuse; nothing changes.
 
         Raises:
@@ -143,8 +143,8 @@ class RouteTable:
         return broker.told if broker else {}
 
     def register(
-        self, registration: Registration, *, now_ms: int, highest_epoch: int = 0
-    ) -> Registered:
+        self, registration: BrokerRegistration, *, now_ms: int, highest_epoch: int = 0
+    ) -> RegistrationResult:
         """Keep that the broker lives, and its topics when they are news.
 
         Topics are news when their data version, or the process that tells them, is another than
@@ -172,9 +172,9 @@ class RouteTable:
         is_slave = registration.broker_id != MASTER_ID
         endpoints = master.data.endpoints if master and is_slave else ()
         members = tuple(member.data for _, member in sorted(broker.members.items()))
-        return Registered(endpoints, members, tuple(changes))
+        return RegistrationResult(endpoints, members, tuple(changes))
 
-    def keep_alive(self, registration: Registration, *, now_ms: int) -> None:
+    def keep_alive(self, registration: BrokerRegistration, *, now_ms: int) -> None:
         """Take a refused registration as a sign of life of the member that it was to replace.
 
         The member keeps what it registered before. It counts as the same when its process is, or
@@ -312,13 +312,13 @@ class RouteTable:
         broker.wiped_from = None
         return _writable_topics(broker)
 
-    def _known(self, broker_name: str) -> _Broker:
+    def _known(self, broker_name: str) -> _BrokerEntry:
         broker = self._brokers.get(broker_name)
         if broker is None:
             raise refusal(ResponseCode.BROKER_NOT_EXIST, f"no broker {broker_name} is registered")
         return broker
 
-    def _check_fence(self, registration: Registration, highest_epoch: int) -> None:
+    def _check_fence(self, registration: BrokerRegistration, highest_epoch: int) -> None:
         name, broker_id = registration.broker_name, registration.broker_id
         broker = self._brokers.get(name)
         left = self._reserved.names - self._brokers.keys() - {name}
@@ -343,7 +343,7 @@ class RouteTable:
                 remark = f"{remark}; {doubt}"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
-    def _check_bytes(self, registration: Registration) -> None:
+    def _check_bytes(self, registration: BrokerRegistration) -> None:
         broker = self._brokers.get(registration.broker_name)
         told = _member_of(registration, 0)
         growth = told.bytes - sum(
@@ -362,11 +362,11 @@ class RouteTable:
             )
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
 
-    def _keep_member(self, registration: Registration, now_ms: int) -> Iterator[RouteChange]:
+    def _keep_member(self, registration: BrokerRegistration, now_ms: int) -> Iterator[RouteChange]:
         name, broker_id = registration.broker_name, registration.broker_id
         broker = self._brokers.get(name)
         if broker is None:
-            broker = self._brokers[name] = _Broker(registration.cluster)
+            broker = self._brokers[name] = _BrokerEntry(registration.cluster)
         broker.cluster = registration.cluster
         before = broker.members.get(broker_id)
         kept = _member_of(registration, now_ms)
@@ -387,7 +387,9 @@ class RouteTable:
                 (registration.cluster, name, broker_id, endpoints, registration.epoch),
             )
 
-    def _keep_topics(self, broker: _Broker, registration: Registration) -> Iterator[RouteChange]:
+    def _keep_topics(
+        self, broker: _BrokerEntry, registration: BrokerRegistration
+    ) -> Iterator[RouteChange]:
         name = registration.broker_name
         broker.topics_from = _source_of(registration)
         topics = {config.topic: config for config in registration.topics}
@@ -437,29 +439,29 @@ class RouteTable:
         return BrokerData(broker.cluster, broker_name, tuple(members))
 
 
-def _writable_topics(broker: _Broker) -> int:
+def _writable_topics(broker: _BrokerEntry) -> int:
     return sum(Permission.WRITE in config.permissions for config in broker.topics.values())
 
 
-def _is_news(broker: _Broker, source: _TopicsSource) -> bool:
+def _is_news(broker: _BrokerEntry, source: _TopicsSource) -> bool:
     if broker.topics_from is None or source.is_master:
         return broker.topics_from != source
     return not broker.topics_from.is_master and broker.topics_from != source
 
 
-def _source_of(registration: Registration) -> _TopicsSource:
+def _source_of(registration: BrokerRegistration) -> _TopicsSource:
     is_master = registration.broker_id == MASTER_ID
     return _TopicsSource(is_master, registration.incarnation, registration.data_version)
 
 
-def _member_of(registration: Registration, now_ms: int) -> _Member:
+def _member_of(registration: BrokerRegistration, now_ms: int) -> _BrokerLiveInfo:
     data = BrokerMember(registration.broker_id, registration.endpoints, registration.epoch)
     texts = (registration.cluster, registration.broker_name, registration.incarnation)
     count = member_bytes(texts, registration.endpoints)
-    return _Member(data, registration.incarnation, registration.expiry_ms, now_ms, count)
+    return _BrokerLiveInfo(data, registration.incarnation, registration.expiry_ms, now_ms, count)
 
 
-def _what_happened(before: _Member | None, kept: _Member) -> str:
+def _what_happened(before: _BrokerLiveInfo | None, kept: _BrokerLiveInfo) -> str:
     """Return a word of ours, nobody's data: it is part of a template. "" = a mere sign of life."""
     if before is None:
         return "registered"
@@ -468,7 +470,7 @@ def _what_happened(before: _Member | None, kept: _Member) -> str:
     return "changed" if before.data != kept.data else ""
 
 
-def _share_an_address(one: _Member, other: _Member) -> bool:
+def _share_an_address(one: _BrokerLiveInfo, other: _BrokerLiveInfo) -> bool:
     return not _own_addresses(one.data.endpoints).isdisjoint(_own_addresses(other.data.endpoints))
 
 

@@ -17,7 +17,7 @@ from ternmq_nameserver.kv_table import (
     check_setting_name,
     size_of,
 )
-from ternmq_nameserver.registration import TOPICS_MAX, Registration
+from ternmq_nameserver.registration import TOPICS_MAX, BrokerRegistration
 from ternmq_nameserver.route_changes import RouteChange
 from ternmq_nameserver.route_table import RouteTable
 from ternmq_protos.v1 import nameserver_pb2 as pb
@@ -215,7 +215,7 @@ class NameServerService:
         values = self._settings.table.values(ORDER_NAMESPACE)
         return values if size_of(values) <= NAMESPACE_BYTES_MAX else {}
 
-    def _registration_of(self, request: pb.RegisterBrokerRequest) -> Registration:
+    def _registration_of(self, request: pb.RegisterBrokerRequest) -> BrokerRegistration:
         if len(request.topics) > TOPICS_MAX:  # before objects are made of them
             remark = f"{len(request.topics)} topics: a broker has at most {TOPICS_MAX}"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
@@ -230,7 +230,7 @@ class NameServerService:
             known.get(row) or topic_config_from_pb(config)
             for row, config in zip(rows, request.topics, strict=False)
         )
-        return Registration(
+        return BrokerRegistration(
             cluster=request.cluster,
             broker_name=request.broker_name,
             broker_id=request.broker_id,

@@ -7,7 +7,7 @@ from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.route import TopicConfig
 from ternmq_nameserver.memory_estimate import member_bytes, topics_bytes
-from ternmq_nameserver.registration import Registration
+from ternmq_nameserver.registration import BrokerRegistration
 from ternmq_nameserver.route_changes import RouteChange
 from ternmq_nameserver.route_table import RouteTable
 
@@ -17,9 +17,9 @@ def topics(*names: str) -> tuple[TopicConfig, ...]:
     return tuple(map(TopicConfig, names))
 
 
-def master(name: str = "a", **changes: Any) -> Registration:
+def master(name: str = "a", **changes: Any) -> BrokerRegistration:
     """Return the registration of a master."""
-    registration = Registration(
+    registration = BrokerRegistration(
         cluster="c",
         broker_name=name,
         broker_id=0,
@@ -31,7 +31,7 @@ def master(name: str = "a", **changes: Any) -> Registration:
     return replace(registration, **changes)
 
 
-def slave(name: str = "a", broker_id: int = 1, **changes: Any) -> Registration:
+def slave(name: str = "a", broker_id: int = 1, **changes: Any) -> BrokerRegistration:
     """Return the registration of a slave."""
     endpoints = (Address(f"{name}-{broker_id}", 10911), Address("*", 10911))
     incarnation = f"{name}-{broker_id}-life-1"
@@ -40,7 +40,7 @@ def slave(name: str = "a", broker_id: int = 1, **changes: Any) -> Registration:
 
 
 def unregister(
-    table: RouteTable, registration: Registration, now_ms: int = 0
+    table: RouteTable, registration: BrokerRegistration, now_ms: int = 0
 ) -> tuple[RouteChange, ...]:
     """Have a member unregister as it registered."""
     return table.unregister(
@@ -52,7 +52,7 @@ def unregister(
     )
 
 
-def table_with(*registrations: Registration) -> RouteTable:
+def table_with(*registrations: BrokerRegistration) -> RouteTable:
     """Return a table with those registered at 0 ms."""
     table = RouteTable()
     for registration in registrations:
@@ -60,7 +60,7 @@ def table_with(*registrations: Registration) -> RouteTable:
     return table
 
 
-def room_for(*registrations: Registration) -> int:
+def room_for(*registrations: BrokerRegistration) -> int:
     """Return what registrations count for."""
     told = sum(topics_bytes(each.topics) for each in registrations)
     return told + sum(

@@ -17,7 +17,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
-from ternmq_nameserver.registration import ENDPOINTS_MAX, Registration
+from ternmq_nameserver.registration import ENDPOINTS_MAX, BrokerRegistration
 from ternmq_nameserver.route_table import RouteTable
 from tests.support.examples import examples
 from tests.support.registrations import master, slave, table_with, topics, unregister
@@ -151,7 +151,7 @@ def test_master_of_an_epoch_below_a_living_slaves_is_refused() -> None:
 
 
 @pytest.mark.parametrize("registration", [master(), slave()])
-def test_epoch_far_above_the_highest_known_is_refused(registration: Registration) -> None:
+def test_epoch_far_above_the_highest_known_is_refused(registration: BrokerRegistration) -> None:
     table = table_with(master(epoch=3))
     for known in (0, 10_000):
         far = replace(registration, epoch=max(known, 3) + EPOCH_STEP_MAX + 1)
@@ -266,7 +266,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         super().__init__()
         self.table = RouteTable()
         self.now_ms = 0
-        self.seen: dict[tuple[str, int], tuple[Registration, int]] = {}
+        self.seen: dict[tuple[str, int], tuple[BrokerRegistration, int]] = {}
 
     @rule(
         target=registrations,
@@ -278,7 +278,7 @@ class RouteTableMachine(RuleBasedStateMachine):
     )
     def register(
         self, name: str, broker_id: int, life: int, version: int, names: set[str]
-    ) -> Registration:
+    ) -> BrokerRegistration:
         registration = slave(
             name,
             broker_id,
@@ -291,7 +291,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         return registration
 
     @rule(registration=consumes(registrations))
-    def unregister(self, registration: Registration) -> None:
+    def unregister(self, registration: BrokerRegistration) -> None:
         key = registration.broker_name, registration.broker_id
         known = self.seen.get(key)
         before = self.table.clusters(), self.table.topics()
