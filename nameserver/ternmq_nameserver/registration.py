@@ -41,7 +41,7 @@ class BrokerRegistration:
     data_version: DataVersion
     topics: tuple[TopicConfig, ...] = ()
     """Every topic of the broker; not read unless they are news (`RouteTable.has_topics_of`). Those
-    that it told before in the same bytes are the same objects (`RouteTable.told`)."""
+    that it told before in the same bytes are the same objects (`RouteTable.topics_by_row`)."""
 
     rows: tuple[bytes, ...] = ()
     """The bytes that told each of them; empty = not known."""

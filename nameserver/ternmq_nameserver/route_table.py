@@ -87,11 +87,11 @@ class _BrokerEntry:
     cluster: str
     members: dict[int, _BrokerLiveInfo] = field(default_factory=dict[int, _BrokerLiveInfo])
     topics: dict[str, TopicConfig] = field(default_factory=dict[str, TopicConfig])
-    told: dict[bytes, TopicConfig] = field(default_factory=dict[bytes, TopicConfig])
-    """The same topics by the bytes that told them."""
+    topics_by_row: dict[bytes, TopicConfig] = field(default_factory=dict[bytes, TopicConfig])
+    """The same topics by their rows, the bytes of a registration."""
 
     topics_bytes: int = 0
-    """What `topics` and `told` count for."""
+    """Bytes that `topics` and `topics_by_row` count for."""
 
     topics_from: _TopicsSource | None = None
     wiped_from: str | None = None
@@ -134,13 +134,13 @@ class RouteTable:
         source = _TopicsSource(broker_id == MASTER_ID, incarnation, version)
         return broker is not None and not _is_news(broker, source)
 
-    def told(self, broker_name: str) -> Mapping[bytes, TopicConfig]:
-        """Return the topics that are kept of a broker, by the bytes that told them.
+    def topics_by_row(self, broker_name: str) -> Mapping[bytes, TopicConfig]:
+        """Return the topics that are kept of a broker, by their rows in a registration.
 
         With every change a broker tells all its topics: most of them are these.
         """
         broker = self._brokers.get(broker_name)
-        return broker.told if broker else {}
+        return broker.topics_by_row if broker else {}
 
     def register(
         self, registration: BrokerRegistration, *, now_ms: int, highest_epoch: int = 0
@@ -396,7 +396,9 @@ class RouteTable:
         before = broker.topics
         broker.topics = topics
         told = zip(registration.rows, registration.topics, strict=False)
-        broker.told = {row: config for row, config in told if is_cacheable_row(row, config)}
+        broker.topics_by_row = {
+            row: config for row, config in told if is_cacheable_row(row, config)
+        }
         self._bytes -= broker.topics_bytes
         broker.topics_bytes = topics_bytes(registration.topics)
         self._bytes += broker.topics_bytes

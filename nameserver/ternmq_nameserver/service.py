@@ -225,7 +225,7 @@ class NameServerService:
             request.broker_name, request.broker_id, request.incarnation, version
         ):
             rows = tuple(config.SerializeToString() for config in request.topics)
-        known = self._routes.told(request.broker_name)
+        known = self._routes.topics_by_row(request.broker_name)
         topics = (
             known.get(row) or topic_config_from_pb(config)
             for row, config in zip(rows, request.topics, strict=False)
