@@ -38,7 +38,7 @@ from ternmq_store.inspection.index_inspection import (
 from ternmq_store.inspection.log_inspection import BadStretch, FoundRecord, find_log_files, walk_log
 from ternmq_store.inspection.queue_inspection import bad_units, find_queues, misfits, walk_units
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse, told_by
-from ternmq_store.recovery.choices import Choice
+from ternmq_store.recovery.recovery_options import Choice
 
 
 class Complaints:

@@ -42,7 +42,7 @@ from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.query.key_search import KeySearches
 from ternmq_store.queues.read_request import ReadResult
 from ternmq_store.read.store_reads import Reads
-from ternmq_store.recovery.whole_opening import hold_and_open
+from ternmq_store.recovery.store_recovery import hold_and_open
 from ternmq_store.replication.log_copy import LogCopy
 from ternmq_store.replication.log_feed import LogFeed
 from ternmq_store.retention.clean_tasks import CleanTask

@@ -14,7 +14,7 @@ from ternmq_model.record.format import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.dispatch import log_dispatcher
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery import opening
+from ternmq_store.recovery import log_recovery
 from tests.support.examples import examples
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
@@ -86,7 +86,7 @@ def fill(
     """Append and dispatch by chance; keep requests of `requested_max` records at a time."""
     with (
         mock.patch.object(log_dispatcher, "REQUESTED_RECORDS_MAX", requested_max),
-        mock.patch.object(opening, "no_bit_maps", bit_maps),
+        mock.patch.object(log_recovery, "no_bit_maps", bit_maps),
     ):
         return _fill(random.Random(seed), flush_mode, config)
 
@@ -146,7 +146,7 @@ def test_missing_queue_and_index_files_are_rebuilt_identically(
     for path in [path for path in files.nodes if str(path.relative_to(ROOT)) in before]:
         if chance.random() < 0.7:
             files.remove(path)
-    with mock.patch.object(opening, "no_bit_maps", bit_maps):
+    with mock.patch.object(log_recovery, "no_bit_maps", bit_maps):
         store = open_store(files, config=config, flush_mode=FlushMode.ASYNC)
     dispatch_all(store)
     store.close()

@@ -14,8 +14,8 @@ from ternmq_model.errors import UsageError
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, commit_log_folder, file_name
 from ternmq_store.inspection.log_inspection import LogFile, find_log_files
+from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
 from ternmq_store.recovery.log_files import GAP_FILES_MAX
-from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
 
 
 class Decision(NamedTuple):

@@ -13,8 +13,8 @@ from ternmq_store.inspection.findings import Finding, note, problem
 from ternmq_store.inspection.overlay import Overlay
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.opened_files import RecoveryAction, RecoveryReport
-from ternmq_store.recovery.choices import Choice, UndecidedStore
-from ternmq_store.recovery.opening import open_files
+from ternmq_store.recovery.log_recovery import open_files
+from ternmq_store.recovery.recovery_options import Choice, UndecidedStore
 
 _AREAS: Final[Mapping[str, str]] = {
     "commitlog": "log",

@@ -19,15 +19,15 @@ from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
-from ternmq_store.recovery.choices import (
+from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
+from ternmq_store.recovery.recorded_offsets import Claims, FileClaims, Fit
+from ternmq_store.recovery.recovery_options import (
     Choice,
     Undecided,
     UndecidedStore,
     Way,
     repair_command,
 )
-from ternmq_store.recovery.log_claims import Claims, FileClaims, Fit
-from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
 
 _ODD_BYTES_MAX: Final = 4096
 """No two settings of the files' length are so close: a length is one of them, spoiled."""

@@ -24,7 +24,7 @@ from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_padding, unit_of
-from ternmq_store.recovery.recovery import FirstRecord, NextGood, ScanRules, end_of_damage
+from ternmq_store.recovery.scan_rules import FirstRecord, NextGood, ScanRules, end_of_damage
 
 logger = logging.getLogger(__name__)
 

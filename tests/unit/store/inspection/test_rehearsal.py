@@ -18,8 +18,8 @@ from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse, told_by
 from ternmq_store.opened_files import RecoveryAction
-from ternmq_store.recovery.choices import UndecidedStore
-from ternmq_store.recovery.opening import open_files
+from ternmq_store.recovery.log_recovery import open_files
+from ternmq_store.recovery.recovery_options import UndecidedStore
 from tests.support.damage import CONFIG, copied, filled
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT

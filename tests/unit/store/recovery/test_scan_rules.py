@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryReport
-from ternmq_store.recovery.recovery import (
+from ternmq_store.recovery.scan_rules import (
     FirstRecord,
     NextGood,
     ScanRules,

@@ -19,8 +19,8 @@ from ternmq_store.disk.layout import (
 from ternmq_store.disk.reserve import keep_reserve
 from ternmq_store.disk.shortage import is_shortage
 from ternmq_store.opened_files import OpenedFiles
-from ternmq_store.recovery.index_opening import open_index
-from ternmq_store.recovery.opening import open_files
+from ternmq_store.recovery.index_recovery import open_index
+from ternmq_store.recovery.log_recovery import open_files
 
 logger = logging.getLogger(__name__)
 

@@ -48,9 +48,9 @@ from ternmq_store.recovery.log_scan import (
     unit_before,
     units_from,
 )
-from ternmq_store.recovery.mended_log import add_torn, lift_mended
-from ternmq_store.recovery.queue_agreement import QueueAgreement
-from ternmq_store.recovery.queue_evidence import (
+from ternmq_store.recovery.quarantine_recovery import add_torn, lift_mended
+from ternmq_store.recovery.queue_consistency import QueueAgreement
+from ternmq_store.recovery.queue_ends import (
     find_cuts,
     find_later_files,
     find_lost,
@@ -59,7 +59,7 @@ from ternmq_store.recovery.queue_evidence import (
     look_at_queues,
     numbers_given,
 )
-from ternmq_store.recovery.recovery import ALWAYS_MS, ScanRules, scan_start
+from ternmq_store.recovery.scan_rules import ALWAYS_MS, ScanRules, scan_start
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_store.recovery.set_aside import set_aside_file, set_aside_surplus
+from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
 from tests.support.files import MemoryFileSystem
 
 ROOT = Path("/store")
