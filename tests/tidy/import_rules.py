@@ -72,7 +72,7 @@ IMPURE: Final = frozenset(
 
 WHOLE: Final = re.compile(
     r"ternmq_broker\.broker|ternmq_nameserver\.server|tests\.support\.processes"
-    r"|ternmq_producer\.(staging\.)?(producer|blocking|staging_producer)"
+    r"|ternmq_producer\.(staging\.)?(\w+_)?producer"
     r"|ternmq_consumer\.(pull|push|blocking)"
     r"|ternmq(_producer|_consumer)?\.(\w+\.)*\w*(Producer|Consumer)"
 )
