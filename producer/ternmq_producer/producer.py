@@ -18,7 +18,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.batch.atomic_batch import BatchSink, check_batch, check_messages
 from ternmq_producer.batch.bulk import Bulk, SendResults
-from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, Sink
+from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, ResultSink
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.selectors import QueueSelector
 from ternmq_producer.send.message_sender import Dispatch, closed_error
@@ -189,7 +189,7 @@ class Producer(Lifecycle):
     async def _place(
         self,
         dispatch: Dispatch,
-        sink: Sink,
+        sink: ResultSink,
         message: Message,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
@@ -277,7 +277,7 @@ class Producer(Lifecycle):
             timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
             future: asyncio.Future[list[SendResult]] = self._loop.create_future()
             deadline_ms = self._clock.monotonic_ms() + timeout_ms
-            await dispatch.place_whole(BatchSink(future), sent, queue, selector, deadline_ms)
+            await dispatch.place_batch(BatchSink(future), sent, queue, selector, deadline_ms)
             return await future
 
         if self._intercepted is not None:

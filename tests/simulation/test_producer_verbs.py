@@ -373,18 +373,18 @@ def test_unordered_selector_lets_its_message_be_retried_elsewhere() -> None:
 def test_refused_batch_goes_to_another_broker_whole() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
-            wholes: list[SentBatch] = []
+            batches: list[SentBatch] = []
 
             def busy(batch: SentBatch) -> Answer:
-                wholes.append(batch)
+                batches.append(batch)
                 return Answer(code=BUSY)
 
             cluster.first.sending.answer = busy
             for _ in range(6):
                 results = await producer.send_batch([message(b"%d" % n) for n in range(5)])
                 assert {result.queue.broker_name for result in results} == {"broker-1"}
-            assert wholes
-            assert all(len(batch.records) == 5 for batch in wholes)
+            assert batches
+            assert all(len(batch.records) == 5 for batch in batches)
             cluster.first.sending.answer = lambda _: Answer(code=13)
             there = MessageQueue(TOPIC, "broker-0", 0)
             with pytest.raises(MessageRefused):

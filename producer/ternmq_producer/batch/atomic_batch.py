@@ -1,4 +1,4 @@
-"""A user's batch on its way: messages of one topic and queue, stored together or not at all."""
+"""Atomic batches: messages of one topic and queue, stored together or not at all."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -10,7 +10,7 @@ from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import WHOLE_BATCH_BYTES_MAX
-from ternmq_producer.batch.pending_send import Pending, Sink
+from ternmq_producer.batch.pending_send import PendingSend, ResultSink
 
 if TYPE_CHECKING:
     import asyncio
@@ -98,12 +98,10 @@ class BatchSink:
         self._future.set_exception(error)
 
 
-class WholePending(Pending):
-    """Like a message on its way, but many. Travels in a batch of its own."""
+class PendingBatch(PendingSend):
+    """An atomic batch on its way: a pending send of many. Travels in a batch of its own."""
 
     __slots__ = ("bodies", "flags", "properties_of_each", "unique_keys")
-
-    is_whole = True
 
     def __init__(
         self,
@@ -118,7 +116,7 @@ class WholePending(Pending):
         deadline_ms: int,
     ) -> None:
         super().__init__(
-            cast("Sink", sink),
+            cast("ResultSink", sink),
             messages[0],
             topic,
             b"",

@@ -1,4 +1,4 @@
-"""A batch as its stream carries it: records in store format, back to back."""
+"""Encoding of batches: records in store format, back to back."""
 
 from itertools import groupby
 from operator import attrgetter
@@ -10,9 +10,9 @@ from ternmq_model.errors import IllegalMessage
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
 from ternmq_model.record.encoder import RecordEncoder
-from ternmq_producer.batch.atomic_batch import RECORD_BYTES_MIN, WholePending, check_length
-from ternmq_producer.batch.batcher import Batch, all_pending
-from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, Pending
+from ternmq_producer.batch.atomic_batch import RECORD_BYTES_MIN, PendingBatch, check_length
+from ternmq_producer.batch.batcher import ProducerBatch, all_pending
+from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, PendingSend
 from ternmq_protos.v1 import messages_pb2 as messages
 
 _UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56
@@ -63,19 +63,19 @@ class StreamFormat:
             properties_bytes_max=opened.properties_bytes_max,
         )
 
-    def take_illegal(self, batch: Batch) -> list[tuple[Pending, IllegalMessage]]:
+    def take_illegal(self, batch: ProducerBatch) -> list[tuple[PendingSend, IllegalMessage]]:
         """Take out of `batch` what this broker would not take, with the reason for each."""
         limit = self._surely_fits_bytes
         if all(pending.record_bytes <= limit for pending in batch.singles) and all(
             max(part.record_bytes) <= limit for part in batch.slices
         ):
             return []
-        if batch.whole is not None:
-            rule = self._rule_against_whole(batch.whole)
+        if batch.atomic is not None:
+            rule = self._rule_against_batch(batch.atomic)
             if rule is None:
                 return []
-            whole, batch.whole, batch.singles, batch.record_bytes = batch.whole, None, [], 0
-            return [(whole, rule)]
+            atomic, batch.atomic, batch.singles, batch.record_bytes = batch.atomic, None, [], 0
+            return [(atomic, rule)]
         everything = [(pending, self._rule_against(pending)) for pending in all_pending(batch)]
         illegal = [(pending, rule) for pending, rule in everything if rule is not None]
         if illegal:
@@ -84,7 +84,7 @@ class StreamFormat:
             batch.record_bytes = sum(pending.record_bytes for pending in batch.singles)
         return illegal
 
-    def _rule_against(self, pending: Pending) -> IllegalMessage | None:
+    def _rule_against(self, pending: PendingSend) -> IllegalMessage | None:
         topic = pending.topic.decode()
         if len(pending.body) > self._body_bytes_max:
             return IllegalMessage(
@@ -98,11 +98,11 @@ class StreamFormat:
             )
         return None
 
-    def _rule_against_whole(self, whole: WholePending) -> IllegalMessage | None:
+    def _rule_against_batch(self, atomic: PendingBatch) -> IllegalMessage | None:
         """Return why the batch cannot be stored here, now that it is known what is added to it."""
-        topic = whole.topic.decode()
-        total = len(whole) * (self._added_bytes + len(whole.topic))
-        for body, properties in zip(whole.bodies, whole.properties_of_each, strict=True):
+        topic = atomic.topic.decode()
+        total = len(atomic) * (self._added_bytes + len(atomic.topic))
+        for body, properties in zip(atomic.bodies, atomic.properties_of_each, strict=True):
             if len(body) > self._body_bytes_max or len(properties) > self._properties_bytes_max:
                 return IllegalMessage(f"batch for {topic!r}: a message of it is too long")
             total += len(body) + len(properties)
@@ -112,7 +112,9 @@ class StreamFormat:
             return error
         return None
 
-    def encode(self, batch: Batch, *, wall_ms: int, now_ms: int) -> messages.SendStreamRequest:
+    def encode(
+        self, batch: ProducerBatch, *, wall_ms: int, now_ms: int
+    ) -> messages.SendStreamRequest:
         """Return `batch` as a request, having given a unique key to all that had none.
 
         Args:
@@ -122,8 +124,8 @@ class StreamFormat:
         """
         behind_ms = wall_ms - now_ms
         records: list[bytes] = []
-        if batch.whole is not None:
-            records = self._encode_whole(batch.whole, wall_ms, behind_ms)
+        if batch.atomic is not None:
+            records = self._encode_atomic(batch.atomic, wall_ms, behind_ms)
         elif len(batch.singles) < _MANY:
             records = [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
         else:
@@ -147,11 +149,11 @@ class StreamFormat:
                 records=b"".join(records),
                 record_sizes=sizes.tobytes(),
                 is_retry=batch.is_retry,
-                is_whole=batch.whole is not None,
+                is_whole=batch.atomic is not None,
             )
         )
 
-    def _encode_one(self, pending: Pending, wall_ms: int, behind_ms: int) -> bytes:
+    def _encode_one(self, pending: PendingSend, wall_ms: int, behind_ms: int) -> bytes:
         if not pending.unique_key:
             pending.unique_key = self._keys.next(wall_ms)
         return self._encoder.encode(
@@ -165,20 +167,22 @@ class StreamFormat:
             sys_flag=pending.sys_flag,
         )
 
-    def _encode_whole(self, whole: WholePending, wall_ms: int, behind_ms: int) -> list[bytes]:
-        if not whole.unique_keys:
-            whole.unique_keys = self._keys.next_many(len(whole), wall_ms)
+    def _encode_atomic(self, atomic: PendingBatch, wall_ms: int, behind_ms: int) -> list[bytes]:
+        if not atomic.unique_keys:
+            atomic.unique_keys = self._keys.next_many(len(atomic), wall_ms)
         return self._encoder.encode_many(
-            whole.topic,
-            [whole.queue.queue_id] * len(whole),
-            whole.bodies,
-            whole.unique_keys,
-            whole.properties_of_each,
-            whole.flags,
-            born_at_ms=behind_ms + whole.started_ms,
+            atomic.topic,
+            [atomic.queue.queue_id] * len(atomic),
+            atomic.bodies,
+            atomic.unique_keys,
+            atomic.properties_of_each,
+            atomic.flags,
+            born_at_ms=behind_ms + atomic.started_ms,
         )
 
-    def _encode_group(self, singles: list[Pending], wall_ms: int, behind_ms: int) -> list[bytes]:
+    def _encode_group(
+        self, singles: list[PendingSend], wall_ms: int, behind_ms: int
+    ) -> list[bytes]:
         """Encode messages of one topic by columns, which takes half as long."""
         for pending, key in zip(singles, self._keys.next_many(len(singles), wall_ms), strict=True):
             if not pending.unique_key:

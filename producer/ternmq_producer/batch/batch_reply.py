@@ -1,4 +1,4 @@
-"""Giving the answers of a batch to those who wait for them. No I/O."""
+"""Replies to batches: each message's answer goes to the sink that waits for it. No I/O."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.response_code import CALLERS_CODES, STORED_CODES
-from ternmq_producer.batch.batcher import Batch, all_pending
-from ternmq_producer.batch.pending_send import Pending
+from ternmq_producer.batch.batcher import ProducerBatch, all_pending
+from ternmq_producer.batch.pending_send import PendingSend
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.converters import error_of
@@ -28,16 +28,16 @@ _new_result: Final = cast(
 
 
 @dataclass(slots=True)
-class Failure:
+class SendFailure:
     """A message that a batch did not store."""
 
-    pending: Pending
+    pending: PendingSend
     error: TernError
     is_overtaken: bool = False
     """A later message of its ordered queue was stored: it cannot take its place any more."""
 
 
-def fits(batch: Batch, reply: messages.SendBatchReply) -> bool:
+def fits(batch: ProducerBatch, reply: messages.SendBatchReply) -> bool:
     """Tell whether `reply` can be the answer to `batch`."""
     if reply.status.code not in STORED_CODES:
         return True
@@ -45,7 +45,7 @@ def fits(batch: Batch, reply: messages.SendBatchReply) -> bool:
     return (
         len(reply.queue_offsets) == length
         and len(reply.physical_offsets) == length
-        and not (batch.whole is not None and reply.refused)
+        and not (batch.atomic is not None and reply.refused)
         and len(reply.queue_ids) in (0, length // 2)
         and all(0 <= refused.index < len(batch) for refused in reply.refused)
     )
@@ -58,19 +58,19 @@ def is_brokers_fault(status: common.Status) -> bool:
 
 
 def deliver(
-    batch: Batch, reply: messages.SendBatchReply, *, store_host: bytes, broker_name: str
-) -> list[Failure]:
+    batch: ProducerBatch, reply: messages.SendBatchReply, *, store_host: bytes, broker_name: str
+) -> list[SendFailure]:
     """Answer every message of `batch` that was stored; return the others, in their order."""
     code = reply.status.code
     if code not in STORED_CODES:
         return _refuse_all(batch, reply, broker_name)
     queue_offsets = np.frombuffer(reply.queue_offsets, dtype="<i8")
     physical_offsets = np.frombuffer(reply.physical_offsets, dtype="<i8")
-    if batch.whole is not None:
+    if batch.atomic is not None:
         if reply.queue_ids:  # an earlier attempt had stored it, perhaps in another queue
             queue_id = int(np.frombuffer(reply.queue_ids, dtype="<i4")[0])
-            batch.whole.queue = batch.whole.queue._replace(queue_id=queue_id)
-        batch.whole.answer(
+            batch.atomic.queue = batch.atomic.queue._replace(queue_id=queue_id)
+        batch.atomic.answer(
             _STATUSES[code], queue_offsets.tolist(), physical_offsets.tolist(), store_host
         )
         return []
@@ -103,19 +103,21 @@ def deliver(
     return []
 
 
-def _refuse_all(batch: Batch, reply: messages.SendBatchReply, broker_name: str) -> list[Failure]:
+def _refuse_all(
+    batch: ProducerBatch, reply: messages.SendBatchReply, broker_name: str
+) -> list[SendFailure]:
     """Return every message of a batch that is not known to be stored.
 
     One that was refused alone is not stored for certain, whatever became of the others.
     """
     error = error_of(reply.status, broker_name)
     errors = _errors_of(reply, broker_name)
-    failures: list[Failure] = []
+    failures: list[SendFailure] = []
     for index, pending in enumerate(all_pending(batch)):
         refused = errors.get(index)
         if refused is None:
             pending.maybe_stored |= error.may_have_happened
-        failures.append(Failure(pending, refused or error))
+        failures.append(SendFailure(pending, refused or error))
     return failures
 
 
@@ -124,25 +126,25 @@ def _errors_of(reply: messages.SendBatchReply, broker_name: str) -> dict[int, Re
 
 
 def _deliver_some(
-    batch: Batch,
+    batch: ProducerBatch,
     reply: messages.SendBatchReply,
     queue_offsets: NDArray[np.int64],
     physical_offsets: NDArray[np.int64],
     store_host: bytes,
     broker_name: str,
-) -> list[Failure]:
+) -> list[SendFailure]:
     """Answer a batch of which some messages were refused or found elsewhere, backwards."""
     errors = _errors_of(reply, broker_name)
     status = _STATUSES[reply.status.code]
     queue_ids = np.frombuffer(reply.queue_ids, dtype="<i4").tolist()
     stored_queues: set[MessageQueue] = set()
-    failures: list[Failure] = []
+    failures: list[SendFailure] = []
     everything = all_pending(batch)
     for index in range(len(everything) - 1, -1, -1):
         pending = everything[index]
         if (error := errors.get(index)) is not None:
             is_overtaken = pending.is_ordered and pending.queue in stored_queues
-            failures.append(Failure(pending, error, is_overtaken))
+            failures.append(SendFailure(pending, error, is_overtaken))
             continue
         if pending.is_ordered:
             stored_queues.add(pending.queue)

@@ -15,23 +15,23 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.atomic_batch import WholePending
+from ternmq_producer.batch.atomic_batch import PendingBatch
 from ternmq_producer.batch.bulk import BulkSlice
-from ternmq_producer.batch.pending_send import Pending
+from ternmq_producer.batch.pending_send import PendingSend
 
-PendingT = TypeVar("PendingT", bound=Pending)
+PendingT = TypeVar("PendingT", bound=PendingSend)
 
 
 @dataclass(slots=True)
-class Batch:
+class ProducerBatch:
     """What travels together. Its records lie in the order: singles, then slices."""
 
-    singles: list[Pending] = field(default_factory=list[Pending])
+    singles: list[PendingSend] = field(default_factory=list[PendingSend])
     slices: list[BulkSlice] = field(default_factory=list[BulkSlice])
     ordered_queues: set[MessageQueue] = field(default_factory=set[MessageQueue])
     is_retry: bool = False
-    whole: WholePending | None = None
-    """The one of `singles`, when it is a user's batch."""
+    atomic: PendingBatch | None = None
+    """The one of `singles`, when it is an atomic batch."""
 
     record_bytes: int = 0
     """What the buffer is charged for all of it."""
@@ -40,18 +40,18 @@ class Batch:
     """Monotonic."""
 
     def __len__(self) -> int:
-        if self.whole is not None:
-            return len(self.whole)
+        if self.atomic is not None:
+            return len(self.atomic)
         return len(self.singles) + sum(map(len, self.slices))
 
 
 @dataclass(slots=True)
-class Expired:
+class ExpiredSends:
     """What ran out of time, by whether a broker may have stored it."""
 
-    unsent: list[Pending] = field(default_factory=list[Pending])
+    unsent: list[PendingSend] = field(default_factory=list[PendingSend])
     unsent_slices: list[BulkSlice] = field(default_factory=list[BulkSlice])
-    unanswered: list[Pending] = field(default_factory=list[Pending])
+    unanswered: list[PendingSend] = field(default_factory=list[PendingSend])
     unanswered_slices: list[BulkSlice] = field(default_factory=list[BulkSlice])
 
 
@@ -70,24 +70,26 @@ class Batcher:
         self.batch_bytes_max = batch_bytes_max
         self._batches_max = batches_max
         self._free = free
-        self._fresh: deque[Pending] = deque()
-        self._suspect: deque[Pending] = deque()
+        self._fresh: deque[PendingSend] = deque()
+        self._suspect: deque[PendingSend] = deque()
         self._slices: deque[BulkSlice] = deque()
-        self._ordered: dict[MessageQueue, deque[Pending]] = {}
+        self._ordered: dict[MessageQueue, deque[PendingSend]] = {}
         self._ready: dict[MessageQueue, None] = {}  # a dict keeps their order of arrival
         self._held: set[MessageQueue] = set()
-        self._flying: deque[Batch] = deque()
+        self._flying: deque[ProducerBatch] = deque()
         self._slices_first = False
-        self._wholes: deque[WholePending] = deque()
-        """Users' batches without an order; they take turns with everything else."""
+        self._atomic_batches: deque[PendingBatch] = deque()
+        """Atomic batches without an order; they take turns with everything else."""
 
-        self._whole_first = False
+        self._atomic_first = False
 
     @property
     def can_send(self) -> bool:
         """Tell whether a batch may leave now."""
         return (
-            bool(self._fresh or self._slices or self._ready or self._suspect or self._wholes)
+            bool(
+                self._fresh or self._slices or self._ready or self._suspect or self._atomic_batches
+            )
             and len(self._flying) < self._batches_max
         )
 
@@ -99,7 +101,7 @@ class Batcher:
             or self._slices
             or self._ordered
             or self._suspect
-            or self._wholes
+            or self._atomic_batches
             or self._flying
         )
 
@@ -108,7 +110,7 @@ class Batcher:
         """When the first unanswered batch was written; None if all are answered."""
         return self._flying[0].written_at_ms if self._flying else None
 
-    def add(self, pending: Pending) -> None:
+    def add(self, pending: PendingSend) -> None:
         """Let `pending` wait for the next batch."""
         if pending.is_ordered:
             self._add_ordered(pending)
@@ -117,34 +119,34 @@ class Batcher:
         else:
             self._fresh.append(pending)
 
-    def add_whole(self, whole: WholePending) -> None:
-        """Let a user's batch wait for its turn."""
-        if whole.is_ordered:
-            self._add_ordered(whole)
+    def add_batch(self, atomic: PendingBatch) -> None:
+        """Let an atomic batch wait for its turn."""
+        if atomic.is_ordered:
+            self._add_ordered(atomic)
         else:
-            self._wholes.append(whole)
+            self._atomic_batches.append(atomic)
 
     def add_slice(self, part: BulkSlice) -> None:
         """Let `part` wait for the next batches."""
         self._slices.append(part)
 
-    def next_batch(self, now_ms: int) -> Batch | None:
+    def next_batch(self, now_ms: int) -> ProducerBatch | None:
         """Take the next batch, which is unanswered from now on; None when none may leave.
 
         Messages for which nobody waits any more are dropped.
         """
         if len(self._flying) >= self._batches_max:
             return None
-        batch = Batch(written_at_ms=now_ms, is_retry=True)
+        batch = ProducerBatch(written_at_ms=now_ms, is_retry=True)
         self._take_ordered(batch)
-        if batch.whole is None:
+        if batch.atomic is None:
             self._take_singles(batch, self._suspect)
         if not batch.singles:
-            self._take_whole(batch)
+            self._take_atomic(batch)
         if not batch.singles:
             batch.is_retry = False
             self._take_ordered(batch)
-        if batch.whole is None and not batch.is_retry:
+        if batch.atomic is None and not batch.is_retry:
             self._slices_first = not self._slices_first
             if self._slices_first:
                 self._take_slices(batch)
@@ -159,18 +161,18 @@ class Batcher:
         self._flying.append(batch)
         return batch
 
-    def answered(self) -> Batch | None:
+    def answered(self) -> ProducerBatch | None:
         """Take the oldest unanswered batch, whose reply has come; None when there is none.
 
         Its ordered queues are held until `release`, so that what failed can be put back first.
         """
         return self._flying.popleft() if self._flying else None
 
-    def unanswer(self, batch: Batch) -> None:
+    def unanswer(self, batch: ProducerBatch) -> None:
         """Take back `answered`: what came is no answer."""
         self._flying.appendleft(batch)
 
-    def withdraw(self, batch: Batch) -> None:
+    def withdraw(self, batch: ProducerBatch) -> None:
         """Take back `next_batch`: nothing of the newest batch is left to be written."""
         newest = self._flying.pop()
         assert newest is batch, "only the newest can be taken back"
@@ -185,7 +187,7 @@ class Batcher:
             else:
                 self._ordered.pop(queue, None)
 
-    def put_back(self, failed: Iterable[Pending]) -> None:
+    def put_back(self, failed: Iterable[PendingSend]) -> None:
         """Let messages that are to be tried again here wait, ahead of all others of their queue.
 
         Args:
@@ -194,14 +196,14 @@ class Batcher:
         for pending in reversed(list(failed)):
             if pending.is_ordered:
                 self._ordered.setdefault(pending.queue, deque()).appendleft(pending)
-            elif isinstance(pending, WholePending):
-                self._wholes.appendleft(pending)
+            elif isinstance(pending, PendingBatch):
+                self._atomic_batches.appendleft(pending)
             elif pending.maybe_stored:
                 self._suspect.appendleft(pending)
             else:
                 self._fresh.appendleft(pending)
 
-    def break_off(self) -> list[Batch]:
+    def break_off(self) -> list[ProducerBatch]:
         """Take every unanswered batch: the stream broke, and no reply will come.
 
         Their ordered queues are held until `release`.
@@ -210,15 +212,15 @@ class Batcher:
         self._flying.clear()
         return broken
 
-    def drain(self) -> list[Pending]:
+    def drain(self) -> list[PendingSend]:
         """Take everything that waits, one by one: nothing can be sent here at present.
 
         Ordered queues are held until `release`.
         """
-        drained = [*self._suspect, *self._fresh, *self._wholes]
+        drained = [*self._suspect, *self._fresh, *self._atomic_batches]
         self._suspect.clear()
         self._fresh.clear()
-        self._wholes.clear()
+        self._atomic_batches.clear()
         for part in self._slices:
             if part.is_over or part.bulk.is_abandoned:
                 self._free(part.bytes_total)
@@ -236,15 +238,15 @@ class Batcher:
         """Return every ordered queue that has messages or is held."""
         return list(self._ordered.keys() | self._held)
 
-    def expire(self, now_ms: int) -> tuple[Expired, int | None]:
+    def expire(self, now_ms: int) -> tuple[ExpiredSends, int | None]:
         """Find what ran out of time, and when the next does; None when nothing is left.
 
         What waits is dropped; what is unanswered keeps its place, since its reply may come.
         """
-        expired = Expired()
+        expired = ExpiredSends()
         self._fresh = self._still_waiting(self._fresh, expired, now_ms)
         self._suspect = self._still_waiting(self._suspect, expired, now_ms)
-        self._wholes = self._still_waiting(self._wholes, expired, now_ms)
+        self._atomic_batches = self._still_waiting(self._atomic_batches, expired, now_ms)
         for queue in list(self._ordered):
             left = self._still_waiting(self._ordered[queue], expired, now_ms)
             self._ordered[queue] = left
@@ -278,15 +280,15 @@ class Batcher:
         ]
         return min(deadlines, default=None)
 
-    def _all_waiting(self) -> Iterable[Iterable[Pending | BulkSlice]]:
+    def _all_waiting(self) -> Iterable[Iterable[PendingSend | BulkSlice]]:
         yield self._fresh
         yield self._suspect
         yield self._slices
-        yield self._wholes
+        yield self._atomic_batches
         yield from self._ordered.values()
 
     def _still_waiting(
-        self, waiting: deque[PendingT], expired: Expired, now_ms: int
+        self, waiting: deque[PendingT], expired: ExpiredSends, now_ms: int
     ) -> deque[PendingT]:
         left: deque[PendingT] = deque()
         for pending in waiting:
@@ -298,7 +300,7 @@ class Batcher:
                 expired.unsent.append(pending)
         return left
 
-    def _add_ordered(self, pending: Pending) -> None:
+    def _add_ordered(self, pending: PendingSend) -> None:
         queue = pending.queue
         waiting = self._ordered.get(queue)
         if waiting is None:
@@ -307,7 +309,7 @@ class Batcher:
         if queue not in self._held:
             self._ready[queue] = None
 
-    def _take_ordered(self, batch: Batch) -> None:
+    def _take_ordered(self, batch: ProducerBatch) -> None:
         """Move messages of ready queues into `batch`, and hold those queues.
 
         Only suspects go into a retry batch. They are always the first of their queue.
@@ -328,7 +330,7 @@ class Batcher:
             if not room:
                 return
 
-    def _take_singles(self, batch: Batch, waiting: deque[Pending]) -> None:
+    def _take_singles(self, batch: ProducerBatch, waiting: deque[PendingSend]) -> None:
         """Move `waiting` into `batch` as far as they fit. `_take_one` again and again, only faster:
         every single message goes this way."""
         singles, total = batch.singles, batch.record_bytes
@@ -344,17 +346,17 @@ class Batcher:
             singles.append(waiting.popleft())
         batch.record_bytes = total
 
-    def _take_one(self, batch: Batch, waiting: deque[Pending]) -> bool:
+    def _take_one(self, batch: ProducerBatch, waiting: deque[PendingSend]) -> bool:
         """Move the first of `waiting` into `batch`; tell False when it did not fit."""
         pending = waiting[0]
         if pending.sink.done():
             waiting.popleft()
             self._free(pending.record_bytes)
             return True
-        if isinstance(pending, WholePending):
+        if isinstance(pending, PendingBatch):
             if not batch.singles:
                 waiting.popleft()
-                self._put_whole(batch, pending)
+                self._put_atomic(batch, pending)
             return False
         total = batch.record_bytes + pending.record_bytes
         if total > self.batch_bytes_max and batch.record_bytes:
@@ -364,25 +366,25 @@ class Batcher:
         batch.record_bytes = total
         return True
 
-    def _take_whole(self, batch: Batch) -> None:
-        """Put a user's batch into the empty `batch`, when it is its turn or nothing else waits."""
-        wholes = self._wholes
-        while wholes and wholes[0].sink.done():
-            self._free(wholes.popleft().record_bytes)
-        if not wholes:
+    def _take_atomic(self, batch: ProducerBatch) -> None:
+        """Put an atomic batch into the empty `batch`, when it is its turn or nothing else waits."""
+        batches = self._atomic_batches
+        while batches and batches[0].sink.done():
+            self._free(batches.popleft().record_bytes)
+        if not batches:
             return
-        self._whole_first = not self._whole_first
-        if self._whole_first or not (self._fresh or self._slices or self._ready):
-            batch.is_retry = wholes[0].maybe_stored
-            self._put_whole(batch, wholes.popleft())
+        self._atomic_first = not self._atomic_first
+        if self._atomic_first or not (self._fresh or self._slices or self._ready):
+            batch.is_retry = batches[0].maybe_stored
+            self._put_atomic(batch, batches.popleft())
 
     @staticmethod
-    def _put_whole(batch: Batch, whole: WholePending) -> None:
-        batch.singles.append(whole)
-        batch.whole = whole
-        batch.record_bytes = whole.record_bytes
+    def _put_atomic(batch: ProducerBatch, atomic: PendingBatch) -> None:
+        batch.singles.append(atomic)
+        batch.atomic = atomic
+        batch.record_bytes = atomic.record_bytes
 
-    def _take_slices(self, batch: Batch) -> None:
+    def _take_slices(self, batch: ProducerBatch) -> None:
         while self._slices:
             part = self._slices.popleft()
             if part.is_over or part.bulk.is_abandoned:
@@ -400,7 +402,7 @@ class Batcher:
                 return
 
 
-def all_pending(batch: Batch) -> list[Pending]:
+def all_pending(batch: ProducerBatch) -> list[PendingSend]:
     """Return every message of `batch`, one by one, in the order of its records."""
     pending = list(batch.singles)
     for part in batch.slices:

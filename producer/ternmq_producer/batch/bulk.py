@@ -12,7 +12,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.pending_send import Pending
+from ternmq_producer.batch.pending_send import PendingSend
 
 if TYPE_CHECKING:
     import asyncio
@@ -281,11 +281,11 @@ class BulkSlice:
             return self, None
         return self._part(slice(0, count)), self._part(slice(count, None))
 
-    def to_pending(self) -> list[Pending]:
+    def to_pending(self) -> list[PendingSend]:
         """Return its messages one by one, in order, for the roads that are not fast."""
-        pending: list[Pending] = []
+        pending: list[PendingSend] = []
         for index, position in enumerate(self.positions):
-            one = Pending(
+            one = PendingSend(
                 BulkSlot(self.bulk, position),
                 Message("", self.bodies[index], flag=self.flags[index]),
                 self.topic,

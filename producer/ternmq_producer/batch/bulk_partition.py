@@ -1,4 +1,4 @@
-"""Sharing many messages of one topic out to its queues. Pure."""
+"""Partition of many messages of one topic among its queues. Pure."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.bulk import Bulk, BulkSlice
 
 
-def spread(
+def partition(
     bulk: Bulk,
     turns: Sequence[MessageQueue],
     part: Sequence[Message],
@@ -42,7 +42,7 @@ def spread(
     topic = part[0].topic.encode()
     brokers = dict.fromkeys(queue.broker_name for queue in turns)
     if len(brokers) == 1:
-        whole = BulkSlice(
+        single = BulkSlice(
             bulk,
             topic,
             range(start, start + count),
@@ -55,7 +55,7 @@ def spread(
             deadline_ms,
             None if sys_flags is None else list(sys_flags),
         )
-        return [(turns[0].broker_name, whole)]
+        return [(turns[0].broker_name, single)]
     slices: list[tuple[str, BulkSlice]] = []
     for broker_name in brokers:
         mine = [index for index, queue in enumerate(chosen) if queue.broker_name == broker_name]

@@ -1,6 +1,6 @@
-"""One message on its way: what is known of it until its sender has an answer."""
+"""Pending sends: messages on their way, and the sinks of their answers."""
 
-from typing import ClassVar, Final, Protocol
+from typing import Final, Protocol
 
 from ternmq_model.errors import RequestTimedOut, TernError
 from ternmq_model.message import Message, SendResult
@@ -11,7 +11,7 @@ RECORD_EXTRA_BYTES: Final = 256
 before a broker tells what it adds: a header of 115, UNIQ_KEY of 66, the broker's properties."""
 
 
-class Sink(Protocol):
+class ResultSink(Protocol):
     """Where an answer goes: a future, or a place in the results of many messages."""
 
     def done(self) -> bool:
@@ -27,7 +27,7 @@ class Sink(Protocol):
         ...
 
 
-class Pending:
+class PendingSend:
     """A message with its destination and history. Owned by the link it waits at.
 
     A plain class with positional arguments: one is made for every single send.
@@ -50,12 +50,9 @@ class Pending:
         "unique_key",
     )
 
-    is_whole: ClassVar[bool] = False
-    """It is a user's batch, and travels alone."""
-
     def __init__(
         self,
-        sink: Sink,
+        sink: ResultSink,
         message: Message,
         topic: bytes,
         properties: bytes,

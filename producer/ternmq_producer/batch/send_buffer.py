@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from ternmq_model.errors import ClosedError
 
 
-class Buffer:
+class SendBuffer:
     """Counts the bytes of messages that are waiting or unanswered, and lets senders wait for room.
 
     First come, first served. One message larger than the whole buffer is let in when it is empty.

@@ -14,11 +14,11 @@ from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.atomic_batch import BatchSink, WholePending
+from ternmq_producer.batch.atomic_batch import BatchSink, PendingBatch
 from ternmq_producer.batch.bulk import Bulk, BulkSlot
-from ternmq_producer.batch.bulk_partition import spread
-from ternmq_producer.batch.pending_send import Pending, Sink, renewed, timed_out
-from ternmq_producer.batch.send_buffer import Buffer
+from ternmq_producer.batch.bulk_partition import partition
+from ternmq_producer.batch.pending_send import PendingSend, ResultSink, renewed, timed_out
+from ternmq_producer.batch.send_buffer import SendBuffer
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.fault_strategy import Avoidance
 from ternmq_producer.queue_selection.reachability import Reach
@@ -48,7 +48,7 @@ class Dispatch:
         self.group = group
         self.config = config
         self.client = client
-        self.buffer = Buffer(config.buffer_bytes)
+        self.buffer = SendBuffer(config.buffer_bytes)
         self.incarnation = f"{client.env.random.getrandbits(64):016x}"
         """Tells this producer's streams from those of any other with its client id."""
 
@@ -107,7 +107,7 @@ class Dispatch:
                 *(self.group, len(self._closing), maybe_stored),
             )
 
-    def fail(self, sink: Sink, error: TernError) -> None:
+    def fail(self, sink: ResultSink, error: TernError) -> None:
         """Answer `error`, unless there is an answer."""
         if sink.done():
             return
@@ -146,7 +146,7 @@ class Dispatch:
         target = self._known_target(topic)
         return target is not None and target.is_reachable
 
-    def dispatch_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
+    def dispatch_again(self, pending: Sequence[PendingSend], *, avoid: str, delay_s: float) -> None:
         """Send messages again that broker `avoid` did not take. Called by its link.
 
         Args:
@@ -154,7 +154,7 @@ class Dispatch:
             avoid: Another broker's queues come first.
             delay_s: How long to wait if there are only queues of `avoid`.
         """
-        resting: list[Pending] = []
+        resting: list[PendingSend] = []
         for one in pending:
             target = self._known_target(one.topic.decode())
             if target is not None:
@@ -166,7 +166,7 @@ class Dispatch:
         if resting:
             self._loop.call_later(delay_s, self._dispatch_rested, resting)
 
-    def _dispatch_rested(self, pending: list[Pending]) -> None:
+    def _dispatch_rested(self, pending: list[PendingSend]) -> None:
         for one in pending:
             if self._links:
                 self._give(one)
@@ -174,16 +174,16 @@ class Dispatch:
                 self.buffer.give_back(one.record_bytes)
                 self.fail(one.sink, ClosedError("the producer was closed"))
 
-    def _give(self, one: Pending) -> None:
+    def _give(self, one: PendingSend) -> None:
         link = self.link(one.queue.broker_name)
-        if isinstance(one, WholePending):
-            link.add_whole(one)
+        if isinstance(one, PendingBatch):
+            link.add_batch(one)
         else:
             link.add(one)
 
     def place_now(
         self,
-        sink: Sink,
+        sink: ResultSink,
         message: Message,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
@@ -222,7 +222,7 @@ class Dispatch:
 
     async def place(
         self,
-        sink: Sink,
+        sink: ResultSink,
         message: Message,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
@@ -250,7 +250,7 @@ class Dispatch:
                 (body, sys_flag) if sys_flag else None,
             )  # fmt: skip
 
-    async def place_whole(
+    async def place_batch(
         self,
         sink: BatchSink,
         messages: Sequence[Message],
@@ -282,8 +282,8 @@ class Dispatch:
             except BaseException:
                 self.buffer.give_back(size)
                 raise
-            link.add_whole(
-                WholePending(
+            link.add_batch(
+                PendingBatch(
                     *(sink, messages, target.topic, properties, queue, is_placed),
                     *(size, self._clock.monotonic_ms(), deadline_ms),
                 )
@@ -291,7 +291,7 @@ class Dispatch:
 
     def _hand_over(
         self,
-        sink: Sink,
+        sink: ResultSink,
         message: Message,
         target: Target,
         properties: bytes,
@@ -318,7 +318,7 @@ class Dispatch:
             except BaseException:
                 self.buffer.give_back(size)
                 raise
-        pending = Pending(
+        pending = PendingSend(
             sink, message, target.topic, properties, queue, is_placed, size,
             started_ms, deadline_ms,
         )  # fmt: skip
@@ -349,7 +349,7 @@ class Dispatch:
                 bulk.put(index, renewed(error, may_have_happened=False))
             return
         now_ms = self._clock.monotonic_ms()
-        slices = spread(
+        slices = partition(
             bulk,
             self._avoidance.turns(target, len(part)),
             part,

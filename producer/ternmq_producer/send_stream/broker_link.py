@@ -22,13 +22,13 @@ from ternmq_model.errors import (
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_producer.batch.atomic_batch import WholePending
+from ternmq_producer.batch.atomic_batch import PendingBatch
 from ternmq_producer.batch.batch_encoding import StreamFormat
-from ternmq_producer.batch.batch_reply import Failure, deliver, fits, is_brokers_fault
-from ternmq_producer.batch.batcher import Batch, Batcher, all_pending
+from ternmq_producer.batch.batch_reply import SendFailure, deliver, fits, is_brokers_fault
+from ternmq_producer.batch.batcher import Batcher, ProducerBatch, all_pending
 from ternmq_producer.batch.bulk import BulkSlice
-from ternmq_producer.batch.pending_send import Pending, Sink, renewed, too_late
-from ternmq_producer.batch.send_buffer import Buffer
+from ternmq_producer.batch.pending_send import PendingSend, ResultSink, renewed, too_late
+from ternmq_producer.batch.send_buffer import SendBuffer
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.send_statistics import LinkCounts
 from ternmq_producer.send_stream.retry_another_broker import hold_back, let_go
@@ -71,7 +71,7 @@ class Dispatcher(Protocol):
         ...
 
     @property
-    def buffer(self) -> Buffer:
+    def buffer(self) -> SendBuffer:
         """What messages are charged to until they are answered."""
         ...
 
@@ -100,11 +100,11 @@ class Dispatcher(Protocol):
         """Return the maker of keys; the first caller's address goes into them."""
         ...
 
-    def fail(self, sink: Sink, error: TernError) -> None:
+    def fail(self, sink: ResultSink, error: TernError) -> None:
         """Answer `error`, unless there is an answer."""
         ...
 
-    def dispatch_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
+    def dispatch_again(self, pending: Sequence[PendingSend], *, avoid: str, delay_s: float) -> None:
         """Send messages by any queue, best not one of broker `avoid`; if there, after a pause."""
         ...
 
@@ -158,7 +158,7 @@ class BrokerLink:
         is_missed = self._client.reaches(self.broker_name) is False
         return is_missed or self._broken_openings >= _BROKEN_OPENINGS_MAX
 
-    def add(self, pending: Pending) -> None:
+    def add(self, pending: PendingSend) -> None:
         """Send `pending`. Its sink has the answer at its deadline at the latest."""
         if self._fails_at_once(pending):
             return
@@ -170,12 +170,12 @@ class BrokerLink:
         self._batcher.add_slice(part)
         self._expect(part.deadline_ms)
 
-    def add_whole(self, whole: WholePending) -> None:
-        """Send a user's batch, likewise."""
-        if self._fails_at_once(whole):
+    def add_batch(self, atomic: PendingBatch) -> None:
+        """Send an atomic batch, likewise."""
+        if self._fails_at_once(atomic):
             return
-        self._batcher.add_whole(whole)
-        self._expect(whole.deadline_ms)
+        self._batcher.add_batch(atomic)
+        self._expect(atomic.deadline_ms)
 
     def look(self) -> None:
         """Try a broker that is away anew, now that a route may name it again."""
@@ -375,7 +375,7 @@ class BrokerLink:
         self._away = None
         self._look_again()
 
-    def _settle_refused(self, batch: Batch, failures: list[Failure]) -> None:
+    def _settle_refused(self, batch: ProducerBatch, failures: list[SendFailure]) -> None:
         """Try again, or give up, what the broker refused of `batch`; the rest is answered."""
         codes = {each.error.code for each in failures if isinstance(each.error, RefusedError)}
         if codes & _ROUTE_IS_OLD:
@@ -395,23 +395,23 @@ class BrokerLink:
 
         When it was not even opened, that is everything that waits.
         """
-        failures: list[Failure] = []
+        failures: list[SendFailure] = []
         for batch in self._batcher.break_off():
             for pending in all_pending(batch):
                 pending.maybe_stored = True
-                failures.append(Failure(pending, error))
+                failures.append(SendFailure(pending, error))
         if self._format is None:
             for pending in self._batcher.drain():
                 if not isinstance(error, Unreachable):
                     pending.attempts += 1
-                failures.append(Failure(pending, error))
+                failures.append(SendFailure(pending, error))
         self._settle(failures, delay_s=0.0)
         self._batcher.release(self._batcher.ordered_queues())
 
-    def _settle(self, failures: list[Failure], *, delay_s: float) -> set[MessageQueue]:
+    def _settle(self, failures: list[SendFailure], *, delay_s: float) -> set[MessageQueue]:
         """Do with `failures` what `judge` says; return the queues of those tried again in order."""
         config = self._config
-        here, anywhere = list[Pending](), list[Pending]()
+        here, anywhere = list[PendingSend](), list[PendingSend]()
         self.counts.failures += len(failures)
         for failure in failures:
             pending = failure.pending
@@ -445,7 +445,7 @@ class BrokerLink:
             self._owner.dispatch_again(anywhere, avoid=self.broker_name, delay_s=delay_s)
         return {pending.queue for pending in here if pending.is_ordered}
 
-    def _fails_at_once(self, pending: Pending) -> bool:
+    def _fails_at_once(self, pending: PendingSend) -> bool:
         """Give up what only this broker may take, while it is away and waiting is not wanted."""
         if not (pending.is_ordered and self._config.fail_fast and self.is_away):
             return False
@@ -455,7 +455,7 @@ class BrokerLink:
         self._loop.call_soon(self._give_up, pending, error)  # so that the sender waits
         return True
 
-    def _give_up(self, pending: Pending, error: TernError) -> None:
+    def _give_up(self, pending: PendingSend, error: TernError) -> None:
         self._owner.buffer.give_back(pending.record_bytes)
         self._owner.fail(pending.sink, renewed(error, may_have_happened=pending.maybe_stored))
 

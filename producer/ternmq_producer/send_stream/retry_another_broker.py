@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from ternmq_client.routes.route_cache import RouteCache
 from ternmq_model.message import SendResult
 from ternmq_model.response_code import STORED_CODES, ResponseCode
-from ternmq_producer.batch.batcher import Batch
-from ternmq_producer.batch.pending_send import Pending, Sink
+from ternmq_producer.batch.batcher import ProducerBatch
+from ternmq_producer.batch.pending_send import PendingSend, ResultSink
 from ternmq_producer.config import ProducerConfig
 
 
@@ -18,7 +18,7 @@ class SecondTry:
         result: What was kept last.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: ResultSink) -> None:
         self._sink = sink
         self.is_held = True
         self.result: SendResult | None = None
@@ -43,8 +43,8 @@ class SecondTry:
 
 
 def hold_back(
-    batch: Batch, code: int, config: ProducerConfig, routes: RouteCache, broker_name: str
-) -> Sequence[Pending]:
+    batch: ProducerBatch, code: int, config: ProducerConfig, routes: RouteCache, broker_name: str
+) -> Sequence[PendingSend]:
     """Keep the results of messages that are to be tried at another broker, and return those.
 
     Nothing is tried a second time that must stay in its queue, that travels with many, or that may
@@ -69,7 +69,7 @@ def hold_back(
 
     topics = {pending.topic.decode() for pending in batch.singles}
     topics = {topic for topic in topics if is_taken_elsewhere(topic)}
-    held: list[Pending] = []
+    held: list[PendingSend] = []
     for pending in batch.singles:
         is_last = pending.attempts >= config.attempts_max or pending.topic.decode() not in topics
         if is_last or pending.is_ordered or pending.sink.done():
@@ -82,9 +82,9 @@ def hold_back(
     return held
 
 
-def let_go(held: Sequence[Pending]) -> Sequence[Pending]:
+def let_go(held: Sequence[PendingSend]) -> Sequence[PendingSend]:
     """Let results be told again; return the messages of those that were kept."""
-    kept: list[Pending] = []
+    kept: list[PendingSend] = []
     for pending in held:
         sink = pending.sink
         if isinstance(sink, SecondTry):

@@ -7,11 +7,11 @@ import numpy as np
 from ternmq_model.errors import BrokerBusy, MessageRefused
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.atomic_batch import BatchSink, WholePending
+from ternmq_producer.batch.atomic_batch import BatchSink, PendingBatch
 from ternmq_producer.batch.batch_reply import deliver, fits
-from ternmq_producer.batch.batcher import Batch
+from ternmq_producer.batch.batcher import ProducerBatch
 from ternmq_producer.batch.bulk import Bulk
-from ternmq_producer.batch.bulk_partition import spread
+from ternmq_producer.batch.bulk_partition import partition
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from tests.unit.producer.batch.test_batcher import Waiter, pending
@@ -41,7 +41,7 @@ def answer(waiter: object) -> object:
 
 
 def test_every_message_gets_its_own_place() -> None:
-    batch = Batch(singles=[pending(b"%d" % number, queue_id=number) for number in range(3)])
+    batch = ProducerBatch(singles=[pending(b"%d" % number, queue_id=number) for number in range(3)])
     for one in batch.singles:
         one.unique_key = b"K" + one.body
     assert fits(batch, reply(3))
@@ -56,7 +56,7 @@ def test_every_message_gets_its_own_place() -> None:
 
 
 def test_refused_batch_leaves_every_message_to_be_judged() -> None:
-    batch = Batch(singles=[pending(), pending()])
+    batch = ProducerBatch(singles=[pending(), pending()])
     failures = deliver(batch, reply(0, 2), store_host=HOST, broker_name="b")
     assert [failure.pending for failure in failures] == batch.singles
     assert all(isinstance(failure.error, BrokerBusy) for failure in failures)
@@ -67,9 +67,9 @@ def test_batch_found_in_another_queue_is_reported_there() -> None:
         answers = asyncio.get_running_loop().create_future()
         sent = [Message("t", b"0"), Message("t", b"1")]
         queue = MessageQueue("t", "b", 3)
-        whole = WholePending(BatchSink(answers), sent, b"t", [b"", b""], queue, False, 9, 0, 9)
-        whole.unique_keys = [b"K0", b"K1"]
-        batch = Batch(singles=[whole], whole=whole)
+        atomic = PendingBatch(BatchSink(answers), sent, b"t", [b"", b""], queue, False, 9, 0, 9)
+        atomic.unique_keys = [b"K0", b"K1"]
+        batch = ProducerBatch(singles=[atomic], atomic=atomic)
         found = reply(2)
         found.queue_ids = np.array([1, 1], dtype="<i4").tobytes()
         assert fits(batch, found)
@@ -80,7 +80,7 @@ def test_batch_found_in_another_queue_is_reported_there() -> None:
 
 
 def test_refused_messages_are_reported_in_order_and_overtaken_ones_marked() -> None:
-    batch = Batch(
+    batch = ProducerBatch(
         singles=[
             pending(b"0", ordered=True),
             pending(b"1", ordered=True),
@@ -97,7 +97,7 @@ def test_refused_messages_are_reported_in_order_and_overtaken_ones_marked() -> N
 
 
 def test_reply_of_another_length_is_refused() -> None:
-    batch = Batch(singles=[pending(), pending()])
+    batch = ProducerBatch(singles=[pending(), pending()])
     assert not fits(batch, reply(1))
     assert not fits(batch, reply(2, refused={2: 13}))
     assert fits(batch, reply(0, 2))
@@ -108,7 +108,7 @@ def test_bulk_messages_are_answered_by_columns() -> None:
         queues = [MessageQueue("t", broker, number) for broker in "ab" for number in range(2)]
         bulk = Bulk(10, asyncio.get_running_loop().create_future())
         sent = [Message("t", b"%d" % number) for number in range(10)]
-        slices = spread(
+        slices = partition(
             bulk,
             queues[3:] + queues[:3],
             sent,
@@ -122,7 +122,9 @@ def test_bulk_messages_are_answered_by_columns() -> None:
         assert sorted(name for name, _ in slices) == ["a", "b"]
         for _, part in slices:
             part.unique_keys = [b"K" + body for body in part.bodies]
-            deliver(Batch(slices=[part]), reply(len(part)), store_host=HOST, broker_name="x")
+            deliver(
+                ProducerBatch(slices=[part]), reply(len(part)), store_host=HOST, broker_name="x"
+            )
         results = bulk.results()
         assert [result.queue for result in results] == [queues[(3 + n) % 4] for n in range(10)]
         assert [result.message_id for result in results] == [f"K{n}" for n in range(10)]
@@ -133,7 +135,7 @@ def test_bulk_messages_are_answered_by_columns() -> None:
 
 
 def test_batch_in_doubt_is_told_apart_from_one_not_stored() -> None:
-    batch = Batch(singles=[pending(b"0"), pending(b"1")])
+    batch = ProducerBatch(singles=[pending(b"0"), pending(b"1")])
     told = reply(2, 14, refused={1: 13})
     told.status.may_have_happened = True
     failures = deliver(batch, told, store_host=HOST, broker_name="b")

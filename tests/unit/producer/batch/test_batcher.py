@@ -7,10 +7,10 @@ from typing import Any
 from ternmq_model.errors import ConnectionLost
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.atomic_batch import WholePending
-from ternmq_producer.batch.batcher import Batch, Batcher, all_pending
+from ternmq_producer.batch.atomic_batch import PendingBatch
+from ternmq_producer.batch.batcher import Batcher, ProducerBatch, all_pending
 from ternmq_producer.batch.bulk import Bulk, BulkSlice
-from ternmq_producer.batch.pending_send import Pending
+from ternmq_producer.batch.pending_send import PendingSend
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Waiter:
 
 def pending(
     body: bytes = b"x", *, queue_id: int = 0, ordered: bool = False, size: int = 100, at: int = 1000
-) -> Pending:
+) -> PendingSend:
     queue = MessageQueue("t", "b", queue_id)
-    return Pending(Waiter(), Message("t", body), b"t", b"", queue, ordered, size, 0, at)
+    return PendingSend(Waiter(), Message("t", body), b"t", b"", queue, ordered, size, 0, at)
 
 
 class Freed:
@@ -48,7 +48,7 @@ def batcher(freed: Freed | None = None, *, batch_bytes: int = 1000, batches: int
     return Batcher(batch_bytes_max=batch_bytes, batches_max=batches, free=free)
 
 
-def bodies(batch: Batch | None) -> list[bytes]:
+def bodies(batch: ProducerBatch | None) -> list[bytes]:
     assert batch is not None
     return [one.body for one in all_pending(batch)]
 
@@ -210,21 +210,21 @@ def test_slices_and_single_messages_take_turns_and_large_slices_split() -> None:
     asyncio.run(main())
 
 
-def whole(*, queue_id: int = 0, ordered: bool = False, at: int = 1000) -> WholePending:
+def atomic(*, queue_id: int = 0, ordered: bool = False, at: int = 1000) -> PendingBatch:
     queue = MessageQueue("t", "b", queue_id)
     sent = [Message("t", b"w%d" % number) for number in range(3)]
     sink: Any = Waiter()
-    return WholePending(sink, sent, b"t", [b""] * 3, queue, ordered, 5000, 0, at)
+    return PendingBatch(sink, sent, b"t", [b""] * 3, queue, ordered, 5000, 0, at)
 
 
 def test_atomic_batch_travels_alone_and_takes_turns() -> None:
     some = batcher(batches=9)
     for number in range(3):
         some.add(pending(b"%d" % number))
-        some.add_whole(whole())
+        some.add_batch(atomic())
     batches = [some.next_batch(0) for _ in range(5)]
     assert [
-        None if batch is None else (batch.whole is not None, len(batch)) for batch in batches
+        None if batch is None else (batch.atomic is not None, len(batch)) for batch in batches
     ] == [
         (True, 3),
         (False, 3),
@@ -232,13 +232,13 @@ def test_atomic_batch_travels_alone_and_takes_turns() -> None:
         (True, 3),
         None,
     ]
-    assert all(batch.record_bytes == 5000 for batch in batches if batch and batch.whole)
+    assert all(batch.record_bytes == 5000 for batch in batches if batch and batch.atomic)
 
 
 def test_ordered_batch_keeps_its_place_in_its_queue() -> None:
     some = batcher(batches=9)
     some.add(pending(b"1", ordered=True))
-    some.add_whole(whole(ordered=True))
+    some.add_batch(atomic(ordered=True))
     some.add(pending(b"2", ordered=True))
     sizes: list[int] = []
     for _ in range(3):
@@ -255,18 +255,18 @@ def test_ordered_batch_keeps_its_place_in_its_queue() -> None:
 def test_batch_in_doubt_is_a_retry_and_expires_like_a_message() -> None:
     freed = Freed()
     some = batcher(freed, batches=9)
-    doubtful = whole()
+    doubtful = atomic()
     doubtful.maybe_stored = True
     some.put_back([doubtful])
     some.add(pending(b"fresh"))
     first, second = some.next_batch(0), some.next_batch(0)
     assert first is not None
     assert second is not None
-    assert (first.whole, first.is_retry) == (doubtful, True)
+    assert (first.atomic, first.is_retry) == (doubtful, True)
     assert not second.is_retry
     some.break_off()
-    some.add_whole(whole(at=10))
-    some.add_whole(whole(at=10_000))
+    some.add_batch(atomic(at=10))
+    some.add_batch(atomic(at=10_000))
     expired, next_ms = some.expire(10)
     assert [len(expired.unsent), next_ms, freed.total] == [1, 10_000, 5000]
     assert len(some.drain()) == 1

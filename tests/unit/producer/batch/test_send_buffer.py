@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from ternmq_producer.batch.send_buffer import Buffer
+from ternmq_producer.batch.send_buffer import SendBuffer
 from tests.support.virtual_time import run_in_virtual_time
 
 
 def test_space_is_given_in_the_order_of_requests() -> None:
     async def main() -> None:
-        buffer = Buffer(100)
+        buffer = SendBuffer(100)
         assert buffer.take_now(60)
         order: list[int] = []
 
@@ -33,7 +33,7 @@ def test_space_is_given_in_the_order_of_requests() -> None:
 
 def test_message_larger_than_the_buffer_is_admitted_when_it_is_empty() -> None:
     async def main() -> None:
-        buffer = Buffer(100)
+        buffer = SendBuffer(100)
         assert buffer.take_now(1)
         task = asyncio.ensure_future(buffer.take(500))
         await asyncio.sleep(0)
@@ -47,7 +47,7 @@ def test_message_larger_than_the_buffer_is_admitted_when_it_is_empty() -> None:
 
 def test_departing_waiter_takes_nothing_and_lets_others_in() -> None:
     async def main() -> None:
-        buffer = Buffer(100)
+        buffer = SendBuffer(100)
         assert buffer.take_now(50)
         large = asyncio.ensure_future(buffer.take(90))
         small = asyncio.ensure_future(buffer.take(10))
@@ -70,7 +70,7 @@ def test_departing_waiter_takes_nothing_and_lets_others_in() -> None:
 
 def test_waiting_for_an_empty_buffer_lasts_until_the_last_byte() -> None:
     async def main() -> None:
-        buffer = Buffer(100)
+        buffer = SendBuffer(100)
         await buffer.emptied()
         buffer.take_now(10)
         task = asyncio.ensure_future(buffer.emptied())
