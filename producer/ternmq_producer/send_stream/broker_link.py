@@ -1,6 +1,6 @@
-"""The way to one broker: one stream, opened when there is something to send, opened again after
-it broke. What is sent, when and with what is the `Batcher`'s to decide; what follows on a failure
-is `judge`'s."""
+"""Link to one broker: one stream, opened when there is something to send, opened again after it
+broke. The `Batcher` decides when which messages are sent; `decide_retry` decides what follows on a
+failure."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ from ternmq_producer.batch.send_buffer import SendBuffer
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.send_statistics import LinkCounts
 from ternmq_producer.send_stream.retry_another_broker import hold_back, let_go
-from ternmq_producer.send_stream.retry_decision import Verdict, judge
+from ternmq_producer.send_stream.retry_decision import RetryDecision, decide_retry
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import ClientStream
@@ -52,8 +52,8 @@ _BROKEN_OPENINGS_MAX: Final = 3
 """A broker whose stream breaks so often while it is opened is out of reach."""
 
 
-class Dispatcher(Protocol):
-    """Whom a link works for: a `Producer`."""
+class LinkOwner(Protocol):
+    """Owner of a link: the `MessageSender` of a producer."""
 
     @property
     def config(self) -> ProducerConfig:
@@ -120,7 +120,7 @@ class BrokerLink:
         counts: How sending went.
     """
 
-    def __init__(self, broker_name: str, owner: Dispatcher) -> None:
+    def __init__(self, broker_name: str, owner: LinkOwner) -> None:
         self.broker_name = broker_name
         self.is_down = False
         self.is_leaving = False
@@ -409,7 +409,7 @@ class BrokerLink:
         self._batcher.release(self._batcher.ordered_queues())
 
     def _settle(self, failures: list[SendFailure], *, delay_s: float) -> set[MessageQueue]:
-        """Do with `failures` what `judge` says; return the queues of those tried again in order."""
+        """Retry `failures`, or give up; return the queues of those that are retried in order."""
         config = self._config
         here, anywhere = list[PendingSend](), list[PendingSend]()
         self.counts.failures += len(failures)
@@ -417,9 +417,9 @@ class BrokerLink:
             pending = failure.pending
             if isinstance(failure.error, BrokerDraining):
                 pending.attempts -= 1  # it did not look at the message
-            verdict = Verdict.GIVE_UP
+            decision = RetryDecision.GIVE_UP
             if not failure.is_overtaken and not pending.sink.done():
-                verdict = judge(
+                decision = decide_retry(
                     failure.error,
                     attempts=pending.attempts,
                     attempts_max=config.attempts_max,
@@ -432,10 +432,10 @@ class BrokerLink:
             is_lost = config.fail_fast and self.is_away and isinstance(failure.error, Unreachable)
             topic = pending.topic.decode()
             if is_lost and (pending.is_ordered or not self._owner.is_reachable(topic)):
-                verdict = Verdict.GIVE_UP
-            if verdict is Verdict.GIVE_UP:
+                decision = RetryDecision.GIVE_UP
+            if decision is RetryDecision.GIVE_UP:
                 self._give_up(pending, failure.error)
-            elif verdict is Verdict.AGAIN_HERE:
+            elif decision is RetryDecision.AGAIN_HERE:
                 here.append(pending)
             else:
                 anywhere.append(pending)

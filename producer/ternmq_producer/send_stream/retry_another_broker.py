@@ -1,4 +1,4 @@
-"""Messages that are stored, but not as safely as asked, and are sent to another broker as well."""
+"""Retries at another broker of messages that are stored, but not as safely as asked."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from ternmq_producer.batch.pending_send import PendingSend, ResultSink
 from ternmq_producer.config import ProducerConfig
 
 
-class SecondTry:
+class FallbackSink:
     """A sink in front of a sender that has a result already, which counts unless another comes.
 
     Attributes:
@@ -74,10 +74,10 @@ def hold_back(
         is_last = pending.attempts >= config.attempts_max or pending.topic.decode() not in topics
         if is_last or pending.is_ordered or pending.sink.done():
             continue
-        if isinstance(pending.sink, SecondTry):
+        if isinstance(pending.sink, FallbackSink):
             pending.sink.is_held = True
         else:
-            pending.sink = SecondTry(pending.sink)
+            pending.sink = FallbackSink(pending.sink)
         held.append(pending)
     return held
 
@@ -87,7 +87,7 @@ def let_go(held: Sequence[PendingSend]) -> Sequence[PendingSend]:
     kept: list[PendingSend] = []
     for pending in held:
         sink = pending.sink
-        if isinstance(sink, SecondTry):
+        if isinstance(sink, FallbackSink):
             sink.is_held = False
             if sink.result is not None and not sink.done():
                 kept.append(pending)

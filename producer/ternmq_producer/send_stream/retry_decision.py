@@ -1,12 +1,12 @@
-"""What to do with a message that an attempt did not store. Pure."""
+"""Retry decisions about messages that an attempt did not store. Pure."""
 
 from enum import Enum, auto
 
 from ternmq_model.errors import TernError, Unreachable
 
 
-class Verdict(Enum):
-    """Where to try next, if at all."""
+class RetryDecision(Enum):
+    """Place of the next attempt, if there is one."""
 
     GIVE_UP = auto()
     AGAIN_HERE = auto()
@@ -16,7 +16,7 @@ class Verdict(Enum):
     """In another queue, best at another broker."""
 
 
-def judge(
+def decide_retry(
     error: TernError,
     *,
     attempts: int,
@@ -26,8 +26,8 @@ def judge(
     duplicates_allowed: bool,
     looks_up: bool,
     is_away: bool,
-) -> Verdict:
-    """Say what follows after an attempt ended with `error`.
+) -> RetryDecision:
+    """Return what follows after an attempt ended with `error`.
 
     That nobody could be reached is no attempt: nothing was sent, and the send timeout is the limit.
 
@@ -46,13 +46,13 @@ def judge(
         stored the message is repeated at the same broker first: it alone can tell.
     """
     if not error.retryable:
-        return Verdict.GIVE_UP
+        return RetryDecision.GIVE_UP
     if attempts >= attempts_max and not isinstance(error, Unreachable):
-        return Verdict.GIVE_UP
+        return RetryDecision.GIVE_UP
     if maybe_stored and not duplicates_allowed:
-        return Verdict.AGAIN_HERE if looks_up else Verdict.GIVE_UP
+        return RetryDecision.AGAIN_HERE if looks_up else RetryDecision.GIVE_UP
     if is_ordered:
-        return Verdict.AGAIN_HERE
+        return RetryDecision.AGAIN_HERE
     if maybe_stored and not is_away:
-        return Verdict.AGAIN_HERE
-    return Verdict.AGAIN_ANYWHERE
+        return RetryDecision.AGAIN_HERE
+    return RetryDecision.AGAIN_ANYWHERE
