@@ -11,7 +11,7 @@ from ternmq_model.message import Message, SendManyFailed
 from ternmq_model.response_code import ResponseCode
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
-from ternmq_producer.queue_selection.reachability import Reach
+from ternmq_producer.queue_selection.reachability import BrokerReachability
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.rpc import Call
 from tests.support.toy_broker import ToyBroker
@@ -152,11 +152,11 @@ def test_state_stays_false_while_a_route_names_no_master() -> None:
 def test_reach_counts_a_topic_whose_route_nobody_told_as_away(error: TernError) -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
-            reach = Reach(producer.client, {}, {})
-            reach.note(TOPIC, error)
-            assert not reach.is_connected()
-            reach.note(TOPIC, TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "no topic"))
-            assert reach.is_connected()
+            reachability = BrokerReachability(producer.client, {}, {})
+            reachability.note(TOPIC, error)
+            assert not reachability.is_connected()
+            reachability.note(TOPIC, TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "no topic"))
+            assert reachability.is_connected()
 
     run_in_virtual_time(main())
 

@@ -1,4 +1,7 @@
-"""Choosing queues while some brokers are out of reach or slow."""
+"""Fault strategy: the choice of queues while some brokers are out of reach or slow.
+
+Source: RocketMQ `MQFaultStrategy`.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -6,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from ternmq_model.clock import Clock
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.queue_selection.latency_fault import FAULT_RULES, FaultTable
-from ternmq_producer.queue_selection.topic_publish_info import Target
+from ternmq_producer.queue_selection.latency_fault import FAULT_RULES, LatencyFaultTolerance
+from ternmq_producer.queue_selection.topic_publish_info import TopicPublishInfo
 from ternmq_producer.send_statistics import BrokerSends
 from ternmq_producer.send_stream.broker_link import BrokerLink
 
 
-class Avoidance:
-    """Which brokers a producer avoids at present. Keeps `is_avoided` of its links.
+class FaultStrategy:
+    """Brokers that a producer avoids at present. Keeps `is_avoided` of its links.
 
     A broker out of reach is always avoided for the moment; slow ones and those that failed are by
     the fault table, when that is switched on. An avoided one is used when no other is left.
@@ -31,7 +34,7 @@ class Avoidance:
         self._links = links
         self._loop = asyncio.get_running_loop()
         self._faults = (
-            FaultTable(FAULT_RULES[config.latency_fault_rule])
+            LatencyFaultTolerance(FAULT_RULES[config.latency_fault_rule])
             if config.latency_fault_tolerance
             else None
         )
@@ -86,36 +89,36 @@ class Avoidance:
             for name, link in sorted(self._links.items())
         }
 
-    def next_but(self, target: Target, avoid: str) -> int:
+    def next_but(self, publish_info: TopicPublishInfo, avoid: str) -> int:
         """Return the next queue of the round for a retry: elsewhere, best where all is well."""
-        index = target.next_where(lambda queue: self._is_better(queue, avoid))
-        if target.links[index].is_avoided or target.queues[index].broker_name == avoid:
-            index = target.next_where(lambda queue: queue.broker_name != avoid)
+        index = publish_info.next_where(lambda queue: self._is_better(queue, avoid))
+        if publish_info.links[index].is_avoided or publish_info.queues[index].broker_name == avoid:
+            index = publish_info.next_where(lambda queue: queue.broker_name != avoid)
         return index
 
     def _is_better(self, queue: MessageQueue, avoid: str) -> bool:
         link = self._links.get(queue.broker_name)
         return queue.broker_name != avoid and (link is None or not link.is_avoided)
 
-    def next_index(self, target: Target) -> int:
+    def next_index(self, publish_info: TopicPublishInfo) -> int:
         """Return the next queue of the round, best one whose broker is not to be avoided."""
-        index = target.next()
-        if not target.links[index].is_avoided:
+        index = publish_info.next()
+        if not publish_info.links[index].is_avoided:
             return index
-        index = target.next_where(lambda queue: self._is_better(queue, ""))
-        if self._faults is not None and target.links[index].is_avoided:
-            names = [link.broker_name for link in target.links if not link.is_down]
+        index = publish_info.next_where(lambda queue: self._is_better(queue, ""))
+        if self._faults is not None and publish_info.links[index].is_avoided:
+            names = [link.broker_name for link in publish_info.links if not link.is_down]
             if names:
                 now_ms = self._clock.monotonic_ms()
                 name = self._faults.pick_one_at_least(names, now_ms=now_ms)
-                index = target.next_where(lambda queue: queue.broker_name == name)
+                index = publish_info.next_where(lambda queue: queue.broker_name == name)
         return index
 
-    def turns(self, target: Target, count: int) -> Sequence[MessageQueue]:
+    def turns(self, publish_info: TopicPublishInfo, count: int) -> Sequence[MessageQueue]:
         """Return the queues for the next `count` messages of a round, but those to be avoided."""
-        first = self.next_index(target)
-        target.skip(count - 1)
-        turns = target.queues[first:] + target.queues[:first]
+        first = self.next_index(publish_info)
+        publish_info.skip(count - 1)
+        turns = publish_info.queues[first:] + publish_info.queues[:first]
         if any(link.is_avoided for link in self._links.values()):
             return [queue for queue in turns if self._is_better(queue, "")] or turns
         return turns

@@ -1,6 +1,6 @@
-"""Which brokers to avoid, and until when, by how long they took to answer. Pure.
+"""Tolerance of latency faults: slow brokers are avoided for a time that follows from their latency.
 
-Source: RocketMQ `MQFaultStrategy`, `LatencyFaultToleranceImpl`.
+Pure. Source: RocketMQ `MQFaultStrategy`, `LatencyFaultToleranceImpl`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class FaultRule(NamedTuple):
-    """What one version of RocketMQ makes of latencies."""
+    """Isolations by latency, as one version of RocketMQ has them."""
 
     latencies_ms: tuple[int, ...]
     """Ascending. The highest one that is not above a latency decides."""
@@ -46,8 +46,8 @@ FAULT_RULES: Final = {
 
 
 @dataclass(slots=True)
-class Fault:
-    """What is known of one broker."""
+class FaultItem:
+    """Latency and isolation of one broker."""
 
     latency_ms: int
     """Of its newest answer, or what its newest failure counts as."""
@@ -56,8 +56,8 @@ class Fault:
     """It is avoided until then."""
 
 
-class FaultTable:
-    """The brokers that answered or failed. Owned by one producer. Times are monotonic.
+class LatencyFaultTolerance:
+    """Latencies and isolations of brokers. Owned by one producer. Times are monotonic.
 
     Args:
         rule: One of `FAULT_RULES`.
@@ -65,13 +65,13 @@ class FaultTable:
 
     def __init__(self, rule: FaultRule) -> None:
         self._rule = rule
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, FaultItem] = {}
         self._turn = 0
 
     def answered(self, broker_name: str, latency_ms: int, *, now_ms: int) -> int:
         """Note an answer, and return for how long the broker is avoided; 0 = not at all."""
         isolation_ms = self._rule.isolation_ms(latency_ms)
-        self._faults[broker_name] = Fault(latency_ms, now_ms + isolation_ms)
+        self._faults[broker_name] = FaultItem(latency_ms, now_ms + isolation_ms)
         return isolation_ms
 
     def failed(self, broker_name: str, *, now_ms: int) -> int:
@@ -104,7 +104,7 @@ class FaultTable:
 
     def _ranked(self, names: Sequence[str], now_ms: int) -> list[str]:
         def rank(name: str) -> tuple[bool, int, int]:
-            fault = self._faults.get(name, Fault(0, 0))
+            fault = self._faults.get(name, FaultItem(0, 0))
             return now_ms < fault.until_ms, fault.latency_ms, fault.until_ms
 
         return sorted(names, key=rank)

@@ -1,4 +1,4 @@
-"""Which queue a message goes to. Pure."""
+"""Round robin over the queues of a topic, and the queue of a sharding key. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

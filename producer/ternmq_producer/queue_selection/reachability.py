@@ -1,4 +1,4 @@
-"""Whether any broker can be reached that a producer sends to, found out without a send."""
+"""Reachability of the brokers that a producer sends to, found out without a send."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,33 +7,33 @@ from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import TernError, TransportError
-from ternmq_producer.queue_selection.topic_publish_info import Target, no_queues
+from ternmq_producer.queue_selection.topic_publish_info import TopicPublishInfo, no_queues
 from ternmq_producer.send_stream.broker_link import BrokerLink
 
 LOOK_S: Final = 1.0
 """How often brokers are tried, and routes asked for, while no broker is connected."""
 
 
-class Reach:
-    """What one producer knows of the brokers of its topics. Owned by its `Dispatch`.
+class BrokerReachability:
+    """Reachability of the brokers of one producer's topics. Owned by its `MessageSender`.
 
     Whether a broker can be reached the client knows, whichever part of it tried last; this class
     knows which brokers count: those of the topics sent to, by their routes of now.
 
     Args:
         client: Dials brokers, asks for routes.
-        targets: By topic, as the owner has them now.
+        publish_infos: By topic, as the owner has them now.
         links: By broker name: every one that there ever was.
     """
 
     def __init__(
         self,
         client: ClientInstance,
-        targets: Mapping[str, Target],
+        publish_infos: Mapping[str, TopicPublishInfo],
         links: Mapping[str, BrokerLink],
     ) -> None:
         self._client = client
-        self._targets = targets
+        self._publish_infos = publish_infos
         self._links = links
         self._lost: set[str] = set()
         """Topics that were sent to and have no route any more, or nothing to be written."""
@@ -51,7 +51,7 @@ class Reach:
 
     def is_lost(self, topic: str) -> bool:
         """Tell whether a topic had queues and has none."""
-        return topic in self._lost and topic not in self._targets
+        return topic in self._lost and topic not in self._publish_infos
 
     def note(self, topic: str, error: TernError) -> None:
         """Note why a send found no queues."""
@@ -71,8 +71,8 @@ class Reach:
 
         So `is_connected` follows brokers that come back elsewhere, and those never sent to.
         """
-        self._lost -= self._targets.keys()
-        self._unanswered -= self._targets.keys()
+        self._lost -= self._publish_infos.keys()
+        self._unanswered -= self._publish_infos.keys()
         links = self._counting()
         for link in links:
             if link.is_away:  # its route may have been gone, and be there again
@@ -97,6 +97,6 @@ class Reach:
 
     def _counting(self) -> list[BrokerLink]:
         """Return the links of the topics sent to, each once; all, while no topic has queues."""
-        targets = self._targets.values()
-        of_targets = {link.broker_name: link for target in targets for link in target.links}
-        return list((of_targets or self._links).values())
+        infos = self._publish_infos.values()
+        counting = {link.broker_name: link for info in infos for link in info.links}
+        return list((counting or self._links).values())

@@ -1,4 +1,7 @@
-"""One topic as a producer sees it: its queues, their links, and what its messages look like."""
+"""Publish info of a topic: its queues, their links, and the properties of its messages.
+
+Source: RocketMQ `TopicPublishInfo`.
+"""
 
 import asyncio
 from collections import Counter
@@ -24,7 +27,7 @@ _TAGS_REMEMBERED_MAX: Final = 1024
 _MASTER_PAUSE_S: Final = 0.25
 
 
-class Target(QueuePicker):
+class TopicPublishInfo(QueuePicker):
     """One topic: its queues and the links that lead to them. Owned by the producer."""
 
     def __init__(self, topic: str, queues: Sequence[MessageQueue], start: int) -> None:

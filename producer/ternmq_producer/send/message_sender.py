@@ -20,10 +20,10 @@ from ternmq_producer.batch.bulk_partition import partition
 from ternmq_producer.batch.pending_send import PendingSend, ResultSink, renewed, timed_out
 from ternmq_producer.batch.send_buffer import SendBuffer
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.queue_selection.fault_strategy import Avoidance
-from ternmq_producer.queue_selection.reachability import Reach
+from ternmq_producer.queue_selection.fault_strategy import FaultStrategy
+from ternmq_producer.queue_selection.reachability import BrokerReachability
 from ternmq_producer.queue_selection.selectors import QueueSelector, chosen_queue, is_ordered
-from ternmq_producer.queue_selection.topic_publish_info import QueueFinder, Target
+from ternmq_producer.queue_selection.topic_publish_info import QueueFinder, TopicPublishInfo
 from ternmq_producer.send.body_compression import Packer, is_packed_elsewhere
 from ternmq_producer.send.ticket_queue import Lines, Place
 from ternmq_producer.send_statistics import SendStatistics
@@ -62,17 +62,17 @@ class Dispatch:
         self.late_replies = 0
         self._packer = Packer(config, client.env.blocking)
         self._pack_from = self._packer.from_bytes
-        self._targets: dict[str, Target] = {}
+        self._publish_infos: dict[str, TopicPublishInfo] = {}
         self._finder = QueueFinder(client, config)
         self._lines = Lines()
         self._links: dict[str, BrokerLink] = {}
-        self._avoidance = Avoidance(config, client.env.clock, self._links)
-        self.answered = self._avoidance.answered
-        self.failed = self._avoidance.failed
-        self.rested = self._avoidance.rested
-        self._reach = Reach(client, self._targets, self._links)
-        self.is_connected = self._reach.is_connected
-        self._looking = client.tasks.spawn(self._reach.run(), "look for brokers")
+        self._fault_strategy = FaultStrategy(config, client.env.clock, self._links)
+        self.answered = self._fault_strategy.answered
+        self.failed = self._fault_strategy.failed
+        self.rested = self._fault_strategy.rested
+        self._reachability = BrokerReachability(client, self._publish_infos, self._links)
+        self.is_connected = self._reachability.is_connected
+        self._looking = client.tasks.spawn(self._reachability.run(), "look for brokers")
         self._keys: UniqueKeys | None = None
         self._clock = client.env.clock
         self._loop = asyncio.get_running_loop()
@@ -91,10 +91,10 @@ class Dispatch:
     def close(self) -> None:
         """Take no more, and answer everything that still has no answer."""
         self.is_open = False
-        self._targets.clear()
+        self._publish_infos.clear()
         error = ClosedError("the producer was closed before the answer came")
         self._looking.cancel()
-        self._avoidance.close()
+        self._fault_strategy.close()
         self.buffer.close()
         links = list(self._links.values())
         self._links.clear()
@@ -135,7 +135,7 @@ class Dispatch:
     def statistics(self) -> SendStatistics:
         """Return what was counted so far."""
         return SendStatistics(
-            brokers=self._avoidance.sends(),
+            brokers=self._fault_strategy.sends(),
             one_way_failures=self.one_way_failures,
             late_replies=self.late_replies,
             buffered_bytes=self.buffer.used_bytes,
@@ -143,8 +143,8 @@ class Dispatch:
 
     def is_reachable(self, topic: str) -> bool:
         """Tell whether any broker of `topic` can be reached, as far as known."""
-        target = self._known_target(topic)
-        return target is not None and target.is_reachable
+        publish_info = self._known_publish_info(topic)
+        return publish_info is not None and publish_info.is_reachable
 
     def dispatch_again(self, pending: Sequence[PendingSend], *, avoid: str, delay_s: float) -> None:
         """Send messages again that broker `avoid` did not take. Called by its link.
@@ -156,9 +156,9 @@ class Dispatch:
         """
         resting: list[PendingSend] = []
         for one in pending:
-            target = self._known_target(one.topic.decode())
-            if target is not None:
-                one.queue = target.queues[self._avoidance.next_but(target, avoid)]
+            publish_info = self._known_publish_info(one.topic.decode())
+            if publish_info is not None:
+                one.queue = publish_info.queues[self._fault_strategy.next_but(publish_info, avoid)]
             if one.queue.broker_name == avoid and delay_s:
                 resting.append(one)
             else:
@@ -195,28 +195,28 @@ class Dispatch:
         room, or until its body is compressed. `place` is its own in the line of its topic, if it
         has one already."""
         try:
-            target = self._targets.get(message.topic)
+            publish_info = self._publish_infos.get(message.topic)
         except TypeError:  # such as a list: `place` says what a topic is
             return False
-        if target is None:
+        if publish_info is None:
             return False
         if not self._lines.lets_in(message.topic, place) and is_ordered(message, queue, selector):
             return False
-        if self.config.fail_fast and not target.is_reachable:
+        if self.config.fail_fast and not publish_info.is_reachable:
             return False  # `place` fails, and lets others run first
-        properties = target.properties_of(message)
+        properties = publish_info.properties_of(message)
         body = message.body
         sys_flag = 0
         if len(body) >= self._pack_from:
             if is_packed_elsewhere(message, queue, selector):
                 return False
             body, sys_flag = self._packer.pack(body)
-        size = target.overhead_bytes + len(body) + len(properties)
+        size = publish_info.overhead_bytes + len(body) + len(properties)
         if not self.buffer.take_now(size):
             return False
         self._hand_over(
-            sink, message, target, properties, size, queue, selector, started_ms, deadline_ms,
-            (body, sys_flag) if sys_flag else None,
+            sink, message, publish_info, properties, size, queue, selector, started_ms,
+            deadline_ms, (body, sys_flag) if sys_flag else None,
         )  # fmt: skip
         return True
 
@@ -235,19 +235,19 @@ class Dispatch:
         with self.buffer.entering(), ExitStack() as line:
             if place is None and is_ordered(message, queue, selector):
                 place = line.enter_context(self._lines.join(message.topic))
-            target = await self._target(message.topic, deadline_ms)
-            properties = target.properties_of(message)
+            publish_info = await self._publish_info(message.topic, deadline_ms)
+            properties = publish_info.properties_of(message)
             body, sys_flag = message.body, 0
             if len(body) >= self._pack_from:
                 if is_packed_elsewhere(message, queue, selector):
                     body, sys_flag = await self._packer.pack_elsewhere(body)
                 else:
                     body, sys_flag = self._packer.pack(body)
-            size = target.overhead_bytes + len(body) + len(properties)
+            size = publish_info.overhead_bytes + len(body) + len(properties)
             await self._take_room(size, deadline_ms, place)
             self._hand_over(
-                sink, message, target, properties, size, queue, selector, started_ms, deadline_ms,
-                (body, sys_flag) if sys_flag else None,
+                sink, message, publish_info, properties, size, queue, selector, started_ms,
+                deadline_ms, (body, sys_flag) if sys_flag else None,
             )  # fmt: skip
 
     async def place_batch(
@@ -265,26 +265,26 @@ class Dispatch:
         with self.buffer.entering(), ExitStack() as line:
             is_placed = is_ordered(first, queue, selector)
             place = line.enter_context(self._lines.join(first.topic)) if is_placed else None
-            target = await self._target(first.topic, deadline_ms)
-            properties = [target.properties_of(message) for message in messages]
+            publish_info = await self._publish_info(first.topic, deadline_ms)
+            properties = [publish_info.properties_of(message) for message in messages]
             size = sum(map(len, properties)) + sum(
-                target.overhead_bytes + len(message.body) for message in messages
+                publish_info.overhead_bytes + len(message.body) for message in messages
             )
             await self._take_room(size, deadline_ms, place)
             try:
                 if queue is not None or selector is not None:
-                    queue = chosen_queue(first, target.queues, queue, selector)
+                    queue = chosen_queue(first, publish_info.queues, queue, selector)
                 elif is_placed:
-                    queue = target.queues[target.index_of_key(first.sharding_key)]
+                    queue = publish_info.queues[publish_info.index_of_key(first.sharding_key)]
                 else:
-                    queue = target.queues[self._avoidance.next_index(target)]
+                    queue = publish_info.queues[self._fault_strategy.next_index(publish_info)]
                 link = self.link(queue.broker_name)
             except BaseException:
                 self.buffer.give_back(size)
                 raise
             link.add_batch(
                 PendingBatch(
-                    *(sink, messages, target.topic, properties, queue, is_placed),
+                    *(sink, messages, publish_info.topic, properties, queue, is_placed),
                     *(size, self._clock.monotonic_ms(), deadline_ms),
                 )
             )
@@ -293,7 +293,7 @@ class Dispatch:
         self,
         sink: ResultSink,
         message: Message,
-        target: Target,
+        publish_info: TopicPublishInfo,
         properties: bytes,
         size: int,
         queue: MessageQueue | None,
@@ -306,20 +306,20 @@ class Dispatch:
         is_placed = is_ordered(message, queue, selector)
         if queue is None and selector is None:
             if is_placed:
-                index = target.index_of_key(message.sharding_key)
+                index = publish_info.index_of_key(message.sharding_key)
             else:
-                index = self._avoidance.next_index(target)
-            queue = target.queues[index]
-            link = target.links[index]
+                index = self._fault_strategy.next_index(publish_info)
+            queue = publish_info.queues[index]
+            link = publish_info.links[index]
         else:
             try:
-                queue = chosen_queue(message, target.queues, queue, selector)
+                queue = chosen_queue(message, publish_info.queues, queue, selector)
                 link = self.link(queue.broker_name)
             except BaseException:
                 self.buffer.give_back(size)
                 raise
         pending = PendingSend(
-            sink, message, target.topic, properties, queue, is_placed, size,
+            sink, message, publish_info.topic, properties, queue, is_placed, size,
             started_ms, deadline_ms,
         )  # fmt: skip
         if packed is not None:
@@ -338,7 +338,7 @@ class Dispatch:
         if plain is None:
             await self._place_singly(bulk, part, start, now_ms + timeout_ms)
             return
-        target, properties, sizes = plain
+        publish_info, properties, sizes = plain
         bodies, sys_flags = [message.body for message in part], None
         if max(sizes) >= self._pack_from:
             bodies, sys_flags = await self._packer.pack_many(bodies)
@@ -351,7 +351,7 @@ class Dispatch:
         now_ms = self._clock.monotonic_ms()
         slices = partition(
             bulk,
-            self._avoidance.turns(target, len(part)),
+            self._fault_strategy.turns(publish_info, len(part)),
             part,
             bodies,
             properties,
@@ -386,7 +386,7 @@ class Dispatch:
 
     async def _plain(
         self, part: Sequence[Message], deadline_ms: int
-    ) -> tuple[Target, list[bytes], list[int]] | None:
+    ) -> tuple[TopicPublishInfo, list[bytes], list[int]] | None:
         """Return what the fast road needs; None when some of `part` is not for it.
 
         That is: another topic, a sharding key, an illegal message, far too many bytes, no route.
@@ -398,19 +398,19 @@ class Dispatch:
         if not is_kind(topic, str):
             return None
         try:
-            target = self._targets.get(topic)
-            if target is None or self.config.fail_fast:
-                target = await self._target(topic, deadline_ms)
-            properties_of = target.properties_of
+            publish_info = self._publish_infos.get(topic)
+            if publish_info is None or self.config.fail_fast:
+                publish_info = await self._publish_info(topic, deadline_ms)
+            properties_of = publish_info.properties_of
             properties = [properties_of(message) for message in part]
         except TernError:
             return None
-        overhead = target.overhead_bytes
+        overhead = publish_info.overhead_bytes
         sizes = [
             overhead + len(message.body) + len(some)
             for message, some in zip(part, properties, strict=True)
         ]
-        return None if sum(sizes) > _PART_BYTES_MAX else (target, properties, sizes)
+        return None if sum(sizes) > _PART_BYTES_MAX else (publish_info, properties, sizes)
 
     async def _take_room(self, size: int, deadline_ms: int, place: Place | None = None) -> None:
         """Take `size` bytes of the buffer once it is the turn of `place` and they are free.
@@ -428,45 +428,45 @@ class Dispatch:
             self.buffer.give_back(size)
             raise closed_error()
 
-    async def _target(self, topic: str, deadline_ms: int) -> Target:
+    async def _publish_info(self, topic: str, deadline_ms: int) -> TopicPublishInfo:
         """Return the queues of `topic` with their links, asking for its route at need."""
-        target = self._targets.get(topic)
-        if target is not None:
-            if self.config.fail_fast and not target.is_reachable:
+        publish_info = self._publish_infos.get(topic)
+        if publish_info is not None:
+            if self.config.fail_fast and not publish_info.is_reachable:
                 await asyncio.sleep(0)  # who tries again and again must not stop the loop
-                target.check_reachable()
-            return target
+                publish_info.check_reachable()
+            return publish_info
         check_topic(topic)
         if is_send_forbidden(topic):
             raise IllegalName("topic", topic, "brokers alone write to it")
         try:
             queues = await self._finder.find(topic, deadline_ms)
         except TernError as error:
-            self._reach.note(topic, error)
+            self._reachability.note(topic, error)
             await asyncio.sleep(0)  # a known route without a master is no wait
             raise
         if not self.is_open:
             raise closed_error()
-        return self._make_target(topic, queues)
+        return self._make_publish_info(topic, queues)
 
-    def _known_target(self, topic: str) -> Target | None:
+    def _known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """Return the queues of `topic` as they are known now, without asking anybody.
 
         A route that has just changed is not looked at until the next send, which may never come.
         """
-        target = self._targets.get(topic)
-        if target is None and (route := self.client.routes.cached(topic)) is not None:
+        publish_info = self._publish_infos.get(topic)
+        if publish_info is None and (route := self.client.routes.cached(topic)) is not None:
             queues = route.write_queues()
-            return self._make_target(topic, queues) if queues else None
-        return target
+            return self._make_publish_info(topic, queues) if queues else None
+        return publish_info
 
-    def _make_target(self, topic: str, queues: Sequence[MessageQueue]) -> Target:
-        target = Target(topic, queues, self.client.env.random.getrandbits(31))
-        target.links = [self.link(queue.broker_name) for queue in queues]
-        for link in target.links:
+    def _make_publish_info(self, topic: str, queues: Sequence[MessageQueue]) -> TopicPublishInfo:
+        publish_info = TopicPublishInfo(topic, queues, self.client.env.random.getrandbits(31))
+        publish_info.links = [self.link(queue.broker_name) for queue in queues]
+        for link in publish_info.links:
             link.look()
-        self._targets[topic] = target
-        return target
+        self._publish_infos[topic] = publish_info
+        return publish_info
 
     def link(self, broker_name: str) -> BrokerLink:
         """Return the way to `broker_name`, made at the first need."""
@@ -478,9 +478,10 @@ class Dispatch:
 
     def _on_route(self, topic: str) -> None:
         """Look at the queues of `topic` anew: its route has changed."""
-        had_queues = self._targets.pop(topic, None) is not None
-        if (had_queues or self._reach.is_lost(topic)) and self._known_target(topic) is None:
-            self._reach.lose(topic)
+        had_queues = self._publish_infos.pop(topic, None) is not None
+        had_queues |= self._reachability.is_lost(topic)
+        if had_queues and self._known_publish_info(topic) is None:
+            self._reachability.lose(topic)
 
     @asynccontextmanager
     async def _until(self, deadline_ms: int, what: str) -> AsyncGenerator[None]:

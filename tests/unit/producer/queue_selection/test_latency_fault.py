@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_producer.queue_selection.latency_fault import FAULT_RULES, FaultTable
+from ternmq_producer.queue_selection.latency_fault import FAULT_RULES, LatencyFaultTolerance
 
 FOUR = [
     (0, 0), (49, 0), (50, 0), (100, 0), (549, 0), (550, 30_000), (999, 30_000), (1000, 60_000),
@@ -21,7 +21,7 @@ FIVE = [
 def test_latency_isolates_for_the_time_of_the_table(
     version: int, latency_ms: int, isolation_ms: int
 ) -> None:
-    table = FaultTable(FAULT_RULES[version])
+    table = LatencyFaultTolerance(FAULT_RULES[version])
     assert table.answered("a", latency_ms, now_ms=1000) == isolation_ms
     assert table.isolated_ms("a", now_ms=1000) == isolation_ms
     assert table.is_available("a", now_ms=1000) is (isolation_ms == 0)
@@ -31,7 +31,7 @@ def test_latency_isolates_for_the_time_of_the_table(
 
 @pytest.mark.parametrize(("version", "isolation_ms"), [(4, 600_000), (5, 10_000)])
 def test_failure_counts_as_a_long_latency(version: int, isolation_ms: int) -> None:
-    table = FaultTable(FAULT_RULES[version])
+    table = LatencyFaultTolerance(FAULT_RULES[version])
     assert table.failed("a", now_ms=5) == isolation_ms
     assert not table.is_available("a", now_ms=4 + isolation_ms)
     assert table.answered("a", 3, now_ms=6) == 0
@@ -39,7 +39,7 @@ def test_failure_counts_as_a_long_latency(version: int, isolation_ms: int) -> No
 
 
 def test_better_half_takes_turns_when_all_are_isolated() -> None:
-    table = FaultTable(FAULT_RULES[4])
+    table = LatencyFaultTolerance(FAULT_RULES[4])
     names = ["a", "b", "c", "d"]
     for name, latency_ms in zip(names, (9000, 600, 20_000, 700), strict=True):
         table.answered(name, latency_ms, now_ms=0)
