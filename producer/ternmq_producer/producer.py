@@ -21,10 +21,10 @@ from ternmq_producer.batch.bulk import Bulk, SendResults
 from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, ResultSink
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.selectors import QueueSelector
-from ternmq_producer.send.message_sender import Dispatch, closed_error
+from ternmq_producer.send.message_sender import MessageSender, closed_error
 from ternmq_producer.send.one_way import OneWaySink
-from ternmq_producer.send.request_reply import Requests
-from ternmq_producer.send.send_interception import Intercepted
+from ternmq_producer.send.request_reply import RequestFutures
+from ternmq_producer.send.send_interception import SendInterception
 from ternmq_producer.send_statistics import SendStatistics
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
@@ -91,16 +91,16 @@ class Producer(Lifecycle):
         self._clock: Clock
         self._loop: asyncio.AbstractEventLoop
         self._timeout_ms = round(self.config.send_timeout_s * 1000)
-        self._dispatch: Dispatch | None = None
+        self._sender: MessageSender | None = None
         self._interceptors = check_interceptors(interceptors, "before_send", "after_send")
-        self._intercepted: Intercepted | None = None
-        self._requests: Requests | None = None
+        self._interception: SendInterception | None = None
+        self._request_futures: RequestFutures | None = None
         self._without_turn = 0
         self.traces: SendTraces | None = None
 
     async def _open(self, stack: AsyncExitStack) -> None:
         """Open the producer. No service need be reachable before the first send."""
-        if self._dispatch is not None:
+        if self._sender is not None:
             raise ClosedError("the producer is already open")
         await stack.enter_async_context(self.client)
         self.client.sessions.put_producer(self.group)
@@ -113,10 +113,10 @@ class Producer(Lifecycle):
             interceptors = (*interceptors, self.traces)
         if interceptors:
             called = SendInterceptors(self.group, interceptors)
-            self._intercepted = Intercepted(called, self._clock)
-        self._dispatch = Dispatch(self.group, self.config, self.client)
-        self._requests = Requests(self.client, self._dispatch)
-        stack.callback(self._requests.close)
+            self._interception = SendInterception(called, self._clock)
+        self._sender = MessageSender(self.group, self.config, self.client)
+        self._request_futures = RequestFutures(self.client, self._sender)
+        stack.callback(self._request_futures.close)
         stack.push_async_callback(self._close)
 
     async def _close(self) -> None:
@@ -125,12 +125,12 @@ class Producer(Lifecycle):
         Also when the block was cancelled: so a program ends that is told to by a signal. Cancelling
         once more gives up what is under way.
         """
-        dispatch, self._dispatch = self._dispatch, None
-        assert dispatch is not None, "was opened"
+        sender, self._sender = self._sender, None
+        assert sender is not None, "was opened"
         try:
-            await dispatch.finish()
+            await sender.finish()
         finally:
-            dispatch.close()
+            sender.close()
             self.client.sessions.remove_producer(self.group)
 
     async def send(
@@ -160,22 +160,22 @@ class Producer(Lifecycle):
             TopicNotFound: No broker has the topic or would create it.
             TernError: The last attempt's error. `may_have_happened` tells whether it may be stored.
         """
-        dispatch = self._open_dispatch(message)
-        if self._intercepted is not None:
-            return await self._intercepted.send(
-                message, lambda sent: self._send(dispatch, sent, queue, selector, timeout_s)
+        sender = self._open_sender(message)
+        if self._interception is not None:
+            return await self._interception.send(
+                message, lambda sent: self._send(sender, sent, queue, selector, timeout_s)
             )
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        if not dispatch.place_now(future, message, queue, selector, now_ms, end_ms):
-            await dispatch.place(future, message, queue, selector, now_ms, end_ms)
+        if not sender.submit_now(future, message, queue, selector, now_ms, end_ms):
+            await sender.submit(future, message, queue, selector, now_ms, end_ms)
         return await future
 
     async def _send(
         self,
-        dispatch: Dispatch,
+        sender: MessageSender,
         message: Message,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
@@ -183,12 +183,12 @@ class Producer(Lifecycle):
     ) -> SendResult:
         """Do what `send` does, without interceptors."""
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        await self._place(dispatch, future, message, queue, selector, timeout_s)
+        await self._submit(sender, future, message, queue, selector, timeout_s)
         return await future
 
-    async def _place(
+    async def _submit(
         self,
-        dispatch: Dispatch,
+        sender: MessageSender,
         sink: ResultSink,
         message: Message,
         queue: MessageQueue | None,
@@ -199,8 +199,8 @@ class Producer(Lifecycle):
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
-        if not dispatch.place_now(sink, message, queue, selector, now_ms, end_ms):
-            await dispatch.place(sink, message, queue, selector, now_ms, end_ms)
+        if not sender.submit_now(sink, message, queue, selector, now_ms, end_ms):
+            await sender.submit(sink, message, queue, selector, now_ms, end_ms)
 
     async def send_one_way(
         self,
@@ -222,19 +222,19 @@ class Producer(Lifecycle):
         Raises:
             TernError: It could not even be queued. That does not count as a failure.
         """
-        dispatch = self._open_dispatch(message)
+        sender = self._open_sender(message)
         after: Callable[[SendResult | TernError], None] | None = None
-        if self._intercepted is not None:
-            message, after = self._intercepted.before(message)
+        if self._interception is not None:
+            message, after = self._interception.before(message)
 
         def take(answer: SendResult | TernError) -> None:
             if isinstance(answer, TernError):
-                dispatch.one_way_failures += 1
+                sender.one_way_failures += 1
             if after is not None:
                 after(answer)
 
         try:
-            await self._place(dispatch, OneWaySink(take), message, queue, selector, None)
+            await self._submit(sender, OneWaySink(take), message, queue, selector, None)
         except TernError as error:
             if after is not None:
                 after(error)
@@ -269,7 +269,7 @@ class Producer(Lifecycle):
             IllegalMessage: They cannot be one batch; nothing was sent.
             TernError: As `send`, for all of them.
         """
-        dispatch = self._open_dispatch()
+        sender = self._open_sender()
         check_messages(messages)
 
         async def send(sent: Sequence[Message]) -> list[SendResult]:
@@ -277,11 +277,11 @@ class Producer(Lifecycle):
             timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
             future: asyncio.Future[list[SendResult]] = self._loop.create_future()
             deadline_ms = self._clock.monotonic_ms() + timeout_ms
-            await dispatch.place_batch(BatchSink(future), sent, queue, selector, deadline_ms)
+            await sender.submit_batch(BatchSink(future), sent, queue, selector, deadline_ms)
             return await future
 
-        if self._intercepted is not None:
-            return await self._intercepted.send_batch(messages, send)
+        if self._interception is not None:
+            return await self._interception.send_batch(messages, send)
         return await send(messages)
 
     async def request(
@@ -307,9 +307,9 @@ class Producer(Lifecycle):
             RequestTimedOut: No reply came in time; the request may have been consumed.
             TernError: It could not be sent, as `send` says.
         """
-        if self._requests is None:
+        if self._request_futures is None:
             raise closed_error()
-        self._open_dispatch(message)
+        self._open_sender(message)
         message.check_kinds()
         seconds = self.config.send_timeout_s
         if timeout_s is not None:
@@ -318,7 +318,7 @@ class Producer(Lifecycle):
         async def send(sent: Message, left_s: float) -> None:
             await self.send(sent, queue=queue, selector=selector, timeout_s=left_s)
 
-        return await self._requests.request(message, send, timeout_s=seconds)
+        return await self._request_futures.request(message, send, timeout_s=seconds)
 
     @property
     def is_connected(self) -> bool:
@@ -330,7 +330,7 @@ class Producer(Lifecycle):
         connection's end and then about each second, whether or not anything is sent; one that
         does not answer adds `connect_timeout_s`.
         """
-        return self._dispatch is not None and self._dispatch.is_connected()
+        return self._sender is not None and self._sender.is_connected()
 
     def statistics(self) -> SendStatistics:
         """Return how sending went since the producer was opened, broker by broker.
@@ -338,7 +338,7 @@ class Producer(Lifecycle):
         Raises:
             ClosedError: The producer is not open.
         """
-        return self._open_dispatch().statistics()
+        return self._open_sender().statistics()
 
     async def enqueue(
         self,
@@ -366,17 +366,17 @@ class Producer(Lifecycle):
         Raises:
             TernError: As `send` does, when the message could not even be queued.
         """
-        dispatch = self._open_dispatch(message)
-        if self._intercepted is not None:
-            return await self._intercepted.enqueue(
-                message, lambda sent: self._enqueue(dispatch, sent, queue, selector, timeout_s)
+        sender = self._open_sender(message)
+        if self._interception is not None:
+            return await self._interception.enqueue(
+                message, lambda sent: self._enqueue(sender, sent, queue, selector, timeout_s)
             )
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        if not dispatch.place_now(future, message, queue, selector, now_ms, end_ms):
-            await dispatch.place(future, message, queue, selector, now_ms, end_ms)
+        if not sender.submit_now(future, message, queue, selector, now_ms, end_ms):
+            await sender.submit(future, message, queue, selector, now_ms, end_ms)
             return future
         self._without_turn += 1
         if self._without_turn >= _ENQUEUED_PER_TURN:
@@ -386,7 +386,7 @@ class Producer(Lifecycle):
 
     async def _enqueue(
         self,
-        dispatch: Dispatch,
+        sender: MessageSender,
         message: Message,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
@@ -394,7 +394,7 @@ class Producer(Lifecycle):
     ) -> "asyncio.Future[SendResult]":
         """Do what `enqueue` does, without interceptors, giving the loop a turn each time."""
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        await self._place(dispatch, future, message, queue, selector, timeout_s)
+        await self._submit(sender, future, message, queue, selector, timeout_s)
         await asyncio.sleep(0)
         return future
 
@@ -422,27 +422,27 @@ class Producer(Lifecycle):
             IllegalMessage: `messages` is no sequence of messages; nothing was sent.
         """
         check_messages(messages)
-        if self._intercepted is not None:
-            return await self._intercepted.send_many(
+        if self._interception is not None:
+            return await self._interception.send_many(
                 messages, lambda sent: self._send_many(sent, timeout_s)
             )
         return await self._send_many(messages, timeout_s)
 
     async def _send_many(self, messages: Sequence[Message], timeout_s: float | None) -> SendResults:
         """Do what `send_many` does, without interceptors."""
-        dispatch = self._open_dispatch()
+        sender = self._open_sender()
         count = len(messages)
         done: asyncio.Future[None] = self._loop.create_future()
         bulk = Bulk(count, done)
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         try:
-            with dispatch.buffer.entering():
+            with sender.buffer.entering():
                 start = 0
                 while start < count:
                     room_for = _SLICE_BYTES // (len(messages[start].body) + RECORD_EXTRA_BYTES)
                     size = min(max(room_for, 1), _SLICE_MESSAGES_MAX)
                     part = messages[start : start + size]
-                    await dispatch.place_part(bulk, part, start, timeout_ms)
+                    await sender.submit_part(bulk, part, start, timeout_ms)
                     start += len(part)
                     await asyncio.sleep(0)  # let it leave before the next part is prepared
             if count:
@@ -460,14 +460,14 @@ class Producer(Lifecycle):
     @property
     def buffered_bytes(self) -> int:
         """Memory that waiting and unanswered messages take, at most `buffer_bytes`."""
-        return 0 if self._dispatch is None else self._dispatch.buffer.used_bytes
+        return 0 if self._sender is None else self._sender.buffer.used_bytes
 
     async def flush(self) -> None:
         """Wait until everything sent so far, and meanwhile, has its answer. Cancelling is safe."""
-        if self._dispatch is not None:
-            await self._open_dispatch().buffer.emptied()
+        if self._sender is not None:
+            await self._open_sender().buffer.emptied()
 
-    def _open_dispatch(self, message: Message = _NO_MESSAGE) -> Dispatch:
+    def _open_sender(self, message: Message = _NO_MESSAGE) -> MessageSender:
         """Return what sends `message`.
 
         Raises:
@@ -475,12 +475,12 @@ class Producer(Lifecycle):
             UsageError: It was opened on another event loop.
             IllegalMessage: `message` is none.
         """
-        if self._dispatch is None:
+        if self._sender is None:
             raise closed_error()
         self._check_owner()
         if message.__class__ is not Message:
             check_messages((message,))
-        return self._dispatch
+        return self._sender
 
 
 def _milliseconds(timeout_s: float) -> int:

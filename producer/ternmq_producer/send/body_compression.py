@@ -1,4 +1,4 @@
-"""Compressing bodies before they are sent, without holding the loop up or changing an order."""
+"""Compression of bodies, which neither holds the loop up nor changes an order."""
 
 import sys
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ HERE_BYTES_MAX: Final = 64 << 10
 """Longer bodies, or so many at once, are compressed in the blocking pool: it takes from 0.7 ms."""
 
 
-def is_packed_elsewhere(
+def is_compressed_off_loop(
     message: Message, queue: MessageQueue | None, selector: QueueSelector | None
 ) -> bool:
     """Tell whether a body is so long that it is compressed off the loop.
@@ -25,7 +25,7 @@ def is_packed_elsewhere(
     return len(message.body) > HERE_BYTES_MAX and not is_ordered(message, queue, selector)
 
 
-class Packer:
+class BodyCompressor:
     """Compresses as a producer's settings say. Owned by it.
 
     Args:
@@ -43,25 +43,27 @@ class Packer:
         self._blocking = blocking
         self.from_bytes = sys.maxsize if config.compression is None else config.compress_over_bytes
 
-    def pack(self, body: bytes) -> tuple[bytes, int]:
+    def compress(self, body: bytes) -> tuple[bytes, int]:
         """Return `body`, compressed if that makes it shorter, and its compression bits."""
         return compress(body, self._format, self._level)
 
-    async def pack_elsewhere(self, body: bytes) -> tuple[bytes, int]:
-        """Do what `pack` does, off the loop. Cancelling is safe."""
-        return await self._blocking.run(self.pack, body)
+    async def compress_off_loop(self, body: bytes) -> tuple[bytes, int]:
+        """Do what `compress` does, off the loop. Cancelling is safe."""
+        return await self._blocking.run(self.compress, body)
 
-    async def pack_many(self, bodies: Sequence[bytes]) -> tuple[list[bytes], list[int] | None]:
+    async def compress_many(self, bodies: Sequence[bytes]) -> tuple[list[bytes], list[int] | None]:
         """Return bodies, compressed where they are long enough, and their bits; None for none.
 
         Off the loop when there is much to do. Cancelling is safe.
         """
         if sum(map(len, bodies)) > HERE_BYTES_MAX:
-            done = await self._blocking.run(self._pack_all, bodies)
+            done = await self._blocking.run(self._compress_all, bodies)
         else:
-            done = self._pack_all(bodies)
+            done = self._compress_all(bodies)
         sys_flags = [sys_flag for _, sys_flag in done]
         return [body for body, _ in done], sys_flags if any(sys_flags) else None
 
-    def _pack_all(self, bodies: Sequence[bytes]) -> list[tuple[bytes, int]]:
-        return [self.pack(body) if len(body) >= self.from_bytes else (body, 0) for body in bodies]
+    def _compress_all(self, bodies: Sequence[bytes]) -> list[tuple[bytes, int]]:
+        return [
+            self.compress(body) if len(body) >= self.from_bytes else (body, 0) for body in bodies
+        ]

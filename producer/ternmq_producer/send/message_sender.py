@@ -1,4 +1,4 @@
-"""Which queue and broker each message goes to, and handing it over to that broker's link."""
+"""Sender of messages: it chooses a queue for each and hands it to the link of its broker."""
 
 import asyncio
 import logging
@@ -24,8 +24,8 @@ from ternmq_producer.queue_selection.fault_strategy import FaultStrategy
 from ternmq_producer.queue_selection.reachability import BrokerReachability
 from ternmq_producer.queue_selection.selectors import QueueSelector, chosen_queue, is_ordered
 from ternmq_producer.queue_selection.topic_publish_info import QueueFinder, TopicPublishInfo
-from ternmq_producer.send.body_compression import Packer, is_packed_elsewhere
-from ternmq_producer.send.ticket_queue import Lines, Place
+from ternmq_producer.send.body_compression import BodyCompressor, is_compressed_off_loop
+from ternmq_producer.send.ticket_queue import Ticket, TicketQueues
 from ternmq_producer.send_statistics import SendStatistics
 from ternmq_producer.send_stream.broker_link import BrokerLink
 
@@ -35,8 +35,8 @@ _PART_BYTES_MAX: Final = 4 << 20
 """Messages that are larger together are taken one by one, as the buffer finds room."""
 
 
-class Dispatch:
-    """Everything of a producer that is open: topics, links, memory. Owned by it.
+class MessageSender:
+    """Topics, links and memory of an open producer. Owned by it.
 
     Args:
         group: Name of the producer group.
@@ -60,11 +60,11 @@ class Dispatch:
 
         self.one_way_failures = 0
         self.late_replies = 0
-        self._packer = Packer(config, client.env.blocking)
-        self._pack_from = self._packer.from_bytes
+        self._compressor = BodyCompressor(config, client.env.blocking)
+        self._compress_from = self._compressor.from_bytes
         self._publish_infos: dict[str, TopicPublishInfo] = {}
         self._finder = QueueFinder(client, config)
-        self._lines = Lines()
+        self._tickets = TicketQueues()
         self._links: dict[str, BrokerLink] = {}
         self._fault_strategy = FaultStrategy(config, client.env.clock, self._links)
         self.answered = self._fault_strategy.answered
@@ -146,7 +146,7 @@ class Dispatch:
         publish_info = self._known_publish_info(topic)
         return publish_info is not None and publish_info.is_reachable
 
-    def dispatch_again(self, pending: Sequence[PendingSend], *, avoid: str, delay_s: float) -> None:
+    def send_again(self, pending: Sequence[PendingSend], *, avoid: str, delay_s: float) -> None:
         """Send messages again that broker `avoid` did not take. Called by its link.
 
         Args:
@@ -164,9 +164,9 @@ class Dispatch:
             else:
                 self._give(one)
         if resting:
-            self._loop.call_later(delay_s, self._dispatch_rested, resting)
+            self._loop.call_later(delay_s, self._send_rested, resting)
 
-    def _dispatch_rested(self, pending: list[PendingSend]) -> None:
+    def _send_rested(self, pending: list[PendingSend]) -> None:
         for one in pending:
             if self._links:
                 self._give(one)
@@ -181,7 +181,7 @@ class Dispatch:
         else:
             link.add(one)
 
-    def place_now(
+    def submit_now(
         self,
         sink: ResultSink,
         message: Message,
@@ -189,28 +189,28 @@ class Dispatch:
         selector: QueueSelector | None,
         started_ms: int,
         deadline_ms: int,
-        place: Place | None = None,
+        ticket: Ticket | None = None,
     ) -> bool:
         """Hand `message` to its link; False when that must wait: for a route, for its turn, for
-        room, or until its body is compressed. `place` is its own in the line of its topic, if it
-        has one already."""
+        room, or until its body is compressed. `ticket` is its own in the queue of its topic, if
+        it has one already."""
         try:
             publish_info = self._publish_infos.get(message.topic)
-        except TypeError:  # such as a list: `place` says what a topic is
+        except TypeError:  # such as a list: `submit` says what a topic is
             return False
         if publish_info is None:
             return False
-        if not self._lines.lets_in(message.topic, place) and is_ordered(message, queue, selector):
+        if not self._tickets.admits(message.topic, ticket) and is_ordered(message, queue, selector):
             return False
         if self.config.fail_fast and not publish_info.is_reachable:
-            return False  # `place` fails, and lets others run first
+            return False  # `submit` fails, and lets others run first
         properties = publish_info.properties_of(message)
         body = message.body
         sys_flag = 0
-        if len(body) >= self._pack_from:
-            if is_packed_elsewhere(message, queue, selector):
+        if len(body) >= self._compress_from:
+            if is_compressed_off_loop(message, queue, selector):
                 return False
-            body, sys_flag = self._packer.pack(body)
+            body, sys_flag = self._compressor.compress(body)
         size = publish_info.overhead_bytes + len(body) + len(properties)
         if not self.buffer.take_now(size):
             return False
@@ -220,7 +220,7 @@ class Dispatch:
         )  # fmt: skip
         return True
 
-    async def place(
+    async def submit(
         self,
         sink: ResultSink,
         message: Message,
@@ -228,29 +228,29 @@ class Dispatch:
         selector: QueueSelector | None,
         started_ms: int,
         deadline_ms: int,
-        place: Place | None = None,
+        ticket: Ticket | None = None,
     ) -> None:
         """Hand `message` to its link as soon as there is a route and room, and it is its turn."""
         message.encoded_properties()  # an illegal message fails without asking anybody
-        with self.buffer.entering(), ExitStack() as line:
-            if place is None and is_ordered(message, queue, selector):
-                place = line.enter_context(self._lines.join(message.topic))
+        with self.buffer.entering(), ExitStack() as stack:
+            if ticket is None and is_ordered(message, queue, selector):
+                ticket = stack.enter_context(self._tickets.join(message.topic))
             publish_info = await self._publish_info(message.topic, deadline_ms)
             properties = publish_info.properties_of(message)
             body, sys_flag = message.body, 0
-            if len(body) >= self._pack_from:
-                if is_packed_elsewhere(message, queue, selector):
-                    body, sys_flag = await self._packer.pack_elsewhere(body)
+            if len(body) >= self._compress_from:
+                if is_compressed_off_loop(message, queue, selector):
+                    body, sys_flag = await self._compressor.compress_off_loop(body)
                 else:
-                    body, sys_flag = self._packer.pack(body)
+                    body, sys_flag = self._compressor.compress(body)
             size = publish_info.overhead_bytes + len(body) + len(properties)
-            await self._take_room(size, deadline_ms, place)
+            await self._take_room(size, deadline_ms, ticket)
             self._hand_over(
                 sink, message, publish_info, properties, size, queue, selector, started_ms,
                 deadline_ms, (body, sys_flag) if sys_flag else None,
             )  # fmt: skip
 
-    async def place_batch(
+    async def submit_batch(
         self,
         sink: BatchSink,
         messages: Sequence[Message],
@@ -258,23 +258,23 @@ class Dispatch:
         selector: QueueSelector | None,
         deadline_ms: int,
     ) -> None:
-        """Hand a checked batch to its link as `place` does."""
+        """Hand a checked batch to its link as `submit` does."""
         first = messages[0]
         for message in messages:
             message.encoded_properties()
-        with self.buffer.entering(), ExitStack() as line:
-            is_placed = is_ordered(first, queue, selector)
-            place = line.enter_context(self._lines.join(first.topic)) if is_placed else None
+        with self.buffer.entering(), ExitStack() as stack:
+            is_in_order = is_ordered(first, queue, selector)
+            ticket = stack.enter_context(self._tickets.join(first.topic)) if is_in_order else None
             publish_info = await self._publish_info(first.topic, deadline_ms)
             properties = [publish_info.properties_of(message) for message in messages]
             size = sum(map(len, properties)) + sum(
                 publish_info.overhead_bytes + len(message.body) for message in messages
             )
-            await self._take_room(size, deadline_ms, place)
+            await self._take_room(size, deadline_ms, ticket)
             try:
                 if queue is not None or selector is not None:
                     queue = chosen_queue(first, publish_info.queues, queue, selector)
-                elif is_placed:
+                elif is_in_order:
                     queue = publish_info.queues[publish_info.index_of_key(first.sharding_key)]
                 else:
                     queue = publish_info.queues[self._fault_strategy.next_index(publish_info)]
@@ -284,7 +284,7 @@ class Dispatch:
                 raise
             link.add_batch(
                 PendingBatch(
-                    *(sink, messages, publish_info.topic, properties, queue, is_placed),
+                    *(sink, messages, publish_info.topic, properties, queue, is_in_order),
                     *(size, self._clock.monotonic_ms(), deadline_ms),
                 )
             )
@@ -303,9 +303,9 @@ class Dispatch:
         packed: tuple[bytes, int] | None,
     ) -> None:
         """Choose the queue and give the message to its link; give `size` back on an error."""
-        is_placed = is_ordered(message, queue, selector)
+        is_in_order = is_ordered(message, queue, selector)
         if queue is None and selector is None:
-            if is_placed:
+            if is_in_order:
                 index = publish_info.index_of_key(message.sharding_key)
             else:
                 index = self._fault_strategy.next_index(publish_info)
@@ -319,14 +319,14 @@ class Dispatch:
                 self.buffer.give_back(size)
                 raise
         pending = PendingSend(
-            sink, message, publish_info.topic, properties, queue, is_placed, size,
+            sink, message, publish_info.topic, properties, queue, is_in_order, size,
             started_ms, deadline_ms,
         )  # fmt: skip
         if packed is not None:
             pending.body, pending.sys_flag = packed
         link.add(pending)
 
-    async def place_part(
+    async def submit_part(
         self, bulk: Bulk, part: Sequence[Message], start: int, timeout_ms: int
     ) -> None:
         """Hand `part`, which begins at message `start`, to its links once there is room.
@@ -336,12 +336,12 @@ class Dispatch:
         now_ms = self._clock.monotonic_ms()
         plain = await self._plain(part, now_ms + timeout_ms)
         if plain is None:
-            await self._place_singly(bulk, part, start, now_ms + timeout_ms)
+            await self._submit_singly(bulk, part, start, now_ms + timeout_ms)
             return
         publish_info, properties, sizes = plain
         bodies, sys_flags = [message.body for message in part], None
-        if max(sizes) >= self._pack_from:
-            bodies, sys_flags = await self._packer.pack_many(bodies)
+        if max(sizes) >= self._compress_from:
+            bodies, sys_flags = await self._compressor.compress_many(bodies)
         try:
             await self._take_room(sum(sizes), now_ms + timeout_ms)
         except TernError as error:
@@ -364,22 +364,22 @@ class Dispatch:
         for name, one in slices:
             self.link(name).add_slice(one)
 
-    async def _place_singly(
+    async def _submit_singly(
         self, bulk: Bulk, part: Sequence[Message], start: int, deadline_ms: int
     ) -> None:
-        """Do what `place_part` does. Nobody overtakes what has a key, nor comes in between."""
-        with ExitStack() as lines:
+        """Do what `submit_part` does. Nobody overtakes what has a key, nor comes in between."""
+        with ExitStack() as stack:
             keyed = {each.topic for each in part if each.sharding_key and is_kind(each.topic, str)}
-            places = {topic: lines.enter_context(self._lines.join(topic)) for topic in keyed}
+            tickets = {topic: stack.enter_context(self._tickets.join(topic)) for topic in keyed}
             now_ms = self._clock.monotonic_ms()
             for index, message in enumerate(part, start):
                 slot = BulkSlot(bulk, index)
-                is_placed = message.sharding_key and is_kind(message.topic, str)
-                place = places[message.topic] if is_placed else None
-                order = (None, None, now_ms, deadline_ms, place)
+                is_in_order = message.sharding_key and is_kind(message.topic, str)
+                ticket = tickets[message.topic] if is_in_order else None
+                order = (None, None, now_ms, deadline_ms, ticket)
                 try:
-                    if not self.place_now(slot, message, *order):
-                        await self.place(slot, message, *order)
+                    if not self.submit_now(slot, message, *order):
+                        await self.submit(slot, message, *order)
                         now_ms = self._clock.monotonic_ms()
                 except TernError as error:
                     slot.set_exception(error)
@@ -412,16 +412,16 @@ class Dispatch:
         ]
         return None if sum(sizes) > _PART_BYTES_MAX else (publish_info, properties, sizes)
 
-    async def _take_room(self, size: int, deadline_ms: int, place: Place | None = None) -> None:
-        """Take `size` bytes of the buffer once it is the turn of `place` and they are free.
+    async def _take_room(self, size: int, deadline_ms: int, ticket: Ticket | None = None) -> None:
+        """Take `size` bytes of the buffer once it is the turn of `ticket` and they are free.
 
         Raises:
             RequestTimedOut: They were not in time.
             ClosedError: The producer is closed.
         """
-        if place is not None and not place.is_set():
+        if ticket is not None and not ticket.is_set():
             async with self._until(deadline_ms, "earlier messages that wait"):
-                await place.wait()
+                await ticket.wait()
         async with self._until(deadline_ms, "room in the buffer"):
             await self.buffer.take(size)
         if not self.is_open:  # closed in the moment in which there was room

@@ -1,4 +1,4 @@
-"""Messages whose sender wants no answer."""
+"""One-way sends: the sink of answers that nobody waits for."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Requests that wait for their replies.
+"""Requests, and the futures that wait for their replies.
 
 A request is a message with an id and the name of who waits. Its consumer sends the reply to the
 broker where the request lies, which passes it on by the requester's Session.
@@ -16,23 +16,23 @@ from ternmq_model.errors import ClosedError, CorruptRecord, RequestTimedOut
 from ternmq_model.message import Message, SystemMessage
 from ternmq_model.properties import CORRELATION_ID, REPLY_TO_CLIENT, TTL
 from ternmq_model.stored_message import StoredMessage, decode_single
-from ternmq_producer.send.message_sender import Dispatch
+from ternmq_producer.send.message_sender import MessageSender
 
 if TYPE_CHECKING:
     from ternmq_protos.v1 import groups_pb2 as groups
 
 
-class Requests:
-    """The requests of one producer that have no reply yet. Owned by it.
+class RequestFutures:
+    """Futures of one producer's requests that have no reply yet. Owned by it.
 
     Args:
         client: Open. Its Sessions bring the replies.
-        dispatch: Counts those that come too late.
+        sender: Counts those that come too late.
     """
 
-    def __init__(self, client: ClientInstance, dispatch: Dispatch) -> None:
+    def __init__(self, client: ClientInstance, sender: MessageSender) -> None:
         self._client = client
-        self._dispatch = dispatch
+        self._sender = sender
         self._waiting: dict[str, asyncio.Future[StoredMessage]] = {}
         self._end = client.sessions.on_command("reply_arrived", self._on_reply)
 
@@ -90,7 +90,7 @@ class Requests:
         """Have a Session with each broker that may pass the reply on."""
         route = self._client.routes.cached(topic)
         if route is None:
-            config = self._dispatch.config
+            config = self._sender.config
             template = config.template_topic if config.creates_topics else None
             route = await self._client.routes.route_to_write(
                 topic, template=template, queues_max=config.topic_queues
@@ -103,7 +103,7 @@ class Requests:
         arrived = reply.reply_arrived
         future = self._waiting.get(arrived.correlation_id)
         if future is None or future.done():
-            self._dispatch.late_replies += 1
+            self._sender.late_replies += 1
             return
         try:
             future.set_result(decode_single(arrived.record, broker_name))

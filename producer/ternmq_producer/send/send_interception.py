@@ -1,4 +1,4 @@
-"""The interceptors of a producer, around each of its verbs."""
+"""Interception of sends: a producer's interceptors, around each of its verbs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +10,7 @@ from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_producer.batch.bulk import SendResults
 
 
-class Intercepted:
+class SendInterception:
     """Calls interceptors before and after sends. Owned by a producer that has some.
 
     Args:

@@ -1,46 +1,46 @@
-"""Sends that keep an order and cannot enter at once: they enter as they began."""
+"""Queues of tickets for ordered sends that cannot enter at once: they enter as they began."""
 
 import asyncio
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 
-Place = asyncio.Event
-"""A place in a line: set once nobody is before it."""
+Ticket = asyncio.Event
+"""Place of a send in its queue: set once nobody is before it."""
 
 
-class Lines:
-    """One line for each topic, first come, first served. Owned by one producer, on its event loop.
+class TicketQueues:
+    """Queues of tickets, one for each topic. Owned by one producer, on its event loop.
 
-    A send is in its topic's line from its beginning until its message is with a link: while it
+    An ordered send has a ticket from its beginning until its message is with a link: while it
     waits for the route, for its turn, and for room in the buffer.
     """
 
     def __init__(self) -> None:
-        self._lines: dict[str, deque[Place]] = {}
+        self._queues: dict[str, deque[Ticket]] = {}
 
-    def lets_in(self, topic: str, place: Place | None) -> bool:
+    def admits(self, topic: str, ticket: Ticket | None) -> bool:
         """Tell whether a send to `topic` would overtake nobody.
 
         Args:
             topic: Its topic.
-            place: Its own place, if it has one.
+            ticket: Its own ticket, if it has one.
         """
-        line = self._lines.get(topic)
-        return line is None or line[0] is place
+        queue = self._queues.get(topic)
+        return queue is None or queue[0] is ticket
 
     @contextmanager
-    def join(self, topic: str) -> Generator[Place]:
-        """Give a place at the end of the line of `topic`, and take it back after the block."""
-        place = Place()
-        line = self._lines.setdefault(topic, deque())
-        line.append(place)
-        line[0].set()
+    def join(self, topic: str) -> Generator[Ticket]:
+        """Give a ticket at the end of the queue of `topic`, and take it back after the block."""
+        ticket = Ticket()
+        queue = self._queues.setdefault(topic, deque())
+        queue.append(ticket)
+        queue[0].set()
         try:
-            yield place
+            yield ticket
         finally:
-            line.remove(place)
-            if line:
-                line[0].set()
+            queue.remove(ticket)
+            if queue:
+                queue[0].set()
             else:
-                del self._lines[topic]
+                del self._queues[topic]

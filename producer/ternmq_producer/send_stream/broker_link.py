@@ -104,7 +104,7 @@ class LinkOwner(Protocol):
         """Answer `error`, unless there is an answer."""
         ...
 
-    def dispatch_again(self, pending: Sequence[PendingSend], *, avoid: str, delay_s: float) -> None:
+    def send_again(self, pending: Sequence[PendingSend], *, avoid: str, delay_s: float) -> None:
         """Send messages by any queue, best not one of broker `avoid`; if there, after a pause."""
         ...
 
@@ -350,7 +350,7 @@ class BrokerLink:
                 self._owner.buffer.give_back(batch.record_bytes)
             if again:
                 self.counts.retries += len(again)
-                self._owner.dispatch_again(again, avoid=self.broker_name, delay_s=0.0)
+                self._owner.send_again(again, avoid=self.broker_name, delay_s=0.0)
             self._wake.set()
 
     def _leave_out(self, error: TernError) -> None:
@@ -442,7 +442,7 @@ class BrokerLink:
         self.counts.retries += len(here) + len(anywhere)
         self._batcher.put_back(here)
         if anywhere:
-            self._owner.dispatch_again(anywhere, avoid=self.broker_name, delay_s=delay_s)
+            self._owner.send_again(anywhere, avoid=self.broker_name, delay_s=delay_s)
         return {pending.queue for pending in here if pending.is_ordered}
 
     def _fails_at_once(self, pending: PendingSend) -> bool:
