@@ -1,4 +1,4 @@
-"""The broker: one life after the other, each in the role that its state says."""
+"""The broker: one term after the other, each in the role that its state says."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.filters import with_room_for_bit_maps
 from ternmq_broker.replication.role.member import Outcome
 from ternmq_broker.steady_clock import SteadyClock
-from ternmq_broker.term import Life
+from ternmq_broker.term import Term
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _QUICK_MS: Final = 1_000
 _PAUSE_S: Final = 0.2
-"""After a life that ended so soon for a cut: a log that is to be cut again and again keeps nobody
+"""After a term that ended so soon for a cut: a log that is to be cut again and again keeps nobody
 busy."""
 
 
@@ -40,7 +40,7 @@ class Broker(Lifecycle):
     Leaving withdraws the registration, answers what was sent, stops, brings everything to the disk
     and lets go of the data directory. A job's failure cancels the block and comes out of it.
 
-    It lives one `Life` after the other: a life whose role or log must change ends, and the next
+    It runs one `Term` after the other: a term whose role or log must change ends, and the next
     begins behind the same port, within the time that a restart of the process would take. The port
     stays open between them, and refuses calls as a peer that nobody reaches.
 
@@ -72,7 +72,7 @@ class Broker(Lifecycle):
         self._files: FileSystem = RealFileSystem(rest) if files is None else files
         self._listen = config.listen_address
         self._listener: Listener | None = None
-        self._life: Life | None = None
+        self._term: Term | None = None
         self._is_open = False
         self._leaving = asyncio.Event()
 
@@ -82,15 +82,15 @@ class Broker(Lifecycle):
         return self._config.name
 
     @property
-    def life(self) -> Life:
-        """The present life.
+    def term(self) -> Term:
+        """The present term.
 
         Raises:
             ClosedError: There is none.
         """
-        if self._life is None:
+        if self._term is None:
             raise ClosedError(f"broker {self.name} does not serve")
-        return self._life
+        return self._term
 
     @property
     def identity(self) -> Identity:
@@ -99,11 +99,11 @@ class Broker(Lifecycle):
         Raises:
             ClosedError: It does not live.
         """
-        return self.life.identity
+        return self.term.identity
 
     @property
     def address(self) -> Address:
-        """Where it listens, the port known; the same in all its lives.
+        """Where it listens, the port known; the same in all its terms.
 
         Raises:
             ClosedError: It does not serve.
@@ -120,33 +120,33 @@ class Broker(Lifecycle):
         self._leaving.set()
         if self._listener is not None:
             self._listener.stays_open = False
-        if self._life is not None:
-            self._life.end(Outcome.LEFT)
+        if self._term is not None:
+            self._term.end(Outcome.LEFT)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._alive())
 
     @asynccontextmanager
     async def _alive(self) -> AsyncGenerator[None]:
-        """Live while the block runs. Entering returns when the first life serves."""
+        """Live while the block runs. Entering returns when the first term serves."""
         self._leaving.clear()
         serves = asyncio.Event()
-        lives: asyncio.Task[Exception | None] | None = None
+        terms: asyncio.Task[Exception | None] | None = None
         try:
             async with OwnedTasks() as tasks:
-                lives = tasks.spawn(self._supervise(serves), f"lives of {self.name}")
+                terms = tasks.spawn(self._supervise(serves), f"terms of {self.name}")
                 await serves.wait()
-                if not lives.done() or lives.result() is None:
-                    self._is_open = not lives.done()
+                if not terms.done() or terms.result() is None:
+                    self._is_open = not terms.done()
                     yield
                     self.stop_waiting()
-                failure = await lives
+                failure = await terms
                 if failure is not None:
                     raise failure
         except ExceptionGroup as failures:
-            # A life's jobs fail in a group of their own: one around it would tell nothing more.
-            has_failed = lives is not None and lives.done() and not lives.cancelled()
-            failed = lives.exception() if lives is not None and has_failed else None
+            # A term's jobs fail in a group of their own: one around it would tell nothing more.
+            has_failed = terms is not None and terms.done() and not terms.cancelled()
+            failed = terms.exception() if terms is not None and has_failed else None
             if failed is not failures.exceptions[0] or not isinstance(failed, ExceptionGroup):
                 raise
             raise failed from None
@@ -154,13 +154,13 @@ class Broker(Lifecycle):
             self._is_open = False
 
     async def _supervise(self, serves: asyncio.Event) -> Exception | None:
-        """Live until the block is left; set `serves` when the first life does, or never will.
+        """Live until the block is left; set `serves` when the first term does, or never will.
 
         Returns:
             Why entering or leaving failed: for the block itself.
 
         Raises:
-            Exception: A life failed while the block runs, which cancels it.
+            Exception: A term failed while the block runs, which cancels it.
         """
         try:
             await self._live(serves)
@@ -169,10 +169,10 @@ class Broker(Lifecycle):
                 raise
             return error
         finally:
-            life, self._life = self._life, None
+            term, self._term = self._term, None
             try:
-                if life is not None and life.registered is not None:
-                    await life.registered.leave()  # no life has followed
+                if term is not None and term.registered is not None:
+                    await term.registered.leave()  # no term has followed
             finally:
                 try:
                     if self._listener is not None:
@@ -188,7 +188,7 @@ class Broker(Lifecycle):
         self._listener = listener = env.network.listener(self._listen)
         while not self._leaving.is_set():
             begun_ms = self._env.clock.monotonic_ms()
-            self._life = Life(
+            self._term = Term(
                 self._config,
                 self._store_config,
                 env,
@@ -197,14 +197,14 @@ class Broker(Lifecycle):
                 listener=listener,
                 is_forced=is_forced,
                 is_promoted=is_promoted,
-                registered=None if self._life is None else self._life.registered,
+                registered=None if self._term is None else self._term.registered,
             )
             is_forced = False  # it was said of what was known when the process began
-            async with self._life as life:
-                if life.is_serving:
-                    self._listen = life.address
+            async with self._term as term:
+                if term.is_serving:
+                    self._listen = term.address
                     serves.set()
-                outcome = await life.over()
+                outcome = await term.over()
             is_promoted = outcome is Outcome.PROMOTED
             if outcome is Outcome.CUT and self._env.clock.monotonic_ms() - begun_ms < _QUICK_MS:
                 await self._pause()

@@ -1,4 +1,4 @@
-"""One life of a broker: from opening its store to closing it, in one role."""
+"""One term of a broker: from opening its store to closing it, in one role."""
 
 import asyncio
 import logging
@@ -45,10 +45,10 @@ logger = logging.getLogger(__name__)
 _RANDOM_BITS: Final = 64
 
 
-class Life(Lifecycle):
+class Term(Lifecycle):
     """A broker in one role, while its `async with` block runs.
 
-    Nothing changes its role while it lives: it ends, and another one begins. It ends by leaving its
+    Nothing changes its role while it runs: it ends, and another one begins. It ends by leaving its
     block, which whoever entered it does when `over` returns: withdraws the registration, answers
     what was sent, stops, brings everything to the disk and lets go of the data directory. A job's
     failure cancels the block and comes out of it.
@@ -66,8 +66,8 @@ class Life(Lifecycle):
         files: Where the data directory is.
         listener: The broker's port.
         is_forced: It is to be the master though nobody confirms that there is no newer one.
-        is_promoted: The life before ended with its promotion.
-        registered: What the life before left registered; withdrawn once this one has registered.
+        is_promoted: The term before ended with its promotion.
+        registered: What the term before left registered; withdrawn once this one has registered.
 
     Attributes:
         registered: What is not withdrawn when it has ended. Who entered it does, or hands it on.
@@ -146,14 +146,14 @@ class Life(Lifecycle):
         return self._address
 
     def end(self, reason: Outcome) -> None:
-        """Let the life be over, soon. The first reason counts; safe to repeat, at any time."""
+        """Let the term be over, soon. The first reason counts; safe to repeat, at any time."""
         if self._outcome is None:
             self._outcome = reason
             self._is_over.set()
             logger.info("life ends name=%s reason=%s", self._config.name, reason.value)
 
     async def over(self) -> Outcome:
-        """Wait until the life is to end, and return why. Cancelling is safe."""
+        """Wait until the term is to end, and return why. Cancelling is safe."""
         await self._is_over.wait()
         assert self._outcome is not None
         return self._outcome
@@ -161,7 +161,7 @@ class Life(Lifecycle):
     def heard_of(self, epoch: int, who: str) -> None:
         """Take note that an epoch of the broker's name has begun.
 
-        A master of a lower one acknowledges nothing from then on, and its life is over.
+        A master of a lower one acknowledges nothing from then on, and its term is over.
 
         Args:
             epoch: Its number.
@@ -279,7 +279,7 @@ class Life(Lifecycle):
     async def _member_of(
         self, state: ReplicationState, store: MessageStore, *, is_slave: bool
     ) -> Member | None:
-        """Return who this life is; None when it is over already."""
+        """Return who this term is; None when it is over already."""
         config, env = self._config, self._env
         finder = Finder(
             env,
@@ -335,7 +335,7 @@ class Life(Lifecycle):
     async def _decide(
         self, state: ReplicationState, store: MessageStore, asker: Asker
     ) -> Decision | None:
-        """Return in which role to begin; None when the life ends before that is known."""
+        """Return in which role to begin; None when the term ends before that is known."""
         own = roles.own_of(self._config, state.kept, store)
         deciding = roles.decide(
             own,
@@ -412,7 +412,7 @@ class Life(Lifecycle):
         stack.callback(self._forget)
 
     async def _leave_nameservers(self, registrar: Registrar, member: Member) -> None:
-        """Withdraw the registration, but a slave's only when no other life follows.
+        """Withdraw the registration, but a slave's only when no other term follows.
 
         Readers would find nobody until that one has registered. A master that was replaced goes at
         once: it must not be taken for the master.
@@ -445,7 +445,7 @@ class Life(Lifecycle):
         )
 
     async def _conclude(self, state: ReplicationState, store: MessageStore) -> None:
-        """Keep what the next life is to begin with. The store is open still: nobody else writes."""
+        """Keep what the next term is to begin with. The store is open still: nobody else writes."""
         if self._cut is not None:
             await state.decide_cut(self._cut)
         elif self._outcome is Outcome.FENCED and roles.is_master(self._config, state.kept):

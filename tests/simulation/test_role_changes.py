@@ -53,7 +53,7 @@ def test_promotion_is_refused_when_master_returns_while_others_are_asked(
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a")
-            asker = cluster.broker("a-1").life.member.asker
+            asker = cluster.broker("a-1").term.member.asker
             ask = asker.ask
 
             async def ask_slowly(*, own_id: int | None = None) -> Asked:
@@ -75,7 +75,7 @@ def test_promotion_without_a_number_left_is_refused_before_slave_leaves_its_mast
 ) -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, client):
-            life = cluster.broker("a-1").life
+            life = cluster.broker("a-1").term
 
             async def ask(*, own_id: int | None = None) -> Asked:
                 return Asked((Told(NameServerAnswer(EPOCH_MAX), (Address("ns", 1),)),), ())
@@ -83,7 +83,7 @@ def test_promotion_without_a_number_left_is_refused_before_slave_leaves_its_mast
             monkeypatch.setattr(life.member.asker, "ask", ask)
             with pytest.raises(RefusedError, match=f"the last one is {EPOCH_MAX}"):
                 await ask_to_promote(cluster, "a-1", is_forced=True)
-            assert cluster.broker("a-1").life is life
+            assert cluster.broker("a-1").term is life
             assert (await status_of(cluster, "a-1")).following.is_connected
             await client.send("A", b"x")
             await replicated(cluster)

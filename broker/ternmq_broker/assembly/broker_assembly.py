@@ -415,7 +415,7 @@ class BrokerAssembly:
         await self._role.settle()
 
     def fence(self, epoch: int, who: str) -> None:
-        """Acknowledge nothing any more, if that epoch is above a master's own, and end the life."""
+        """Acknowledge nothing any more, if that epoch is above a master's own, and end the term."""
         if self.replicas is not None:
             self.replicas.fence(epoch, who)
 

@@ -80,7 +80,7 @@ def scan_service(
     is_closing: Callable[[], bool],
     wake: Callable[[str], None],
 ) -> ScanService:
-    """Return what serves scans of one life of a broker.
+    """Return what serves scans of one term of a broker.
 
     Args:
         config: How many processes it may have.

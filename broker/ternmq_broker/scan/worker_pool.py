@@ -129,7 +129,7 @@ class ScanProcess:
 
 
 class ScanPool:
-    """The scanning processes of one broker's life. Owned by the broker's loop.
+    """The scanning processes of one broker's term. Owned by the broker's loop.
 
     Args:
         processes: Spawns them.

@@ -25,10 +25,10 @@ def test_ended_term_is_followed_by_another_on_the_same_port() -> None:
             client = await around.connect(broker)
             await client.put_topic("A", 1)
             await client.send("A", b"1")
-            address, first = broker.address, broker.life
+            address, first = broker.address, broker.term
             first.end(Outcome.CUT)
             await asyncio.sleep(0.5)
-            assert broker.life is not first
+            assert broker.term is not first
             assert broker.address == address
             assert bodies(await client.pull("A")) == [b"1"]
             assert (await client.send("A", b"2")).queue_offset == 1
@@ -47,7 +47,7 @@ def test_batch_under_way_is_answered_before_a_term_ends() -> None:
             around.sync_s = 1.0
             sending = tasks.spawn(sender.send(sender.record("A")), "send")
             await asyncio.sleep(0.1)
-            broker.life.end(Outcome.FENCED)
+            broker.term.end(Outcome.FENCED)
             reply = await sending
             around.sync_s = 0.0
             assert reply.status.code == Code.SUCCESS
@@ -86,10 +86,10 @@ def test_broker_that_leaves_takes_no_messages_while_a_long_step_ends(
 def test_first_reason_to_end_a_term_counts() -> None:
     async def main() -> None:
         async with world() as around, around.broker() as broker:
-            life = broker.life
-            life.end(Outcome.FENCED)
-            life.end(Outcome.PROMOTED)
-            assert await life.over() is Outcome.FENCED
+            term = broker.term
+            term.end(Outcome.FENCED)
+            term.end(Outcome.PROMOTED)
+            assert await term.over() is Outcome.FENCED
 
     run_in_virtual_time(main())
 
@@ -102,7 +102,7 @@ def test_block_left_between_two_terms_ends_the_second_cleanly() -> None:
                 await client.put_topic("A", 1)
                 await client.send("A", b"1")
                 around.sync_s = 0.3
-                broker.life.end(Outcome.CUT)
+                broker.term.end(Outcome.CUT)
                 await asyncio.sleep(1.0)
                 with pytest.raises(TernError):
                     await client.send("A", b"2")
@@ -116,9 +116,9 @@ def test_block_left_between_two_terms_ends_the_second_cleanly() -> None:
     run_in_virtual_time(main())
 
 
-@pytest.mark.parametrize("lives", [1, 2])
+@pytest.mark.parametrize("terms", [1, 2])
 def test_failure_inside_a_term_cancels_the_block_and_is_raised(
-    lives: int, monkeypatch: pytest.MonkeyPatch
+    terms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         trouble = asyncio.Event()
@@ -130,8 +130,8 @@ def test_failure_inside_a_term_cancels_the_block_and_is_raised(
 
         async def stay() -> None:
             async with around.broker() as broker:
-                for _ in range(lives - 1):
-                    broker.life.end(Outcome.CUT)
+                for _ in range(terms - 1):
+                    broker.term.end(Outcome.CUT)
                     await asyncio.sleep(0.5)
                 trouble.set()
                 await asyncio.sleep(3600)
@@ -151,7 +151,7 @@ def test_failure_inside_a_term_cancels_the_block_and_is_raised(
 
 
 class Goodbye:
-    """What a life left registered, as far as its goodbye."""
+    """What a term left registered, as far as its goodbye."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.said = 0
@@ -172,8 +172,8 @@ def test_goodbye_that_fails_does_not_keep_the_port(monkeypatch: pytest.MonkeyPat
     async def main() -> None:
         async def stay() -> None:
             async with around.broker() as broker:
-                life: Any = broker.life
-                life.registered = Goodbye(RuntimeError("a bug"))
+                term: Any = broker.term
+                term.registered = Goodbye(RuntimeError("a bug"))
 
         async with world() as around:
             with pytest.raises(ExceptionGroup):
@@ -189,9 +189,9 @@ def test_slave_withdraws_what_is_still_registered_before_it_hands_on_its_own() -
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             goodbye = Goodbye()
-            life: Any = cluster.broker("a-1").life
-            life.registered = goodbye
-            life.end(Outcome.CUT)
+            term: Any = cluster.broker("a-1").term
+            term.registered = goodbye
+            term.end(Outcome.CUT)
             await replicated(cluster)
             assert goodbye.said == 1
 
@@ -203,7 +203,7 @@ def test_term_that_cannot_begin_fails_the_block() -> None:
         async def stay() -> None:
             async with around.broker(port=5000) as broker:
                 around.sync_s = 0.1
-                broker.life.end(Outcome.CUT)
+                broker.term.end(Outcome.CUT)
                 async with OwnedTasks() as tasks:
                     tasks.spawn(rival(), "rival")
                     await asyncio.sleep(3600)
@@ -255,7 +255,7 @@ def test_slave_whose_next_term_cannot_begin_is_not_registered_any_more(
         async with around.broker() as broker:
             assert await brokers(around) == ["broker-a"]
             monkeypatch.setattr(MessageStore, "open", fail)
-            broker.life.end(Outcome.FOLLOWS)
+            broker.term.end(Outcome.FOLLOWS)
             await asyncio.sleep(60)
 
     def fail(*_arguments: object, **_options: object) -> None:
