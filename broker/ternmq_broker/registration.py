@@ -66,7 +66,7 @@ class Registrant:
     """Random per process: an unregistration counts for this registration alone."""
 
 
-class Registration:
+class NameServerRegistration:
     """Keeps one NameServer told. Owned by `Registrar`; `step` is its one user of the connection.
 
     Between registrations it asks every second whether the NameServer still knows this broker: one
@@ -325,13 +325,13 @@ class Registrar:
         self._nameservers = nameservers
         self._interval_ms = interval_ms
         self._wake = wake
-        self._registrations: dict[str, Registration] = {}
+        self._registrations: dict[str, NameServerRegistration] = {}
         self._settled = asyncio.Event()
 
     def jobs(self, registrant: Registrant) -> tuple[Job, ...]:
         """Return one job per NameServer, which registers `registrant` and keeps it registered."""
         self._registrations = {
-            f"register-{address}": Registration(
+            f"register-{address}": NameServerRegistration(
                 address,
                 self._env,
                 self._topics,
