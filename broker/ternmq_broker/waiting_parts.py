@@ -9,7 +9,7 @@ from ternmq_broker.delay.delivered_before import delivered_sources
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.steady_clock import DOUBT_MS
-from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import Rules
@@ -43,7 +43,7 @@ class WaitingParts:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        inner: InnerWriter,
+        inner: InternalWriter,
         tables: Tables,
         env: Environment,
         *,

@@ -46,7 +46,7 @@ from ternmq_broker.statistics.service import StatisticsService
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
-from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_broker.storage.memory_limit import memory_bytes
 from ternmq_broker.storage.reader import StoreReader
@@ -128,12 +128,14 @@ class BrokerAssembly:
         )
         self._verification = StoreVerification(store, tables.offsets, env.clock, env.blocking)
         self._ack_policy = self._build_ack_policy(store_config)
-        self._inner = self._inner_writer(store_config)
+        self._internal_writer = self._build_internal_writer(store_config)
         self._moved = self._moved_events()
         self._admin = self._admin_service(identity)
         self._real_topics = real_topics_of(member, store, tables, env, registrar.changed)
         self._waiting = WaitingParts(
-            *(config, store, self._inner, tables, env), topics=self._real_topics, wake=wake
+            *(config, store, self._internal_writer, tables, env),
+            topics=self._real_topics,
+            wake=wake,
         )
         self._transactions = self._build_transactions(store_config)
         self._following = self._slave_side(wake) if member.is_slave else None
@@ -158,7 +160,7 @@ class BrokerAssembly:
                 offset_rules=self._groups.offset_rules,
             ),
             self._scans,
-            *self._groups.services(self._inner, self.is_closing, self._intake.storing),
+            *self._groups.services(self._internal_writer, self.is_closing, self._intake.storing),
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(self._store, tables.topics, self._env.blocking),
@@ -267,7 +269,7 @@ class BrokerAssembly:
                 file_reserved_hours=store_config.file_reserved_hours,
                 store=self._store,
                 reader=StoreReader(self._store, self._env.blocking),
-                writer=self._inner,
+                writer=self._internal_writer,
                 ack_policy=self._ack_policy,
                 room_made=self._store_loop.room_made,
                 store_host=self.store_host,
@@ -286,8 +288,8 @@ class BrokerAssembly:
             )
         )
 
-    def _inner_writer(self, store_config: StoreConfig) -> InnerWriter:
-        return InnerWriter(
+    def _build_internal_writer(self, store_config: StoreConfig) -> InternalWriter:
+        return InternalWriter(
             self._store,
             store_host=self.store_host,
             on_appended=self._store_loop.appended,
@@ -349,7 +351,7 @@ class BrokerAssembly:
 
     def _moved_events(self) -> MovedEvents:
         return MovedEvents(
-            *(self._inner, self._tables.topics, self._env.clock),
+            *(self._internal_writer, self._tables.topics, self._env.clock),
             broker_name=self._config.name,
             store_host=self.store_host,
             on_created=self._registrar.changed,

@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 from ternmq_broker.delay.real_place import Undeliverable, at_real_place
-from ternmq_broker.storage.internal_append import InnerWriter
-from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of, with_source
+from ternmq_broker.storage.internal_append import InternalWriter
+from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
 from ternmq_model.errors import IllegalMessage, IllegalName, MessageRefused
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import Record
@@ -43,7 +43,7 @@ class Deliverer:
             there is none.
     """
 
-    writer: InnerWriter
+    writer: InternalWriter
     find: Callable[[str, int, PhysicalOffset], TopicConfig | None]
 
     async def deliver(self, records: Sequence[Record]) -> Delivered:
@@ -55,12 +55,12 @@ class Deliverer:
         Raises:
             TernError: The store takes nothing now, or failed.
         """
-        good: list[InnerRecord] = []
+        good: list[InternalRecord] = []
         reasons: Counter[str] = Counter()
         for record in records:
             try:
                 find = partial(self._find, record.header.physical_offset)
-                inner = at_real_place(inner_record_of(record), find)
+                inner = at_real_place(internal_record_of(record), find)
                 good.append(with_source(inner, record))
             except Undeliverable as error:
                 reasons[str(error)] += 1
@@ -74,7 +74,9 @@ class Deliverer:
     def _find(self, at: PhysicalOffset, topic: str, queue_id: int) -> TopicConfig | None:
         return self.find(topic, queue_id, at)
 
-    async def _put(self, records: Sequence[InnerRecord], reasons: Counter[str]) -> Appended | None:
+    async def _put(
+        self, records: Sequence[InternalRecord], reasons: Counter[str]
+    ) -> Appended | None:
         try:
             return await self.writer.put(records, timeout_s=math.inf)
         except (IllegalMessage, IllegalName, MessageRefused) as error:

@@ -6,7 +6,7 @@ Source: RocketMQ `ScheduleMessageService.messageTimeUp`, `TimerMessageStore.conv
 from collections.abc import Callable
 from dataclasses import replace
 
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.errors import IllegalName, RefusedError
 from ternmq_model.names import is_send_forbidden
 from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC
@@ -18,8 +18,8 @@ class Undeliverable(Exception):
 
 
 def at_real_place(
-    record: InnerRecord, find: Callable[[str, int], TopicConfig | None]
-) -> InnerRecord:
+    record: InternalRecord, find: Callable[[str, int], TopicConfig | None]
+) -> InternalRecord:
     """Return the record as it is to be stored in its own queue.
 
     Its properties stay, those that told of the wait among them. If the topic has fewer queues by

@@ -20,7 +20,7 @@ from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_remoting.environment import Environment
@@ -116,7 +116,7 @@ class GroupAssembly:
 
     def services(
         self,
-        writer: InnerWriter,
+        writer: InternalWriter,
         is_closing: Callable[[], bool],
         storing: Callable[[], AbstractContextManager[None]],
     ) -> Sequence[Service]:
@@ -194,7 +194,7 @@ class GroupAssembly:
 
     def _send_back_service(
         self,
-        writer: InnerWriter,
+        writer: InternalWriter,
         is_closing: Callable[[], bool],
         storing: Callable[[], AbstractContextManager[None]],
     ) -> SendBackService:

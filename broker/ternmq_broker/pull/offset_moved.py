@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ternmq_broker.state.topics import TopicTable
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.clock import Clock
 from ternmq_model.errors import BrokerBusy, TernError
 from ternmq_model.names import OFFSET_MOVED_TOPIC
@@ -54,9 +54,9 @@ class OffsetMoved(NamedTuple):
 
 
 class Writer(Protocol):
-    """What is needed of `InnerWriter`."""
+    """What is needed of `InternalWriter`."""
 
-    def append(self, records: Sequence[InnerRecord]) -> object:
+    def append(self, records: Sequence[InternalRecord]) -> object:
         """Store records in their order."""
         ...
 
@@ -143,8 +143,8 @@ class MovedEvents:
             self._topics.put(TopicConfig(OFFSET_MOVED_TOPIC, 1, 1), now_ms=self._clock.wall_ms())
             self._on_created()
 
-    def _record(self, event: OffsetMoved) -> InnerRecord:
-        return InnerRecord(
+    def _record(self, event: OffsetMoved) -> InternalRecord:
+        return InternalRecord(
             topic=OFFSET_MOVED_TOPIC,
             queue_id=0,
             body=event.body(self._broker_name),

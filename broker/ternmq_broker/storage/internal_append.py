@@ -1,4 +1,4 @@
-"""Stores what the broker writes on somebody's behalf."""
+"""Appends of internal records: those that the broker writes on a client's behalf."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -7,21 +7,21 @@ from typing import Protocol
 import numpy as np
 
 from ternmq_broker.storage.ack_policy import AckPolicy, append_with_room
-from ternmq_broker.storage.internal_record import InnerRecord, batches_of
+from ternmq_broker.storage.internal_record import InternalRecord, batches_of
 from ternmq_model.errors import TernError
 from ternmq_model.record.batch import RecordBatch
 from ternmq_store.message_store import Appended
 
 
-class InnerLog(Protocol):
-    """What is needed of the store."""
+class InternalLog(Protocol):
+    """The store, as far as internal appends need it."""
 
     def append(self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes) -> Appended:
         """Store a checked batch, all of it or nothing. `born_host` None = what its headers say."""
         ...
 
 
-class InnerWriter:
+class InternalWriter:
     """Appends records with the time and place of birth that each has. Owned by the broker's loop.
 
     It asks nothing of topics and adds nothing to properties: who writes knows where to. What is
@@ -40,7 +40,7 @@ class InnerWriter:
 
     def __init__(
         self,
-        log: InnerLog,
+        log: InternalLog,
         *,
         store_host: Callable[[], bytes],
         on_appended: Callable[[], None],
@@ -55,7 +55,7 @@ class InnerWriter:
         self._ack_policy = ack_policy
         self._is_checksummed = is_checksummed
 
-    def append(self, records: Sequence[InnerRecord]) -> Appended:
+    def append(self, records: Sequence[InternalRecord]) -> Appended:
         """Store records in their order; they count once the confirm offset is at `end`.
 
         All or none, as long as their born hosts have one length: those of IPv4 and IPv6 mixed are
@@ -103,7 +103,7 @@ class InnerWriter:
         return len(self._store_host()) == 8
 
     async def put(
-        self, records: Sequence[InnerRecord], *, timeout_s: float | None = None
+        self, records: Sequence[InternalRecord], *, timeout_s: float | None = None
     ) -> Appended:
         """Store records and wait until they count: room is waited for up to 5 s.
 
@@ -131,7 +131,7 @@ class InnerWriter:
         await self._ack_policy.wait(appended.end, timeout_s=timeout_s)
         return appended
 
-    def _batches(self, records: Sequence[InnerRecord]) -> Sequence[RecordBatch]:
+    def _batches(self, records: Sequence[InternalRecord]) -> Sequence[RecordBatch]:
         if not records:
             raise ValueError("nothing to store")
         host = self._store_host()

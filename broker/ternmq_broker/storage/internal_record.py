@@ -1,4 +1,4 @@
-"""A record that the broker stores on somebody's behalf, and batches of them. Pure.
+"""Internal records: those that the broker writes on a client's behalf. Pure.
 
 Delays, retries, dead letters and transactions are records written anew: under another topic, with
 other properties, but with the time and place of their birth.
@@ -36,8 +36,8 @@ _HOST_FLAGS: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InnerRecord:
-    """What is to be stored, but for what only the log knows. Immutable; use `replace`."""
+class InternalRecord:
+    """A record to be stored, but for fields that only the log knows. Immutable; use `replace`."""
 
     topic: str
     queue_id: int
@@ -57,7 +57,7 @@ class InnerRecord:
     prepared_offset: int = 0
 
 
-def inner_record_of(record: Record, properties: dict[str, str] | None = None) -> InnerRecord:
+def internal_record_of(record: Record, properties: dict[str, str] | None = None) -> InternalRecord:
     """Return what can be stored again of a record that was read from the log or arrived.
 
     Args:
@@ -69,7 +69,7 @@ def inner_record_of(record: Record, properties: dict[str, str] | None = None) ->
         properties = decode_properties(record.properties)
     for hidden in HIDDEN:
         properties.pop(hidden, None)
-    return InnerRecord(
+    return InternalRecord(
         topic=record.topic.decode("utf-8", "replace"),
         queue_id=header.queue_id,
         body=record.body,
@@ -83,7 +83,9 @@ def inner_record_of(record: Record, properties: dict[str, str] | None = None) ->
     )
 
 
-def with_source(record: InnerRecord, source: Record, version: int | None = None) -> InnerRecord:
+def with_source(
+    record: InternalRecord, source: Record, version: int | None = None
+) -> InternalRecord:
     """Return `record` with the place of `source`, as which it was stored before.
 
     Without it where the properties have no room: then a crash may store it twice.
@@ -99,8 +101,8 @@ def with_source(record: InnerRecord, source: Record, version: int | None = None)
     return replace(record, properties=properties) if length <= PROPERTIES_BYTES_MAX else record
 
 
-def encode_inner(
-    record: InnerRecord, *, store_host: bytes, is_checksummed: bool, spare_bytes: int = 0
+def encode_internal(
+    record: InternalRecord, *, store_host: bytes, is_checksummed: bool, spare_bytes: int = 0
 ) -> bytes:
     """Return the record's bytes, as a batch holds them.
 
@@ -149,7 +151,7 @@ def encode_inner(
 
 
 def batches_of(
-    records: Sequence[InnerRecord], *, store_host: bytes, is_checksummed: bool
+    records: Sequence[InternalRecord], *, store_host: bytes, is_checksummed: bool
 ) -> Sequence[RecordBatch]:
     """Return the records in order, as few batches as can be.
 
@@ -157,11 +159,11 @@ def batches_of(
     length, so there is more than one batch only when some were born over IPv4 and some over IPv6.
 
     Raises:
-        IllegalMessage: As `encode_inner`.
+        IllegalMessage: As `encode_internal`.
         IllegalName: Likewise.
     """
     encoded = [
-        encode_inner(record, store_host=store_host, is_checksummed=is_checksummed)
+        encode_internal(record, store_host=store_host, is_checksummed=is_checksummed)
         for record in records
     ]
     pairs = zip(records, encoded, strict=True)
@@ -172,7 +174,7 @@ def batches_of(
 
 
 def _batch(
-    pairs: Sequence[tuple[InnerRecord, bytes]],
+    pairs: Sequence[tuple[InternalRecord, bytes]],
     born_host_bytes: int,
     store_host_bytes: int,
     *,

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_broker.storage.internal_record import (
-    InnerRecord,
+    InternalRecord,
     batches_of,
-    encode_inner,
-    inner_record_of,
+    encode_internal,
+    internal_record_of,
 )
 from ternmq_broker.storage.staged_batch import stage_rows
 from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, Rules, route
@@ -59,13 +59,13 @@ def reroute(batch: RecordBatch, rules: Rules, *, store_host: bytes) -> Rerouted:
         lasts_ms = STAGED_OWN if told_s is None else told_s * 1000
         return Rerouted(staged.batch, everyone, {}, np.full_like(everyone, lasts_ms))
     refused: dict[int, Why] = {}
-    forms: dict[int, InnerRecord] = {}
+    forms: dict[int, InternalRecord] = {}
     for row in batch.routed:
         try:
             form = _form(batch, row, rules)
             if form is not None:
                 # Longer than it came: it may no longer fit. What waits may grow further.
-                encode_inner(
+                encode_internal(
                     form,
                     store_host=store_host,
                     is_checksummed=batch.is_checksummed,
@@ -103,7 +103,7 @@ def _without(batch: RecordBatch, refused: Mapping[int, Why], staged_ms: Ints) ->
     return Rerouted(chosen, rows, refused, staged_ms[rows])
 
 
-def _form(batch: RecordBatch, row: int, rules: Rules) -> InnerRecord | None:
+def _form(batch: RecordBatch, row: int, rules: Rules) -> InternalRecord | None:
     """Return what is to be stored of a row, None when it stays as it is.
 
     Raises:
@@ -111,6 +111,6 @@ def _form(batch: RecordBatch, row: int, rules: Rules) -> InnerRecord | None:
     """
     record = decode_record(batch.data, int(batch.starts[row]), check_crc=False)
     assert record is not None, "a checked record is one"
-    inner = inner_record_of(record)
+    inner = internal_record_of(record)
     form = route(inner, rules)
     return None if form is inner and SOURCE.encode() not in record.properties else form

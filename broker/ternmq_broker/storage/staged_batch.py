@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, Rules, check_staged
 from ternmq_model.errors import RefusedError
 from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX
@@ -108,7 +108,7 @@ def _told(tail: bytes, rules: Rules) -> _Told | None:
         "".join(f"{name}\x01{value}\x02" for name, value in others.items()).encode()
     ):
         return None
-    one = InnerRecord(
+    one = InternalRecord(
         topic="any",
         queue_id=0,
         body=b"",

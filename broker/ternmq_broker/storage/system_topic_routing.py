@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.delay import DELAY_LEVEL_MAX, DELAY_MS_MAX, cancel_key, tick_up
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import (
@@ -67,14 +67,14 @@ class Rules:
     timer_is_full: bool = False
     """As many timed messages wait as may."""
 
-    retried: Callable[[InnerRecord], InnerRecord] | None = None
+    retried: Callable[[InternalRecord], InternalRecord] | None = None
     """Returns what is stored of a record that was sent to a group's retry topic."""
 
     no_transactions: RefusedError | None = None
     """Why no transaction may begin; None when it may."""
 
 
-def route(record: InnerRecord, rules: Rules) -> InnerRecord:
+def route(record: InternalRecord, rules: Rules) -> InternalRecord:
     """Return what is to be stored for a record that a client sent; the record itself if that is it.
 
     A transaction's record is never delayed, but that a staged one keeps its delay for its commit. A
@@ -101,7 +101,7 @@ def route(record: InnerRecord, rules: Rules) -> InnerRecord:
     return waiting(record, rules)
 
 
-def waiting(record: InnerRecord, rules: Rules) -> InnerRecord:
+def waiting(record: InternalRecord, rules: Rules) -> InternalRecord:
     """Return the form in which a record waits for its time; itself if that is now.
 
     Raises:
@@ -114,7 +114,7 @@ def waiting(record: InnerRecord, rules: Rules) -> InnerRecord:
     return record if due_ms is None else timed(record, due_ms)
 
 
-def check_staged(record: InnerRecord, rules: Rules) -> None:
+def check_staged(record: InternalRecord, rules: Rules) -> None:
     """Refuse a half message to be staged whose properties say what cannot be.
 
     Raises:
@@ -138,13 +138,13 @@ def check_staged(record: InnerRecord, rules: Rules) -> None:
     waiting(record, rules)
 
 
-def delayed(record: InnerRecord, level: int) -> InnerRecord:
+def delayed(record: InternalRecord, level: int) -> InternalRecord:
     """Return the form in which a record waits for `level`, from 1 on; above 18 it is 18."""
     level = min(level, DELAY_LEVEL_MAX)
     return _elsewhere(record, SCHEDULE_TOPIC, level - 1, {DELAY: str(level)}, without=_TIMES)
 
 
-def timed(record: InnerRecord, due_ms: int) -> InnerRecord:
+def timed(record: InternalRecord, due_ms: int) -> InternalRecord:
     """Return the form in which a record waits for its time, rounded up to a whole tick.
 
     Args:
@@ -157,7 +157,7 @@ def timed(record: InnerRecord, due_ms: int) -> InnerRecord:
     return _elsewhere(record, WHEEL_TOPIC, 0, further)
 
 
-def half(record: InnerRecord) -> InnerRecord:
+def half(record: InternalRecord) -> InternalRecord:
     """Return the form in which a transaction's record waits for its end.
 
     Source: RocketMQ `TransactionalMessageBridge.parseHalfMessageInner`.
@@ -170,20 +170,20 @@ def half(record: InnerRecord) -> InnerRecord:
 
 
 def _elsewhere(
-    record: InnerRecord,
+    record: InternalRecord,
     topic: str,
     queue_id: int,
     further: dict[str, str],
     *,
     without: tuple[str, ...] = (),
-) -> InnerRecord:
+) -> InternalRecord:
     properties = {name: value for name, value in record.properties.items() if name not in without}
     properties |= further
     properties |= {REAL_TOPIC: record.topic, REAL_QUEUE_ID: str(record.queue_id)}
     return replace(record, topic=topic, queue_id=queue_id, properties=properties)
 
 
-def _due_ms(record: InnerRecord, rules: Rules) -> int | None:
+def _due_ms(record: InternalRecord, rules: Rules) -> int | None:
     """Return when the record is to be delivered, None for at once.
 
     Raises:

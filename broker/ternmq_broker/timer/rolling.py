@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ternmq_broker.storage.internal_append import InnerWriter
-from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of, with_source
+from ternmq_broker.storage.internal_append import InternalWriter
+from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.errors import refusal
@@ -48,7 +48,7 @@ class Roller:
         writer: Stores what still waits.
     """
 
-    def __init__(self, reader: StoreReader, writer: InnerWriter) -> None:
+    def __init__(self, reader: StoreReader, writer: InternalWriter) -> None:
         self._reader = reader
         self._writer = writer
 
@@ -99,9 +99,9 @@ class Roller:
         return Rolled(len(records), len(good), end)
 
 
-def rolled(record: Record, due_ms: int) -> InnerRecord:
+def rolled(record: Record, due_ms: int) -> InternalRecord:
     """Return a timed message as it is laid anew: due at `due_ms`, whoever wrote it."""
-    inner = inner_record_of(record)
+    inner = internal_record_of(record)
     times = inner.properties.get(TIMER_ROLLS, "0")
     count = int(times) + 1 if times.isascii() and times.isdigit() else 1
     properties = {**inner.properties, TIMER_DUE_MS: str(due_ms), TIMER_ROLLS: str(count)}

@@ -21,7 +21,7 @@ from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, NO_COPIES, Copi
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
@@ -78,7 +78,7 @@ class TimerService:
         self,
         reader: StoreReader,
         deliverer: Deliverer,
-        writer: InnerWriter,
+        writer: InternalWriter,
         kept: TimerCheckpoint,
         save: Callable[[TimerCheckpoint], Awaitable[None]],
         clock: Clock,

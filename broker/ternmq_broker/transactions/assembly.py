@@ -15,7 +15,7 @@ from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
 from ternmq_broker.storage.ack_policy import AckPolicy
-from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN
@@ -62,7 +62,7 @@ class TransactionDependencies:
     file_reserved_hours: int
     store: MessageStore
     reader: StoreReader
-    writer: InnerWriter
+    writer: InternalWriter
     ack_policy: AckPolicy
     room_made: Callable[[], Awaitable[bool]]
     store_host: Callable[[], bytes]

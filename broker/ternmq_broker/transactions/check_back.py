@@ -16,7 +16,7 @@ from typing import Final
 
 from ternmq_broker.groups.sessions import Sessions
 from ternmq_broker.state.clients import Session
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.check_policy import (
     CheckAction,
@@ -223,7 +223,7 @@ class TransactionChecker:
         decision: CheckDecision,
         entry: OpenTransaction,
         half: HalfRecord,
-        inner: InnerRecord,
+        inner: InternalRecord,
     ) -> None:
         match decision.action:
             case CheckAction.ASK:
@@ -254,7 +254,7 @@ class TransactionChecker:
             holds_file=services.holds_file(entry.physical_offset),
         )
 
-    def _ask(self, half: HalfRecord, inner: InnerRecord, there: list[Session]) -> bool:
+    def _ask(self, half: HalfRecord, inner: InternalRecord, there: list[Session]) -> bool:
         """Ask one of the producers that are there, each in its turn; False when none hears it."""
         question = groups.CheckTransaction(
             producer_group=half.group,
@@ -373,7 +373,7 @@ class TransactionChecker:
         self.counts.unreadable += 1
 
 
-def _record_for(half: HalfRecord, inner: InnerRecord) -> bytes:
+def _record_for(half: HalfRecord, inner: InternalRecord) -> bytes:
     """Return the message as a producer is shown it: with the topic and queue it is meant for."""
     host = inner.born_host
     return encode_record(

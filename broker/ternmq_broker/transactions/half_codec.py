@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model import properties as names
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -126,7 +126,7 @@ def _number(text: str, most: int) -> int | None:
     return number if number <= most else None
 
 
-def message_of(inner: InnerRecord, half: HalfRecord, *, queue_id: int) -> InnerRecord:
+def message_of(inner: InternalRecord, half: HalfRecord, *, queue_id: int) -> InternalRecord:
     """Return the message that a half message becomes when its transaction is committed.
 
     It keeps TRAN_MSG, PGROUP and its real topic and queue among its properties, as RocketMQ's do; a
@@ -144,7 +144,7 @@ def message_of(inner: InnerRecord, half: HalfRecord, *, queue_id: int) -> InnerR
             for name, value in properties.items()
             if name not in _OURS and (half.staged_for or name not in _DELAYS)
         }
-    return InnerRecord(  # `replace` takes much longer, and a batch has many
+    return InternalRecord(  # `replace` takes much longer, and a batch has many
         topic=half.topic,
         queue_id=queue_id,
         body=inner.body,
@@ -158,7 +158,7 @@ def message_of(inner: InnerRecord, half: HalfRecord, *, queue_id: int) -> InnerR
     )
 
 
-def copy_of(inner: InnerRecord, half: HalfRecord, *, checks: int) -> InnerRecord:
+def copy_of(inner: InternalRecord, half: HalfRecord, *, checks: int) -> InternalRecord:
     """Return the half message as it is put back, with so many questions asked."""
     properties = dict(inner.properties)
     properties[FIRST_HALF] = str(half.first_queue_offset)
@@ -168,6 +168,6 @@ def copy_of(inner: InnerRecord, half: HalfRecord, *, checks: int) -> InnerRecord
     return replace(inner, prepared_offset=half.transaction, properties=properties)
 
 
-def parked_of(inner: InnerRecord, half: HalfRecord) -> InnerRecord:
+def parked_of(inner: InternalRecord, half: HalfRecord) -> InternalRecord:
     """Return the half message as it is kept for people to look at when nobody could decide it."""
     return replace(inner, topic=CHECK_MAX_TOPIC, queue_id=0, prepared_offset=half.transaction)

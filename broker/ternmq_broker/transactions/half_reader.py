@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of
+from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.transactions.half_codec import HalfRecord, read_half
 from ternmq_model.errors import CorruptRecord
@@ -21,7 +21,7 @@ class HalfReader:
 
     reader: StoreReader
 
-    async def read(self, offset: PhysicalOffset) -> tuple[HalfRecord, InnerRecord] | None:
+    async def read(self, offset: PhysicalOffset) -> tuple[HalfRecord, InternalRecord] | None:
         """Return the half message at an offset of the log; None when there is none, or a bad one.
 
         Raises:
@@ -38,7 +38,7 @@ class HalfReader:
             return None
         properties = decode_properties(record.properties)
         half = read_half(record, place_of=self._place_of, properties=properties)
-        return None if half is None else (half, inner_record_of(record, properties))
+        return None if half is None else (half, internal_record_of(record, properties))
 
     def half_of(self, record: Record) -> HalfRecord | None:
         """Return what a record says as a half message; None when it is none."""

@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ternmq_broker.storage.ack_policy import append_with_room
-from ternmq_broker.storage.internal_append import InnerWriter
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_append import InternalWriter
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch
 from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.op_codec import OP_TAG, encode_ops
@@ -30,7 +30,7 @@ class TransitionRecord(NamedTuple):
 
     entry: OpenTransaction
     half: HalfRecord
-    record: InnerRecord
+    record: InternalRecord
     """The committed message, the copy or the parked one."""
 
 
@@ -44,7 +44,7 @@ class Transitions:
     def __init__(
         self,
         table: TransactionTable,
-        writer: InnerWriter,
+        writer: InternalWriter,
         clock: Clock,
         *,
         store_host: Callable[[], bytes],
@@ -219,7 +219,7 @@ class Transitions:
             self._table.op_written(named, number, end=end)
 
     def _append_op(self, named: Sequence[QueueOffset]) -> tuple[QueueOffset, PhysicalOffset]:
-        record = InnerRecord(
+        record = InternalRecord(
             topic=OP_TOPIC,
             queue_id=0,
             body=encode_ops(named),

@@ -10,7 +10,7 @@ from ternmq_broker.groups.retry.group_topics import GroupTopics
 from ternmq_broker.groups.retry.retry_policy import dead_letter
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.group_settings import GroupSettings
@@ -21,7 +21,7 @@ from ternmq_model.response_code import ResponseCode
 TRIES_MAX: Final = 1 << 20
 
 
-def retried(record: InnerRecord, settings: GroupSettings, *, is_orderly: bool) -> InnerRecord:
+def retried(record: InternalRecord, settings: GroupSettings, *, is_orderly: bool) -> InternalRecord:
     """Return what is to be stored for a record that a client sent to its group's retry topic.
 
     It says in its properties how often it was tried. Orderly consumers wait on the spot: what they
@@ -50,7 +50,7 @@ def retried(record: InnerRecord, settings: GroupSettings, *, is_orderly: bool) -
     return dead_letter(again, settings.group, message_id=properties.get(UNIQUE_KEY, ""))
 
 
-def _number(record: InnerRecord, name: str) -> int:
+def _number(record: InternalRecord, name: str) -> int:
     text = record.properties[name]
     if not (text.isascii() and text.isdigit() and len(text) <= 7 and int(text) <= TRIES_MAX):
         remark = f"property {name}={text[:40]!r} must be 0 to {TRIES_MAX}"
@@ -74,7 +74,7 @@ class RetrySends:
     topics: GroupTopics
     clock: Clock
 
-    def __call__(self, record: InnerRecord) -> InnerRecord:
+    def __call__(self, record: InternalRecord) -> InternalRecord:
         """Return what is to be stored of a record sent to a retry topic, whose target exists then.
 
         Raises:

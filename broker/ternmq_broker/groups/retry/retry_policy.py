@@ -10,7 +10,7 @@ from typing import Final
 
 from ternmq_broker.groups.retry.group_topics import dead_letter_topic, retry_topic
 from ternmq_broker.state.offset_versions import VERSION_MAX
-from ternmq_broker.storage.internal_record import InnerRecord, inner_record_of, with_source
+from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message_id import offset_message_id
@@ -70,7 +70,7 @@ class SentBack:
     """What is to be stored for a message that was sent back, and where."""
 
     fate: Fate
-    record: InnerRecord
+    record: InternalRecord
     """For `RETRY`, as it is delivered after the delay; for `DEAD`, as it is stored now."""
 
     delay_level: int
@@ -149,7 +149,7 @@ def sent_back(record: Record, failure: Failure, group: GroupSettings, *, queue_i
         group: The group's settings.
         queue_id: Which queue of the retry topic takes it.
     """
-    message = inner_record_of(record)
+    message = internal_record_of(record)
     tries = max(message.reconsume_times, failure.reconsume_times)
     unique_key, offset_id = _ids(record)[0], _ids(record)[-1]
     is_retried = message.topic.startswith(RETRY_PREFIX)
@@ -181,7 +181,7 @@ def sent_back(record: Record, failure: Failure, group: GroupSettings, *, queue_i
     return SentBack(Fate.RETRY, with_source(retry, record, failure.version), level, origin_topic)
 
 
-def dead_letter(message: InnerRecord, group: str, *, message_id: str) -> InnerRecord:
+def dead_letter(message: InternalRecord, group: str, *, message_id: str) -> InternalRecord:
     """Return what is stored, at once, when a message will not be tried again.
 
     It says where it came from and which message it was, for tools.

@@ -16,8 +16,8 @@ from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.storage.internal_append import InnerWriter
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_append import InternalWriter
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
@@ -51,8 +51,8 @@ class SendBackServices:
     """What SendBack stands on. All owned by the broker's loop."""
 
     reader: StoreReader
-    writer: InnerWriter
-    delayed: Callable[[InnerRecord, int], InnerRecord]
+    writer: InternalWriter
+    delayed: Callable[[InternalRecord, int], InternalRecord]
     """Returns the form in which a record waits at a delay level."""
 
     group_topics: GroupTopics
@@ -71,7 +71,7 @@ class SendBackServices:
 class _Batch:
     """What is to be stored together. Owned by one call."""
 
-    records: list[InnerRecord] = field(default_factory=list[InnerRecord])
+    records: list[InternalRecord] = field(default_factory=list[InternalRecord])
     messages: list[tuple[int, SentBack]] = field(default_factory=list[tuple[int, SentBack]])
     """Of each record: the message's place in the request, and what becomes of it."""
 
@@ -190,7 +190,7 @@ class SendBackService:
             remark = f"no record begins at physical offset {offset}"
         raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
 
-    def _stored_form(self, group: GroupSettings, decided: SentBack) -> InnerRecord:
+    def _stored_form(self, group: GroupSettings, decided: SentBack) -> InternalRecord:
         """Return what is stored now; its topic is there from then on.
 
         Raises:

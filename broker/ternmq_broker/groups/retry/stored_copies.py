@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset
@@ -24,7 +24,7 @@ class StoredCopies:
     reader: StoreReader
 
     async def find(
-        self, records: Sequence[InnerRecord], *, start: PhysicalOffset
+        self, records: Sequence[InternalRecord], *, start: PhysicalOffset
     ) -> Mapping[int, PhysicalOffset]:
         """Return which copies are stored already, by row, each with the end of its record.
 
@@ -44,7 +44,7 @@ class StoredCopies:
         return found
 
     async def _search(
-        self, topic: str, wanted: Mapping[int, InnerRecord], start: PhysicalOffset
+        self, topic: str, wanted: Mapping[int, InternalRecord], start: PhysicalOffset
     ) -> Mapping[int, PhysicalOffset]:
         """Return what is stored of copies with different keys."""
         store = self.reader.store
@@ -72,7 +72,7 @@ class StoredCopies:
         }
 
 
-def copy_name(record: InnerRecord) -> tuple[str | None, ...]:
+def copy_name(record: InternalRecord) -> tuple[str | None, ...]:
     """Return what two copies of one failure have in common, and no others."""
     return (record.topic, record.properties.get(UNIQUE_KEY), *_failure(record.properties))
 
@@ -82,7 +82,7 @@ def _failure(properties: Mapping[str, str]) -> tuple[str | None, str | None]:
     return properties.get(SOURCE), properties.get(REAL_TOPIC)
 
 
-def _searches(records: Sequence[InnerRecord]) -> Sequence[tuple[str, Sequence[int]]]:
+def _searches(records: Sequence[InternalRecord]) -> Sequence[tuple[str, Sequence[int]]]:
     """Return the rows to look for at once: of one topic, each key once, few enough."""
     copies: dict[tuple[str, str], list[int]] = {}
     for row, record in enumerate(records):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.timer import moving
 from ternmq_model.errors import StoreFull
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -302,9 +302,9 @@ def test_batch_of_which_nobody_knows_whether_it_was_stored_is_not_doubled_by_a_r
 ) -> None:
     monkeypatch.setattr(moving, "_BATCH_MESSAGES", 2)
     puts = 0
-    put = InnerWriter.put
+    put = InternalWriter.put
 
-    async def failing(self: InnerWriter, *args: Any, **fields: Any) -> Any:
+    async def failing(self: InternalWriter, *args: Any, **fields: Any) -> Any:
         nonlocal puts
         puts += 1
         appended = await put(self, *args, **fields)
@@ -313,7 +313,7 @@ def test_batch_of_which_nobody_knows_whether_it_was_stored_is_not_doubled_by_a_r
             raise StoreFull("no space")
         return appended
 
-    monkeypatch.setattr(InnerWriter, "put", failing)
+    monkeypatch.setattr(InternalWriter, "put", failing)
 
     async def main() -> None:
         async with world(flush_mode=FlushMode.SYNC, clock_follow_ms=10_000) as around:

@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_broker.delay.delivered_before import NO_COPIES, copies_of, delivered_sources
-from ternmq_broker.storage.internal_record import InnerRecord, batches_of
+from ternmq_broker.storage.internal_record import InternalRecord, batches_of
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.fields import tag_code_of
 from ternmq_store.disk.layout import commit_log_folder, file_name
@@ -15,17 +15,17 @@ from tests.support.stores import ROOT, SMALL, append, open_store, settle
 START = PhysicalOffset(0)
 
 
-def told(body: bytes = b"body", **properties: str) -> InnerRecord:
-    return InnerRecord(
+def told(body: bytes = b"body", **properties: str) -> InternalRecord:
+    return InternalRecord(
         topic="A", queue_id=0, body=body, properties=properties, born_at_ms=1, born_host=BORN_HOST
     )
 
 
-def delivered(number: int) -> InnerRecord:
+def delivered(number: int) -> InternalRecord:
     return told(TERNMQ_SOURCE=str(number), TAGS="t")
 
 
-def stored(files: MemoryFileSystem, *records: InnerRecord) -> tuple[MessageStore, list[int]]:
+def stored(files: MemoryFileSystem, *records: InternalRecord) -> tuple[MessageStore, list[int]]:
     """Return a store with these records, and where they begin."""
     store = open_store(files)
     starts: list[int] = []
@@ -60,7 +60,7 @@ def test_sources_are_found_in_every_file_from_a_place_on() -> None:
         told(TERNMQ_SOURCE="x"),
     ],
 )
-def test_source_counts_as_a_property_of_its_own_alone(record: InnerRecord) -> None:
+def test_source_counts_as_a_property_of_its_own_alone(record: InternalRecord) -> None:
     store, starts = stored(MemoryFileSystem(), record, delivered(1))
     assert delivered_sources(store.reads.source(), START) == {1: starts[1]}
 

@@ -8,7 +8,7 @@ import pytest
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
-from ternmq_broker.storage.internal_append import InnerWriter
+from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_model.errors import ClosedError, StoreFull
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
@@ -42,7 +42,7 @@ def deliverer(log: Log) -> Deliverer:
 
     confirmations = Confirmations()
     confirmations.advance(PhysicalOffset(100))
-    writer = InnerWriter(
+    writer = InternalWriter(
         log,
         store_host=lambda: STORE_HOST,
         on_appended=lambda: None,

@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_broker.delay.real_place import Undeliverable, at_real_place
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_model.route import TopicConfig
 from tests.support.records import BORN_HOST
@@ -11,8 +11,8 @@ from tests.support.records import BORN_HOST
 TOPICS = {"A": TopicConfig("A", 4, 2), "Empty": TopicConfig("Empty", 0, 0)}
 
 
-def waiting(**properties: str) -> InnerRecord:
-    return InnerRecord(
+def waiting(**properties: str) -> InternalRecord:
+    return InternalRecord(
         topic="SCHEDULE_TOPIC_XXXX",
         queue_id=2,
         body=b"",
@@ -35,7 +35,7 @@ def test_record_is_restored_to_its_queue_with_all_properties(told: str, queue_id
 
 
 def test_delayed_record_gets_its_real_place_back() -> None:
-    record = InnerRecord(
+    record = InternalRecord(
         topic="A",
         queue_id=1,
         body=b"x",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ternmq_broker.pull.offset_moved import MovedEvents, OffsetMoved
 from ternmq_broker.state.topics import TopicTable
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import StoreFailed, TernError, refusal
 from ternmq_model.names import OFFSET_MOVED_TOPIC
@@ -19,7 +19,7 @@ class Place:
 
     def __init__(self) -> None:
         self.now_ms = 1_000
-        self.records: list[InnerRecord] = []
+        self.records: list[InternalRecord] = []
         self.error: TernError | None = None
         self.created = 0
         self.topics = TopicTable(DataVersion(0))
@@ -39,7 +39,7 @@ class Place:
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.now_ms
 
-    def append(self, records: Sequence[InnerRecord]) -> None:
+    def append(self, records: Sequence[InternalRecord]) -> None:
         if self.error is not None:
             raise self.error
         self.records += records

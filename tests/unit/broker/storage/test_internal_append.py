@@ -10,8 +10,8 @@ import pytest
 
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
-from ternmq_broker.storage.internal_append import InnerWriter
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_append import InternalWriter
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFailed
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
@@ -25,7 +25,7 @@ from tests.support.stores import open_store
 from tests.support.virtual_time import run_in_virtual_time
 
 V6_HOST = bytes(range(16)) + (1).to_bytes(4, "big")
-PLAIN = InnerRecord(
+PLAIN = InternalRecord(
     topic="flights",
     queue_id=0,
     body=b"body",
@@ -70,8 +70,8 @@ class World:
         self.waits += 1
         return self.has_room_soon
 
-    def writer(self) -> InnerWriter:
-        return InnerWriter(
+    def writer(self) -> InternalWriter:
+        return InternalWriter(
             self.log,
             store_host=lambda: STORE_HOST,
             on_appended=lambda: None,
@@ -95,7 +95,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 def test_append_keeps_born_time_and_host_of_each_record() -> None:
     store = open_store(MemoryFileSystem(), flush_mode=FlushMode.ASYNC)
     other = replace(PLAIN, born_host=b"\x7f\0\0\x09\0\0\0\1", born_at_ms=5, queue_id=1)
-    writer = InnerWriter(
+    writer = InternalWriter(
         store,
         store_host=lambda: STORE_HOST,
         on_appended=lambda: None,

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from ternmq_broker.storage.internal_record import (
-    InnerRecord,
+    InternalRecord,
     batches_of,
-    encode_inner,
-    inner_record_of,
+    encode_internal,
+    internal_record_of,
 )
 from ternmq_model.errors import IllegalMessage, IllegalName
 from ternmq_model.properties import tag_code
@@ -23,7 +23,7 @@ from ternmq_model.record.format import (
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record
 
 V6_HOST = bytes(range(16)) + (1).to_bytes(4, "big")
-PLAIN = InnerRecord(
+PLAIN = InternalRecord(
     topic="flights",
     queue_id=3,
     body=b"body",
@@ -39,8 +39,8 @@ def decoded(data: bytes) -> Record:
     return found
 
 
-def encoded(record: InnerRecord, *, is_checksummed: bool = False) -> bytes:
-    return encode_inner(record, store_host=STORE_HOST, is_checksummed=is_checksummed)
+def encoded(record: InternalRecord, *, is_checksummed: bool = False) -> bytes:
+    return encode_internal(record, store_host=STORE_HOST, is_checksummed=is_checksummed)
 
 
 def test_record_is_rewritten_unchanged_but_for_its_checksum() -> None:
@@ -53,7 +53,7 @@ def test_record_is_rewritten_unchanged_but_for_its_checksum() -> None:
         prepared_offset=77,
         suffix=CHECKSUM_ROOM,
     )
-    inner = inner_record_of(decoded(data))
+    inner = internal_record_of(decoded(data))
     assert inner.properties == {"TAGS": "late", "UNIQ_KEY": "1"}
     assert encoded(inner, is_checksummed=True) == data
     assert encoded(inner) != data
@@ -61,7 +61,7 @@ def test_record_is_rewritten_unchanged_but_for_its_checksum() -> None:
 
 def test_host_flags_follow_the_hosts() -> None:
     old = decoded(record(born_host=V6_HOST))
-    inner = inner_record_of(old)
+    inner = internal_record_of(old)
     assert inner.sys_flag == 0
     assert decoded(encoded(inner)).header.sys_flag == FLAG_BORN_HOST_V6
     assert decoded(encoded(replace(inner, born_host=BORN_HOST))).header.sys_flag == 0

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.system_topic_routing import Rules, delayed, half, route, timed
 from ternmq_model.delay import DELAY_MS_MAX, tick_up
 from ternmq_model.errors import RefusedError
@@ -16,8 +16,8 @@ NOW_MS = 1_700_000_000_001
 RULES = Rules(now_ms=NOW_MS)
 
 
-def message(**properties: str) -> InnerRecord:
-    return InnerRecord(
+def message(**properties: str) -> InternalRecord:
+    return InternalRecord(
         topic="flights",
         queue_id=3,
         body=b"body",
@@ -85,7 +85,7 @@ def test_cancelling_message_waits_with_topic_and_key_as_rocketmq_compares_them(t
 
 
 def test_half_message_goes_to_the_half_topic() -> None:
-    record = InnerRecord(
+    record = InternalRecord(
         topic="flights",
         queue_id=0,
         body=b"",

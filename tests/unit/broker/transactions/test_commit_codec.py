@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_broker.storage.internal_record import (
-    InnerRecord,
+    InternalRecord,
     batches_of,
-    encode_inner,
-    inner_record_of,
+    encode_internal,
+    internal_record_of,
 )
 from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch, plain_commit
 from ternmq_broker.transactions.end_lookup import TransactionQuery
@@ -60,7 +60,7 @@ def half_of(
 ) -> bytes:
     own = {"UNIQ_KEY": "k"} | {name: text for name, text in lead.items() if name not in STAGED}
     told = {name: text for name, text in (STAGED | further).items() if text}
-    record = InnerRecord(
+    record = InternalRecord(
         topic="RMQ_SYS_TRANS_HALF_TOPIC",
         queue_id=0,
         body=b"body",
@@ -71,7 +71,7 @@ def half_of(
         sys_flag=FLAG_COMPRESSED,
         prepared_offset=prepared,
     )
-    return encode_inner(record, store_host=HOST, is_checksummed=summed)
+    return encode_internal(record, store_host=HOST, is_checksummed=summed)
 
 
 def rows_of(batch: RecordBatch) -> list[object]:
@@ -95,7 +95,7 @@ def test_fast_and_general_path_make_the_same_messages(
     told: list[tuple[dict[str, str], dict[str, str], bool, int]], is_checksummed: bool
 ) -> None:
     plain: list[PlainCommit] = []
-    long: list[InnerRecord] = []
+    long: list[InternalRecord] = []
     for lead, further, summed, prepared in told:
         data = half_of(lead, further, summed=summed, prepared=prepared)
         found = plain_commit(data, QUERY)
@@ -110,7 +110,7 @@ def test_fast_and_general_path_make_the_same_messages(
         assert (half.group, half.message_id, half.topic) == ("sink", "k", "flights")
         assert half.transaction == found.transaction
         plain.append(found)
-        long.append(message_of(inner_record_of(record), half, queue_id=half.queue_id))
+        long.append(message_of(internal_record_of(record), half, queue_id=half.queue_id))
     if plain:
         (wanted,) = batches_of(long, store_host=HOST, is_checksummed=is_checksummed)
         assert rows_of(commit_batch(plain, is_checksummed=is_checksummed)) == rows_of(wanted)

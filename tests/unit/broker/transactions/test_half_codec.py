@@ -1,6 +1,10 @@
 import pytest
 
-from ternmq_broker.storage.internal_record import InnerRecord, encode_inner, inner_record_of
+from ternmq_broker.storage.internal_record import (
+    InternalRecord,
+    encode_internal,
+    internal_record_of,
+)
 from ternmq_broker.transactions.half_codec import (
     HalfRecord,
     copy_of,
@@ -26,8 +30,8 @@ PROPERTIES = {
 
 def inner(
     properties: dict[str, str] | None = None, *, prepared: int = 0, topic: str = HALF_TOPIC
-) -> InnerRecord:
-    return InnerRecord(
+) -> InternalRecord:
+    return InternalRecord(
         topic=topic,
         queue_id=0,
         body=b"body",
@@ -38,8 +42,8 @@ def inner(
     )
 
 
-def stored(record: InnerRecord, *, at: int = 5000, number: int = 9) -> Record:
-    data = encode_inner(record, store_host=HOST, is_checksummed=False)
+def stored(record: InternalRecord, *, at: int = 5000, number: int = 9) -> Record:
+    data = encode_internal(record, store_host=HOST, is_checksummed=False)
     found = decode_record(data)
     assert found is not None
     header = found.header._replace(
@@ -50,7 +54,7 @@ def stored(record: InnerRecord, *, at: int = 5000, number: int = 9) -> Record:
     return found._replace(header=header)
 
 
-def read(record: InnerRecord, *, at: int = 5000, number: int = 9) -> HalfRecord | None:
+def read(record: InternalRecord, *, at: int = 5000, number: int = 9) -> HalfRecord | None:
     places = {QueueOffset(2): PhysicalOffset(700)}
     return read_half(stored(record, at=at, number=number), place_of=places.get)
 
@@ -92,9 +96,9 @@ def test_copies_of_either_broker_name_their_transaction(
     "record",
     [inner(topic="flights"), inner({"REAL_TOPIC": ""}), inner({"REAL_QID": "-1"})],
 )
-def test_malformed_half_message_is_not_parsed(record: InnerRecord) -> None:
+def test_malformed_half_message_is_not_parsed(record: InternalRecord) -> None:
     properties = {name: value for name, value in record.properties.items() if value}
-    changed = InnerRecord(
+    changed = InternalRecord(
         topic=record.topic,
         queue_id=0,
         body=b"",
@@ -114,7 +118,7 @@ def test_copy_of_a_copy_becomes_the_message_that_was_sent() -> None:
     assert again is not None
     assert (again.transaction, again.first_queue_offset, again.checks) == (5000, 9, 1)
     assert again.began_at_ms == STORED_MS
-    twice = copy_of(inner_record_of(stored(copy)), again, checks=2)
+    twice = copy_of(internal_record_of(stored(copy)), again, checks=2)
     message = message_of(twice, again, queue_id=3)
     assert message.topic == "flights"
     assert message.queue_id == 3

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.storage.internal_record import InnerRecord, encode_inner
+from ternmq_broker.storage.internal_record import InternalRecord, encode_internal
 from ternmq_broker.transactions.half_codec import read_half
 from ternmq_broker.transactions.staged_codec import staged_halves
 from ternmq_model.record.format import decode_record
@@ -48,8 +48,8 @@ def test_vectorized_parsing_agrees_with_decoding_each_record(
     told: list[tuple[dict[str, str], dict[str, str], int, bool]],
 ) -> None:
     all_data = [
-        encode_inner(
-            InnerRecord(
+        encode_internal(
+            InternalRecord(
                 topic="RMQ_SYS_TRANS_HALF_TOPIC",
                 queue_id=0,
                 body=b"body",
@@ -83,8 +83,8 @@ def test_vectorized_parsing_agrees_with_decoding_each_record(
 
 
 def test_staged_halves_parse_without_decoding_and_damaged_ones_are_skipped() -> None:
-    good = encode_inner(
-        InnerRecord(
+    good = encode_internal(
+        InternalRecord(
             topic="RMQ_SYS_TRANS_HALF_TOPIC",
             queue_id=0,
             body=b"body",

@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.storage.internal_record import InnerRecord, batches_of
+from ternmq_broker.storage.internal_record import InternalRecord, batches_of
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import FLAG_COMMIT
@@ -21,7 +21,7 @@ def put(
     size: int = 10,
 ) -> int:
     """Append a record of a transaction; return where it lies."""
-    record = InnerRecord(
+    record = InternalRecord(
         topic=topic,
         queue_id=1,
         body=bytes(size),

@@ -3,7 +3,7 @@ import pytest
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.filters import FilterBitMaps, with_room_for_bit_maps
 from ternmq_broker.state.filters import BLOOM, FilterTable
-from ternmq_broker.storage.internal_record import InnerRecord, batches_of
+from ternmq_broker.storage.internal_record import InternalRecord, batches_of
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch, check_records
@@ -45,7 +45,7 @@ def test_place_of_the_source_is_hidden_from_conditions_in_bit_maps() -> None:
     table = FilterTable()
     told = [parse_subscription("T", "TERNMQ_SOURCE IS NULL", SQL92)]
     table.register("G", told, now_ms=1, log_end=END)
-    inner = InnerRecord(
+    inner = InternalRecord(
         topic="T",
         queue_id=0,
         body=b"",

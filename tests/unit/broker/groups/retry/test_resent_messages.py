@@ -3,16 +3,16 @@ from dataclasses import replace
 import pytest
 
 from ternmq_broker.groups.retry.resent_messages import retried
-from ternmq_broker.storage.internal_record import InnerRecord
+from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.errors import MessageRefused
 from ternmq_model.group_settings import GroupSettings
 
 GROUP = GroupSettings("G")
 
 
-def sent(**properties: str) -> InnerRecord:
+def sent(**properties: str) -> InternalRecord:
     told = {"UNIQ_KEY": "KEY", "RETRY_TOPIC": "A", "ORIGIN_MESSAGE_ID": "FIRST"} | properties
-    return InnerRecord(
+    return InternalRecord(
         topic="%RETRY%G",
         queue_id=0,
         body=b"body",
