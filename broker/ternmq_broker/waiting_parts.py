@@ -12,7 +12,7 @@ from ternmq_broker.steady_clock import DOUBT_MS
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
-from ternmq_broker.storage.system_topic_routing import Rules
+from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_broker.timer.timer_service import TimerService
 from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.errors import StoreError
@@ -100,9 +100,9 @@ class WaitingParts:
             # It serves on a full disk, too. The checkpoint notes it when there is room.
             logger.warning("moves of the clock not noted reason=%s", error)
 
-    def rules(self) -> Rules:
+    def rules(self) -> RoutingRules:
         """Return by what clients' records are routed at this moment."""
-        return Rules(
+        return RoutingRules(
             now_ms=self._clock.wall_ms(),
             timer_enabled=self._timer_enabled,
             timer_is_full=self.timer.is_full,

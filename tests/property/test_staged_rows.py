@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ternmq_broker.storage import routed_batch
-from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN, Rerouted, reroute
+from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN, RoutedBatch, reroute
 from ternmq_broker.storage.staged_batch import stage_rows
-from ternmq_broker.storage.system_topic_routing import Rules
+from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_model.errors import refusal
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import RecordBatch
@@ -19,7 +19,7 @@ from ternmq_model.record.headers import put_headers
 from ternmq_model.response_code import ResponseCode
 from tests.support.records import STORE_HOST, batch_of, record
 
-RULES = Rules(now_ms=1_700_000_000_000)
+RULES = RoutingRules(now_ms=1_700_000_000_000)
 ENDS = "TRAN_MSG\x01true\x02PGROUP\x01sink\x02TERNMQ_STAGED_FOR\x01q/1\x02"
 
 names = st.sampled_from(["a", "TAGS", "KEYS", "PGROUP", "DELAY", "TIMER_DELAY_MS", "x", "UNIQ_KEY"])
@@ -56,7 +56,7 @@ def batch(
     return batch_of(*records, is_checksummed=is_checksummed)
 
 
-def told(done: Rerouted) -> list[object]:
+def told(done: RoutedBatch) -> list[object]:
     """Return all that a rerouted batch says."""
     if done.batch is None:
         return [done.rows.tolist(), done.refused]
@@ -126,7 +126,7 @@ def test_unstaged_halves_are_told_apart() -> None:
 
 
 def test_vectorized_reroute_refuses_transactions_when_none_may_begin() -> None:
-    full = Rules(
+    full = RoutingRules(
         now_ms=RULES.now_ms, no_transactions=refusal(ResponseCode.FLOW_CONTROL, "too many")
     )
     checked = batch([([], ENDS, 1) for _ in range(20)], is_checksummed=False)

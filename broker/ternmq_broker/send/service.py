@@ -5,7 +5,8 @@ from typing import Final
 
 from ternmq_broker.send.storing import SendServices
 from ternmq_broker.send.stream import SendingStream, SendServerStream
-from ternmq_broker.send.validation import Refusal, Sender
+from ternmq_broker.send.validation import Sender
+from ternmq_broker.storage.routed_batch import RecordRefusal
 from ternmq_broker.storage.store_host import born_host_bytes
 from ternmq_model import properties as names
 from ternmq_model.errors import (
@@ -170,7 +171,7 @@ class SendService:
         queue_id = request.queue_id
         if queue_id < 0:
             config = services.writer.find_or_create(topic, sender)
-            if isinstance(config, Refusal):
+            if isinstance(config, RecordRefusal):
                 raise refusal(*config)
             if config.write_queues < 1:
                 remark = f"topic {topic!r} has no queue to write"

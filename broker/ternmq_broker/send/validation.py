@@ -8,15 +8,15 @@ Source: RocketMQ `AbstractSendMessageProcessor.msgCheck`, `SendMessageProcessor`
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_broker.send.atomic_batch import RefusedRow, check_whole
 from ternmq_broker.state.topics import TopicTable
-from ternmq_broker.storage.routed_batch import reroute
-from ternmq_broker.storage.system_topic_routing import Rules
+from ternmq_broker.storage.routed_batch import RecordRefusal, reroute
+from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import HALF_TOPIC, is_send_forbidden
@@ -92,13 +92,6 @@ class Sender:
     new_topic_queues: int
 
 
-class Refusal(NamedTuple):
-    """Why records may not go to a queue."""
-
-    code: int
-    remark: str
-
-
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What became of a request's records."""
@@ -129,7 +122,7 @@ class MessageWriter:
         is_checksummed: Whether stored records are to end with a checksum.
         rules: Tells by what records are routed elsewhere at this moment.
         on_halves: Called when transactions began, with their half messages' places in the log and
-            in the half topic's queue, and how long each is staged, as `Rerouted` tells.
+            in the half topic's queue, and how long each is staged, as `RoutedBatch` tells.
     """
 
     def __init__(
@@ -141,7 +134,7 @@ class MessageWriter:
         on_appended: Callable[[], None],
         on_created: Callable[[TopicConfig], None],
         is_checksummed: bool,
-        rules: Callable[[], Rules],
+        rules: Callable[[], RoutingRules],
         on_halves: Callable[[Ints, Ints, Ints], None],
     ) -> None:
         self._log = log
@@ -251,24 +244,24 @@ class MessageWriter:
                 refused.extend(RefusedRow(row, *verdict) for row in indexes[each.rows].tolist())
         return kept or None
 
-    def _check(self, topic: str, queue_id: int, sender: Sender) -> Refusal | None:
+    def _check(self, topic: str, queue_id: int, sender: Sender) -> RecordRefusal | None:
         """Return why records may not go to a queue, None when they may."""
         config = self.find_or_create(topic, sender)
-        if isinstance(config, Refusal):
+        if isinstance(config, RecordRefusal):
             return config
         queues = max(config.read_queues, config.write_queues)
         if not 0 <= queue_id < queues:
             remark = f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}"
-            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+            return RecordRefusal(ResponseCode.INVALID_PARAMETER, remark)
         if len(self._open) < _VERDICTS_MAX and self._version is self._topics.version:
             self._open.add((topic, queue_id))
         return None
 
-    def find_or_create(self, topic: str, sender: Sender) -> TopicConfig | Refusal:
+    def find_or_create(self, topic: str, sender: Sender) -> TopicConfig | RecordRefusal:
         """Return the topic that records are sent to, created if need be, or why it takes none."""
         if is_send_forbidden(topic):
             remark = f"topic {topic!r} belongs to the broker: nothing may be sent to it"
-            return Refusal(ResponseCode.NO_PERMISSION, remark)
+            return RecordRefusal(ResponseCode.NO_PERMISSION, remark)
         config = self._topics.get(topic)
         if config is None:
             try:
@@ -279,17 +272,17 @@ class MessageWriter:
                     now_ms=self._clock.wall_ms(),
                 )
             except RefusedError as error:
-                return Refusal(error.code, error.remark)
+                return RecordRefusal(error.code, error.remark)
             except IllegalName as error:
-                return Refusal(ResponseCode.INVALID_PARAMETER, str(error))
+                return RecordRefusal(ResponseCode.INVALID_PARAMETER, str(error))
             if config is None:
                 remark = f"topic {topic!r} does not exist, and a send may not create it"
-                return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+                return RecordRefusal(ResponseCode.TOPIC_NOT_EXIST, remark)
             logger.info("topic created topic=%s queues=%s by=send", topic, config.write_queues)
             self._on_created(config)
         if Permission.WRITE not in config.permissions:
             remark = f"topic {topic!r} may not be written ({config.permissions.text})"
-            return Refusal(ResponseCode.NO_PERMISSION, remark)
+            return RecordRefusal(ResponseCode.NO_PERMISSION, remark)
         return config
 
 

@@ -1,4 +1,4 @@
-"""A batch that clients sent, with those of its records rewritten that lie elsewhere first. Pure."""
+"""Batches whose delayed, timed and half messages are routed to system topics. Pure."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ from ternmq_broker.storage.internal_record import (
     internal_record_of,
 )
 from ternmq_broker.storage.staged_batch import stage_rows
-from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, Rules, route
+from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, RoutingRules, route
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.names import HALF_TOPIC
@@ -27,26 +27,26 @@ STAGED_OWN: Final = -1
 """Staged for as long as the broker waits with others."""
 
 
-class Why(NamedTuple):
-    """Why a row cannot be stored."""
+class RecordRefusal(NamedTuple):
+    """The reason for which a record is not stored: a response code and its remark."""
 
     code: int
     remark: str
 
 
-class Rerouted(NamedTuple):
-    """What became of a batch."""
+class RoutedBatch(NamedTuple):
+    """A batch after routing, without the refused rows."""
 
     batch: RecordBatch | None
     """What is to be stored, in order; None = nothing."""
     rows: Ints
     """Which row of the old batch each one is."""
-    refused: Mapping[int, Why]
+    refused: Mapping[int, RecordRefusal]
     staged_ms: Ints
     """Of each row of the new batch: how long it is staged; `STAGED_OWN`, or `NOT_STAGED`."""
 
 
-def reroute(batch: RecordBatch, rules: Rules, *, store_host: bytes) -> Rerouted:
+def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> RoutedBatch:
     """Return `batch` with its `routed` rows in the form in which they are stored.
 
     Args:
@@ -57,8 +57,8 @@ def reroute(batch: RecordBatch, rules: Rules, *, store_host: bytes) -> Rerouted:
     if (staged := stage_rows(batch, rules)) is not None:
         told_s, everyone = staged.immunity_s, np.arange(len(batch), dtype=np.int64)
         lasts_ms = STAGED_OWN if told_s is None else told_s * 1000
-        return Rerouted(staged.batch, everyone, {}, np.full_like(everyone, lasts_ms))
-    refused: dict[int, Why] = {}
+        return RoutedBatch(staged.batch, everyone, {}, np.full_like(everyone, lasts_ms))
+    refused: dict[int, RecordRefusal] = {}
     forms: dict[int, InternalRecord] = {}
     for row in batch.routed:
         try:
@@ -73,9 +73,9 @@ def reroute(batch: RecordBatch, rules: Rules, *, store_host: bytes) -> Rerouted:
                 )
                 forms[row] = form
         except RefusedError as error:
-            refused[row] = Why(error.code, error.remark)
+            refused[row] = RecordRefusal(error.code, error.remark)
         except UsageError as error:
-            refused[row] = Why(ResponseCode.MESSAGE_ILLEGAL, str(error))
+            refused[row] = RecordRefusal(ResponseCode.MESSAGE_ILLEGAL, str(error))
     if forms:
         (others,) = batches_of(
             list(forms.values()), store_host=store_host, is_checksummed=batch.is_checksummed
@@ -88,22 +88,24 @@ def reroute(batch: RecordBatch, rules: Rules, *, store_host: bytes) -> Rerouted:
             staged_ms[row] = STAGED_OWN if told is None else int(told) * 1000
     if refused:
         return _without(batch, refused, staged_ms)
-    return Rerouted(batch, np.arange(len(batch), dtype=np.int64), refused, staged_ms)
+    return RoutedBatch(batch, np.arange(len(batch), dtype=np.int64), refused, staged_ms)
 
 
-def _without(batch: RecordBatch, refused: Mapping[int, Why], staged_ms: Ints) -> Rerouted:
+def _without(
+    batch: RecordBatch, refused: Mapping[int, RecordRefusal], staged_ms: Ints
+) -> RoutedBatch:
     good = np.ones(len(batch), dtype=bool)
     good[list(refused)] = False
     queues = [queue._replace(rows=queue.rows[good[queue.rows]]) for queue in batch.queues]
     kept = [queue for queue in queues if len(queue.rows)]
     if not kept:
         nothing = np.zeros(0, dtype=np.int64)
-        return Rerouted(None, nothing, refused, nothing)
+        return RoutedBatch(None, nothing, refused, nothing)
     chosen, rows = select_rows(batch, kept)
-    return Rerouted(chosen, rows, refused, staged_ms[rows])
+    return RoutedBatch(chosen, rows, refused, staged_ms[rows])
 
 
-def _form(batch: RecordBatch, row: int, rules: Rules) -> InternalRecord | None:
+def _form(batch: RecordBatch, row: int, rules: RoutingRules) -> InternalRecord | None:
     """Return what is to be stored of a row, None when it stays as it is.
 
     Raises:

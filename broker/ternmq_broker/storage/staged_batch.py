@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_broker.storage.internal_record import InternalRecord
-from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, Rules, check_staged
+from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, RoutingRules, check_staged
 from ternmq_model.errors import RefusedError
 from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX
 from ternmq_model.properties import (
@@ -40,15 +40,15 @@ _TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
 _ID: Final = f"{TRANSACTION_ID}\x01".encode()
 
 
-class StagedRows(NamedTuple):
-    """What became of a batch."""
+class StagedBatch(NamedTuple):
+    """A batch of staged half messages in its stored form."""
 
     batch: RecordBatch
     immunity_s: int | None
     """Of all of them; None = as the broker waits."""
 
 
-def stage_rows(batch: RecordBatch, rules: Rules) -> StagedRows | None:
+def stage_rows(batch: RecordBatch, rules: RoutingRules) -> StagedBatch | None:
     """Return `batch` in the form in which staged half messages lie; None when it is not that plain.
 
     Args:
@@ -71,8 +71,8 @@ def stage_rows(batch: RecordBatch, rules: Rules) -> StagedRows | None:
     has_one_key = (b"\x02" + joined).count(_KEY_AGAIN) == len(leads)
     if not is_plain(joined) or not has_one_key or not all(map(_begins_with_key, leads)):
         return None
-    told = _told(tail.removesuffix(CHECKSUM_ROOM), rules)
-    return None if told is None else _rewritten(batch, leads, tail, told)
+    shared = _shared_properties(tail.removesuffix(CHECKSUM_ROOM), rules)
+    return None if shared is None else _rewritten(batch, leads, tail, shared)
 
 
 def _common_tail(parts: list[bytes], *, is_checksummed: bool) -> bytes | None:
@@ -91,15 +91,15 @@ def _begins_with_key(lead: bytes) -> bool:
     return lead.startswith(_KEY)
 
 
-class _Told(NamedTuple):
-    """What the properties that all share say."""
+class _TailProperties(NamedTuple):
+    """The values in the properties that all records of a batch share."""
 
     immunity_s: int | None
     """None = as the broker waits."""
 
 
-def _told(tail: bytes, rules: Rules) -> _Told | None:
-    """Return what is told; None when that is for the longer way."""
+def _shared_properties(tail: bytes, rules: RoutingRules) -> _TailProperties | None:
+    """Return the values that all records share; None when that is for the longer way."""
     pairs = decode_properties(tail)
     if STAGED_FOR not in pairs or len(tail.split(b"\x02")) != len(pairs) + 1:
         return None
@@ -121,12 +121,12 @@ def _told(tail: bytes, rules: Rules) -> _Told | None:
     except RefusedError:
         return None
     immunity = pairs.get(CHECK_IMMUNITY_S)
-    return _Told(None if immunity is None else int(immunity))
+    return _TailProperties(None if immunity is None else int(immunity))
 
 
 def _rewritten(
-    batch: RecordBatch, leads: list[bytes], tail: bytes, told: _Told
-) -> StagedRows | None:
+    batch: RecordBatch, leads: list[bytes], tail: bytes, shared: _TailProperties
+) -> StagedBatch | None:
     count = len(leads)
     room = CHECKSUM_ROOM if batch.is_checksummed else b""
     bare = tail.removesuffix(room) + _ID
@@ -165,4 +165,4 @@ def _rewritten(
         starts + sizes - lengths,
         batch.is_checksummed,
     )
-    return StagedRows(half, told.immunity_s)
+    return StagedBatch(half, shared.immunity_s)

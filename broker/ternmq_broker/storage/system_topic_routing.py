@@ -1,4 +1,4 @@
-"""Which records lie elsewhere before they come into their own queue, and in what form. Pure.
+"""Routing of delayed, timed and half messages to the system topics they wait in. Pure.
 
 A delayed record waits in the queue of its level, a timed one in the wheel timer's queue, one of a
 transaction among the halves. Each keeps in its properties where it belongs.
@@ -55,8 +55,8 @@ copies of, since when, and how often producers were asked; and of timed messages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
-    """What depends on the broker and the moment."""
+class RoutingRules:
+    """The state and settings of a broker on which routing depends."""
 
     now_ms: int
     """Wall clock."""
@@ -74,7 +74,7 @@ class Rules:
     """Why no transaction may begin; None when it may."""
 
 
-def route(record: InternalRecord, rules: Rules) -> InternalRecord:
+def route(record: InternalRecord, rules: RoutingRules) -> InternalRecord:
     """Return what is to be stored for a record that a client sent; the record itself if that is it.
 
     A transaction's record is never delayed, but that a staged one keeps its delay for its commit. A
@@ -101,7 +101,7 @@ def route(record: InternalRecord, rules: Rules) -> InternalRecord:
     return waiting(record, rules)
 
 
-def waiting(record: InternalRecord, rules: Rules) -> InternalRecord:
+def waiting(record: InternalRecord, rules: RoutingRules) -> InternalRecord:
     """Return the form in which a record waits for its time; itself if that is now.
 
     Raises:
@@ -114,7 +114,7 @@ def waiting(record: InternalRecord, rules: Rules) -> InternalRecord:
     return record if due_ms is None else timed(record, due_ms)
 
 
-def check_staged(record: InternalRecord, rules: Rules) -> None:
+def check_staged(record: InternalRecord, rules: RoutingRules) -> None:
     """Refuse a half message to be staged whose properties say what cannot be.
 
     Raises:
@@ -183,7 +183,7 @@ def _elsewhere(
     return replace(record, topic=topic, queue_id=queue_id, properties=properties)
 
 
-def _due_ms(record: InternalRecord, rules: Rules) -> int | None:
+def _due_ms(record: InternalRecord, rules: RoutingRules) -> int | None:
     """Return when the record is to be delivered, None for at once.
 
     Raises:

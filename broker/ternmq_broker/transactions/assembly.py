@@ -19,7 +19,7 @@ from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN
-from ternmq_broker.storage.system_topic_routing import Rules
+from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_broker.transactions.check_back import CheckDependencies, TransactionChecker
 from ternmq_broker.transactions.check_policy import CheckPolicy
 from ternmq_broker.transactions.check_policy import staged_ms as staged_lasts_ms
@@ -78,7 +78,7 @@ class TransactionDependencies:
     storing: Callable[[], AbstractContextManager[None]]
     """Counts a call that stores: a stop waits for it."""
 
-    rules: Callable[[], Rules]
+    rules: Callable[[], RoutingRules]
     """Tells by what delays are followed at this moment."""
 
     open_max: Callable[[], int]

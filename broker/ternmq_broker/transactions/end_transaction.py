@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.storage.real_topics import RealTopics
-from ternmq_broker.storage.system_topic_routing import Rules, waiting
+from ternmq_broker.storage.system_topic_routing import RoutingRules, waiting
 from ternmq_broker.transactions.end_lookup import EndLookup, wrong_ids
 from ternmq_broker.transactions.half_codec import HalfRecord, message_of
 from ternmq_broker.transactions.half_reader import HalfReader
@@ -69,7 +69,7 @@ class EndDependencies:
     """Counts a call that stores: a stop waits for it."""
 
     end_lookup: EndLookup
-    rules: Callable[[], Rules]
+    rules: Callable[[], RoutingRules]
     """Tells by what delays are followed at this moment."""
 
 

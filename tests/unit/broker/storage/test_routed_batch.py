@@ -3,11 +3,11 @@
 import pytest
 
 from ternmq_broker.storage.routed_batch import reroute
-from ternmq_broker.storage.system_topic_routing import Rules
+from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_model.record.format import decode_record
 from tests.support.records import STORE_HOST, batch_of, record
 
-RULES = Rules(now_ms=1_700_000_000_000)
+RULES = RoutingRules(now_ms=1_700_000_000_000)
 MORE: tuple[dict[str, str], ...] = ({}, {"DELAY": "3"})
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ternmq_broker.storage.internal_record import InternalRecord
-from ternmq_broker.storage.system_topic_routing import Rules, delayed, half, route, timed
+from ternmq_broker.storage.system_topic_routing import RoutingRules, delayed, half, route, timed
 from ternmq_model.delay import DELAY_MS_MAX, tick_up
 from ternmq_model.errors import RefusedError
 from ternmq_model.record.format import FLAG_COMPRESSED, FLAG_PREPARED
@@ -13,7 +13,7 @@ from ternmq_model.response_code import ResponseCode
 from tests.support.records import BORN_HOST
 
 NOW_MS = 1_700_000_000_001
-RULES = Rules(now_ms=NOW_MS)
+RULES = RoutingRules(now_ms=NOW_MS)
 
 
 def message(**properties: str) -> InternalRecord:
@@ -156,13 +156,13 @@ def test_delays_in_seconds_precede_milliseconds_and_times() -> None:
         ),
         (
             {"TIMER_DELAY_MS": "5"},
-            Rules(now_ms=NOW_MS, timer_enabled=False),
+            RoutingRules(now_ms=NOW_MS, timer_enabled=False),
             ResponseCode.SERVICE_NOT_AVAILABLE,
             "broker.timer_enabled",
         ),
         (
             {"TIMER_DELAY_MS": "5"},
-            Rules(now_ms=NOW_MS, timer_is_full=True),
+            RoutingRules(now_ms=NOW_MS, timer_is_full=True),
             ResponseCode.FLOW_CONTROL,
             "broker.timer_pending_max",
         ),
@@ -177,7 +177,7 @@ def test_delays_in_seconds_precede_milliseconds_and_times() -> None:
     ],
 )
 def test_illegal_delay_properties_are_refused_by_name(
-    properties: dict[str, str], rules: Rules, code: int, says: str
+    properties: dict[str, str], rules: RoutingRules, code: int, says: str
 ) -> None:
     with pytest.raises(RefusedError) as caught:
         route(message(**properties), rules)
