@@ -23,7 +23,7 @@ from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_broker.state.table_generations import config_folder
 from ternmq_broker.state.tables import StoreView, Tables, load_tables
 from ternmq_broker.steady_clock import SteadyClock
-from ternmq_broker.storage.store_host import own_host
+from ternmq_broker.storage.record_addresses import own_host
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, StoreError
 from ternmq_model.names import WHEEL_TOPIC

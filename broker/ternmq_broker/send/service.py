@@ -6,8 +6,8 @@ from typing import Final
 from ternmq_broker.send.storing import SendServices
 from ternmq_broker.send.stream import SendingStream, SendServerStream
 from ternmq_broker.send.validation import Sender
+from ternmq_broker.storage.record_addresses import born_host_bytes
 from ternmq_broker.storage.routed_batch import RecordRefusal
-from ternmq_broker.storage.store_host import born_host_bytes
 from ternmq_model import properties as names
 from ternmq_model.errors import (
     IllegalMessage,

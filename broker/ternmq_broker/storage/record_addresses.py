@@ -1,4 +1,4 @@
-"""Addresses as records keep them."""
+"""BORNHOST and STOREHOST of records, and an address of this machine for them."""
 
 import socket
 from ipaddress import IPv6Address, ip_address

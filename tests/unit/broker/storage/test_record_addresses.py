@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.storage.store_host import born_host_bytes, own_host
+from ternmq_broker.storage.record_addresses import born_host_bytes, own_host
 from ternmq_model.address import Address
 from ternmq_model.message_id import host_text
 
