@@ -1,6 +1,6 @@
 import asyncio
 
-from ternmq_broker.replication.slave.following_rules import LogChange
+from ternmq_broker.replication.slave.follow_rules import LogChange
 from ternmq_model.offsets import PhysicalOffset
 from tests.support.files import MemoryFileSystem
 from tests.support.followed import Master, reigning

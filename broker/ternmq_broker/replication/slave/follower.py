@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ternmq_broker.replication.role.member_discovery import Finder
-from ternmq_broker.replication.slave.following_rules import (
+from ternmq_broker.replication.slave.follow_rules import (
     HEARTBEAT_MS,
     SILENCE_MAX_MS,
     LogChange,

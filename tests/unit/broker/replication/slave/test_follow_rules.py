@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.slave.following_rules import (
+from ternmq_broker.replication.slave.follow_rules import (
     LogChange,
     ProtocolBroken,
     SlaveLog,
