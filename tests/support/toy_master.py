@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from ternmq_broker.replication.protocol import epochs_to_pb
 from ternmq_broker.replication.role.member_discovery import Finder
 from ternmq_broker.replication.role.state import ReplicationState
-from ternmq_broker.replication.slave.follow_rules import LogChange, epochs_to_pb
+from ternmq_broker.replication.slave.follow_rules import LogChange
 from ternmq_broker.replication.slave.follower import Follower, FollowerServices
 from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_broker.storage.confirmations import Confirmations

@@ -12,10 +12,10 @@ from ternmq_broker.replication.master.handshake import (
     FollowServerStream,
     Handshake,
     check_hello,
-    epochs_to_proto,
     log_of,
 )
 from ternmq_broker.replication.master.replicas import Replicas
+from ternmq_broker.replication.protocol import epochs_to_pb
 from ternmq_broker.state.epochs import Deposed, Epochs, Follow
 from ternmq_model.address import Address
 from ternmq_model.clock import Clock
@@ -261,7 +261,7 @@ class StatusService:
             broker_id=identity.broker_id,
             role=member.role,
             store_id=member.store_id,
-            epochs=epochs_to_proto(member.epochs),
+            epochs=epochs_to_pb(member.epochs),
             highest_epoch=member.highest_epoch,
             log_start=store.min_physical,
             log_end=store.max_physical,

@@ -4,29 +4,24 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
+from ternmq_broker.replication.master.handshake import FollowServerStream
 from ternmq_broker.replication.master.in_sync import Follower
 from ternmq_broker.replication.master.replicas import LOOK_INTERVAL_S, Replicas
+from ternmq_broker.replication.protocol import HEARTBEAT_MS, SILENCE_MAX_MS
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Blocking
-from ternmq_remoting.rpc import ServerStream
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore
 from ternmq_store.replication.log_feed import ColdSlice
 from ternmq_store.replication.log_slice import LogSlice
 
-FollowServerStream = ServerStream[replication.FollowRequest, replication.FollowReply]
-
 PIECE_BYTES_MAX: Final = 256 << 10
 WINDOW_BYTES: Final = 16 << 20
 """How much may be under way that the slave has not made safe yet."""
-
-HEARTBEAT_MS: Final = 1_000
-SILENCE_MS: Final = 15_000
-"""A slave that says nothing for so long is gone."""
 
 _YIELD_AFTER_MS: Final = 5
 
@@ -164,7 +159,7 @@ class Feeding:
             await asyncio.sleep(LOOK_INTERVAL_S)
             self._replicas.look()
             silent_ms = self._clock.monotonic_ms() - self.heard_at_ms
-            if silent_ms >= SILENCE_MS:
+            if silent_ms >= SILENCE_MAX_MS:
                 raise ConnectionLost(f"slave {self.follower.broker_id} is silent")
             if self._is_due():
                 self._changed.set()

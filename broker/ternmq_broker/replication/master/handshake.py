@@ -4,11 +4,11 @@ import asyncio
 from typing import Final
 
 from ternmq_broker.replication.master.reign import Reign
+from ternmq_broker.replication.protocol import epochs_to_pb
 from ternmq_broker.state.epochs import (
     CutTo,
     Deposed,
     Epoch,
-    Epochs,
     Follow,
     Log,
     Refused,
@@ -135,7 +135,7 @@ class Handshake:
         reign = self._reign
         reply = replication.FollowAccepted(
             store_id=reign.store_id,
-            epochs=epochs_to_proto(reign.epochs),
+            epochs=epochs_to_pb(reign.epochs),
             log_file_bytes=self._store.log_file_bytes,
             master_role=reign.role.value,
             in_sync_replicas=reign.in_sync_replicas,
@@ -179,11 +179,6 @@ class Handshake:
                 ResponseCode.INVALID_PARAMETER, "a slave that is probed answers with `probed`"
             )
         return request.probed.end == end and request.probed.crc == crc
-
-
-def epochs_to_proto(epochs: Epochs) -> list[replication.Epoch]:
-    """Return the list as the contract has it."""
-    return [replication.Epoch(number=number, start=start) for number, start in epochs]
 
 
 def _refused(remark: str) -> RefusedError:

@@ -4,25 +4,16 @@ Nothing that comes from the wire is believed because it comes from a master: a p
 continue the log, or comes from another reign than the one that was agreed on, ends the stream.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ternmq_broker.state.epochs import Epoch, Epochs
+from ternmq_broker.replication.protocol import ProtocolBroken
+from ternmq_broker.state.epochs import Epochs
 from ternmq_model.epochs import doubt_of
-from ternmq_model.errors import ConnectionLost
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
 
 PROBE_BYTES_MAX: Final = 64 << 10
 _FILE_BYTES_MAX: Final = 1 << 40
-SILENCE_MAX_MS: Final = 15_000
-"""A side that hears nothing for so long lets go of the stream."""
-
-HEARTBEAT_MS: Final = 1_000
-
-
-class ProtocolBroken(ConnectionLost):
-    """A master said what no master may say: the stream is given up, and tried anew."""
 
 
 class LogChange(NamedTuple):
@@ -61,26 +52,6 @@ class SlaveLog(NamedTuple):
     def is_empty(self) -> bool:
         """It holds no byte."""
         return self.start == self.end
-
-
-def epochs_to_pb(epochs: Epochs) -> Sequence[replication.Epoch]:
-    """Return epochs as the contract tells them."""
-    return [replication.Epoch(number=each.number, start=each.start) for each in epochs]
-
-
-def epochs_from_pb(told: Sequence[replication.Epoch]) -> Epochs:
-    """Return the epochs that a peer tells.
-
-    Raises:
-        ProtocolBroken: They do not ascend, or begin before the first byte there can be.
-    """
-    epochs = tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in told)
-    before = Epoch(0, PhysicalOffset(0))
-    for after in epochs:
-        if after.number <= before.number or after.start < before.start:
-            raise ProtocolBroken(f"its epochs do not ascend: {after} follows {before}")
-        before = after
-    return epochs
 
 
 def check_probe(probe: replication.FollowProbe, log: SlaveLog) -> None:

@@ -12,19 +12,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ternmq_broker.replication.role.member_discovery import Finder
-from ternmq_broker.replication.slave.follow_rules import (
+from ternmq_broker.replication.protocol import (
     HEARTBEAT_MS,
     SILENCE_MAX_MS,
-    LogChange,
     ProtocolBroken,
+    epochs_from_pb,
+    epochs_to_pb,
+)
+from ternmq_broker.replication.role.member_discovery import Finder
+from ternmq_broker.replication.slave.follow_rules import (
+    LogChange,
     SlaveLog,
     change_wanted,
     check_master,
     check_piece,
     check_probe,
-    epochs_from_pb,
-    epochs_to_pb,
 )
 from ternmq_broker.state.epochs import Epochs
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFull, TernError

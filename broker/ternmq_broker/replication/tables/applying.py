@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from ternmq_broker.replication.slave.follow_rules import ProtocolBroken
+from ternmq_broker.replication.protocol import ProtocolBroken
 from ternmq_broker.replication.tables.names import (
     AFTER_THE_LOG,
     DELAY_OFFSETS,

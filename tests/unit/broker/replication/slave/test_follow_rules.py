@@ -2,16 +2,14 @@ from typing import Any
 
 import pytest
 
+from ternmq_broker.replication.protocol import ProtocolBroken
 from ternmq_broker.replication.slave.follow_rules import (
     LogChange,
-    ProtocolBroken,
     SlaveLog,
     change_wanted,
     check_master,
     check_piece,
     check_probe,
-    epochs_from_pb,
-    epochs_to_pb,
 )
 from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_model.offsets import PhysicalOffset
@@ -30,17 +28,6 @@ def log(start: int = 100, end: int = 900, file_bytes: int = 100) -> SlaveLog:
 def accepted(**fields: Any) -> replication.FollowAccepted:
     whole: dict[str, Any] = {"store_id": "s", "start": 900, "log_file_bytes": 100, **fields}
     return replication.FollowAccepted(**whole)
-
-
-def test_epochs_survive_the_wire_round_trip() -> None:
-    told = epochs((1, 0), (2, 0), (1000, 70))
-    assert epochs_from_pb(epochs_to_pb(told)) == told
-
-
-@pytest.mark.parametrize("told", [[(0, 0)], [(1, -1)], [(2, 0), (2, 5)], [(1, 5), (2, 4)]])
-def test_epochs_that_do_not_ascend_are_refused(told: list[tuple[int, int]]) -> None:
-    with pytest.raises(ProtocolBroken, match="ascend"):
-        epochs_from_pb(epochs_to_pb(epochs(*told)))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.slave.follow_rules import LogChange, epochs_to_pb
+from ternmq_broker.replication.protocol import epochs_to_pb
+from ternmq_broker.replication.slave.follow_rules import LogChange
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode

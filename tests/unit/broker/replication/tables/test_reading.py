@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.slave.follow_rules import ProtocolBroken
+from ternmq_broker.replication.protocol import ProtocolBroken
 from ternmq_broker.replication.tables import reading
 from ternmq_broker.replication.tables.reading import TableReader, ToldTable
 from ternmq_model.address import Address

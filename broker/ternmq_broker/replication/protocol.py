@@ -1,0 +1,37 @@
+"""Epochs, times and errors of replication streams, for both of their ends. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ternmq_broker.state.epochs import Epoch, Epochs
+from ternmq_model.errors import ConnectionLost
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_protos.v1 import replication_pb2 as replication
+
+HEARTBEAT_MS: Final = 1_000
+SILENCE_MAX_MS: Final = 15_000
+"""A side that hears nothing for so long lets go of the stream."""
+
+
+class ProtocolBroken(ConnectionLost):
+    """A master said what no master may say: the stream is given up, and tried anew."""
+
+
+def epochs_to_pb(epochs: Epochs) -> Sequence[replication.Epoch]:
+    """Return epochs as the contract tells them."""
+    return [replication.Epoch(number=each.number, start=each.start) for each in epochs]
+
+
+def epochs_from_pb(told: Sequence[replication.Epoch]) -> Epochs:
+    """Return the epochs that a peer tells.
+
+    Raises:
+        ProtocolBroken: They do not ascend, or begin before the first byte there can be.
+    """
+    epochs = tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in told)
+    before = Epoch(0, PhysicalOffset(0))
+    for after in epochs:
+        if after.number <= before.number or after.start < before.start:
+            raise ProtocolBroken(f"its epochs do not ascend: {after} follows {before}")
+        before = after
+    return epochs
