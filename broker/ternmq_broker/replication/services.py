@@ -8,15 +8,11 @@ from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.replication.master.claims import EpochClaims
 from ternmq_broker.replication.master.reign import Reign
 from ternmq_broker.replication.master.replicas import Replicas
-from ternmq_broker.replication.master.service import (
-    FollowService,
-    MemberState,
-    Standing,
-    StatusService,
-)
+from ternmq_broker.replication.master.service import FollowService
 from ternmq_broker.replication.master.standing import MasterStanding
 from ternmq_broker.replication.role import roles
 from ternmq_broker.replication.role.member import Member, Outcome
+from ternmq_broker.replication.role.service import MemberState, Standing, StatusService
 from ternmq_broker.replication.tables import MetadataService
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.confirmations import Confirmations

@@ -1,10 +1,9 @@
-"""Follow at the master, and Status at every member."""
+"""The service of Follow: slaves get their master's log."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from ternmq_broker.replication.master.feeding import Feeding
 from ternmq_broker.replication.master.handshake import (
@@ -15,8 +14,7 @@ from ternmq_broker.replication.master.handshake import (
     log_of,
 )
 from ternmq_broker.replication.master.replicas import Replicas
-from ternmq_broker.replication.protocol import epochs_to_pb
-from ternmq_broker.state.epochs import Deposed, Epochs, Follow
+from ternmq_broker.state.epochs import Deposed, Follow
 from ternmq_model.address import Address
 from ternmq_model.clock import Clock
 from ternmq_model.epochs import doubt_of
@@ -25,9 +23,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.converters import status_of
 from ternmq_remoting.environment import Blocking
-from ternmq_remoting.rpc import Call, Handler, Identity, stream, unary
-from ternmq_remoting.service_methods import FOLLOW, REPLICATION_STATUS
-from ternmq_store.config import FlushMode
+from ternmq_remoting.rpc import Call, Handler, Identity, stream
+from ternmq_remoting.service_methods import FOLLOW
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -196,82 +193,3 @@ async def _hello_of(stream: FollowServerStream) -> replication.FollowHello:
         remark = f"names in `hello` have at most {_WORD_CHARS_MAX} characters, all printable"
         raise InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
     return hello
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemberState:
-    """What a member is, whatever its role."""
-
-    role: str
-    """async_master, sync_master or slave."""
-
-    store_id: str
-    epochs: Epochs
-    highest_epoch: int
-    in_sync_replicas: int
-    slave_id: int
-    """Under which it is known as a slave."""
-
-
-class Standing(Protocol):
-    """What one role alone knows of how its member stands."""
-
-    async def describe(self, reply: replication.ReplicationStatusReply) -> None:
-        """Fill that in."""
-        ...
-
-
-class StatusService:
-    """Serves Status.
-
-    Args:
-        store: The member's.
-        identity: As it registers.
-        member: Its state, asked for with every request.
-        flush_mode: Of its store.
-        standing: What its role adds.
-    """
-
-    def __init__(
-        self,
-        store: MessageStore,
-        identity: Identity,
-        member: Callable[[], MemberState],
-        flush_mode: FlushMode,
-        standing: Standing | None,
-    ) -> None:
-        self._store = store
-        self._identity = identity
-        self._member = member
-        self._flush_mode: Final = flush_mode
-        self._standing = standing
-
-    def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
-        return (unary(REPLICATION_STATUS, self.status),)
-
-    async def status(
-        self, request: replication.ReplicationStatusRequest, call: Call
-    ) -> replication.ReplicationStatusReply:
-        """Tell how this member stands."""
-        store, identity, member = self._store, self._identity, self._member()
-        reply = replication.ReplicationStatusReply(
-            cluster=identity.cluster,
-            broker_name=identity.name,
-            broker_id=identity.broker_id,
-            role=member.role,
-            store_id=member.store_id,
-            epochs=epochs_to_pb(member.epochs),
-            highest_epoch=member.highest_epoch,
-            log_start=store.min_physical,
-            log_end=store.max_physical,
-            safe_offset=store.safe_offset,
-            confirm_offset=store.confirm_offset,
-            dispatched_offset=store.dispatched_offset,
-            flush_mode=self._flush_mode.value,
-            in_sync_replicas=member.in_sync_replicas,
-            slave_id=member.slave_id,
-        )
-        if self._standing is not None:
-            await self._standing.describe(reply)
-        return reply
