@@ -10,11 +10,11 @@ from typing import Any
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.live_settings import LiveSettings
-from ternmq_broker.replication.master.claims import EpochClaims
-from ternmq_broker.replication.master.reign import Reign
+from ternmq_broker.replication.master.epoch_claims import EpochClaims
+from ternmq_broker.replication.master.leadership import Reign
+from ternmq_broker.replication.master.replica_status import MasterStanding
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
-from ternmq_broker.replication.master.standing import MasterStanding
 from ternmq_broker.replication.role.asking import Asked
 from ternmq_broker.replication.role.service import MemberState, StatusService
 from ternmq_broker.state.epochs import Epoch, Epochs

@@ -5,11 +5,11 @@ from typing import Protocol
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.live_settings import LiveSettings
-from ternmq_broker.replication.master.claims import EpochClaims
-from ternmq_broker.replication.master.reign import Reign
+from ternmq_broker.replication.master.epoch_claims import EpochClaims
+from ternmq_broker.replication.master.leadership import Reign
+from ternmq_broker.replication.master.replica_status import MasterStanding
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
-from ternmq_broker.replication.master.standing import MasterStanding
 from ternmq_broker.replication.role import roles
 from ternmq_broker.replication.role.member import Member, Outcome
 from ternmq_broker.replication.role.service import MemberState, Standing, StatusService

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from ternmq_broker.replication.master.reign import Reign
+from ternmq_broker.replication.master.leadership import Reign
 from ternmq_broker.replication.protocol import epochs_to_pb
 from ternmq_broker.state.epochs import (
     CutTo,

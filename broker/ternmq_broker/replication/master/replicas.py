@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ternmq_broker.replication.master.in_sync import Follower, InSync
-from ternmq_broker.replication.master.reign import Reign
+from ternmq_broker.replication.master.leadership import Reign
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ternmq_broker.replication.master.feeding import Feeding
 from ternmq_broker.replication.master.handshake import (
     ANSWER_TIMEOUT_S,
     FollowServerStream,
@@ -13,6 +12,7 @@ from ternmq_broker.replication.master.handshake import (
     check_hello,
     log_of,
 )
+from ternmq_broker.replication.master.log_sender import Feeding
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.state.epochs import Deposed, Follow
 from ternmq_model.address import Address

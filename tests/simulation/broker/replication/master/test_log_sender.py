@@ -245,8 +245,8 @@ def test_several_slaves_follow_concurrently_and_slow_ones_delay_none() -> None:
 def test_unacknowledged_log_is_limited_to_a_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ternmq_broker.replication.master.feeding.WINDOW_BYTES", 4096)
-    monkeypatch.setattr("ternmq_broker.replication.master.feeding.PIECE_BYTES_MAX", 1024)
+    monkeypatch.setattr("ternmq_broker.replication.master.log_sender.WINDOW_BYTES", 4096)
+    monkeypatch.setattr("ternmq_broker.replication.master.log_sender.PIECE_BYTES_MAX", 1024)
 
     async def main() -> None:
         async with reigning() as master:
