@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from ternmq_broker.replication.protocol import (
     HEARTBEAT_MS,
@@ -20,6 +20,7 @@ from ternmq_broker.replication.protocol import (
     epochs_to_pb,
 )
 from ternmq_broker.replication.role.member_discovery import Finder
+from ternmq_broker.replication.role.state import ReplicationState
 from ternmq_broker.replication.slave.follow_rules import (
     LogChange,
     SlaveLog,
@@ -28,7 +29,6 @@ from ternmq_broker.replication.slave.follow_rules import (
     check_piece,
     check_probe,
 )
-from ternmq_broker.state.epochs import Epochs
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFull, TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -59,49 +59,6 @@ _SECOND_MS: Final = 1000
 FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
 
 
-class FollowerState(Protocol):
-    """What a slave keeps of its masters; `ReplicationState` is it."""
-
-    @property
-    def store_id(self) -> str:
-        """Whose bytes the log holds."""
-        ...
-
-    @property
-    def epochs(self) -> Epochs:
-        """Whose bytes the log holds when; ascending."""
-        ...
-
-    @property
-    def highest_epoch(self) -> int:
-        """The highest ever heard of, from whomever."""
-        ...
-
-    async def adopt(
-        self,
-        *,
-        store_id: str,
-        epochs: Epochs,
-        highest_epoch: int,
-        master_role: str,
-        in_sync_replicas: int,
-    ) -> None:
-        """Take over what a master told of itself and of the log; durable when it returns.
-
-        Raises:
-            StoreError: The disk refused; what was kept before counts.
-        """
-        ...
-
-    async def keep_confirmed(self, offset: PhysicalOffset) -> None:
-        """Keep how far the master's log is confirmed.
-
-        Raises:
-            StoreError: The disk refused; what was kept before counts.
-        """
-        ...
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FollowerServices:
     """What following stands on."""
@@ -116,7 +73,7 @@ class FollowerServices:
     env: Environment
     store: MessageStore
     finder: Finder
-    state: FollowerState
+    state: ReplicationState
     appended: Callable[[], None]
     """Told of every append and of every move of what may be served."""
 
