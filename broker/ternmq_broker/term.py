@@ -294,7 +294,7 @@ class Term(Lifecycle):
             cluster=config.cluster,
             name=config.name,
             nameservers=config.nameserver_addresses,
-            finder=finder,
+            members=finder.members,
             store_id=lambda: state.store_id,
             known=lambda: state.highest_epoch,
         )

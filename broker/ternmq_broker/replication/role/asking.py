@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ternmq_broker.replication.role.starting import Answer, MemberAnswer, NameServerAnswer
 from ternmq_broker.state.epochs import Epoch, newest_reached
@@ -28,14 +28,6 @@ ASK_TIMEOUT_S: Final = 2.0
 """For each who is asked; all are asked side by side."""
 
 _CONNECT_TIMEOUT_S: Final = 1.0
-
-
-class FindsMembers(Protocol):
-    """Knows the members of the broker name."""
-
-    async def members(self) -> Sequence[BrokerMember]:
-        """Return every member that a NameServer tells or that is remembered."""
-        ...
 
 
 class Told(NamedTuple):
@@ -114,7 +106,7 @@ class Asker:
         cluster: That the broker belongs to.
         name: That its members share.
         nameservers: Every one of them.
-        finder: Knows the members.
+        members: Returns every member that a NameServer tells or that is remembered.
         store_id: Returns whose bytes the own log holds; "" when nobody's yet. What members of
             another store know of epochs does not count.
         known: Returns the highest epoch that is known here. The answer of a member that is too far
@@ -128,7 +120,7 @@ class Asker:
         cluster: str,
         name: str,
         nameservers: Sequence[Address],
-        finder: FindsMembers,
+        members: Callable[[], Awaitable[Sequence[BrokerMember]]],
         store_id: Callable[[], str] = str,
         known: Callable[[], int] = int,
     ) -> None:
@@ -136,7 +128,7 @@ class Asker:
         self._cluster = cluster
         self._name = name
         self._nameservers = nameservers
-        self._finder = finder
+        self._members = members
         self._store_id = store_id
         self._known = known
         self._doubts: dict[str, str] = {}
@@ -223,7 +215,7 @@ class Asker:
         return address, await self._asked((address,), ask)
 
     async def _ask_members(self) -> Sequence[MemberReply]:
-        members = [each for each in await self._finder.members() if each.endpoints]
+        members = [each for each in await self._members() if each.endpoints]
         replies = await asyncio.gather(*(self._ask_member(each) for each in members))
         return list(zip(members, replies, strict=True))
 

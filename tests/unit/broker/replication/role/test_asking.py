@@ -101,7 +101,9 @@ def test_members_are_asked_concurrently_and_silent_ones_named() -> None:
                 cluster="c",
                 name="a",
                 nameservers=[Address(host, 1) for host in ("ns", "hangs", "away")],
-                finder=Finds(member(0, "gone"), member(1, "s"), member(2, "other"), member(3)),
+                members=Finds(
+                    member(0, "gone"), member(1, "s"), member(2, "other"), member(3)
+                ).members,
             )
             asked = await asker.ask()
             assert asyncio.get_running_loop().time() <= 2
@@ -149,7 +151,7 @@ def test_members_of_another_store_do_not_count(own_store: str, told: str, is_cou
                 cluster="c",
                 name="a",
                 nameservers=(),
-                finder=finder,
+                members=finder.members,
                 store_id=lambda: own_store,
             )
             asked = await asker.ask(own_id=1)
@@ -193,7 +195,7 @@ def test_made_up_epochs_are_no_answers(caplog: pytest.LogCaptureFixture) -> None
                 cluster="c",
                 name="a",
                 nameservers=[Address("ns", 1)],
-                finder=Finds(member(0, "m"), member(2, "s")),
+                members=Finds(member(0, "m"), member(2, "s")).members,
                 known=lambda: 3,
             )
             asked = await asker.ask(own_id=1)
@@ -261,7 +263,7 @@ def test_epoch_that_is_far_off_is_believed_of_nameservers_or_of_master_that_has_
                 cluster="c",
                 name="a",
                 nameservers=[Address("away" if nameserver_epoch is None else "ns", 1)],
-                finder=Finds(member(reply["broker_id"], "m")),
+                members=Finds(member(reply["broker_id"], "m")).members,
                 store_id=lambda: "x",
                 known=lambda: 1,
             )
