@@ -18,7 +18,6 @@ from ternmq_client.interceptors import ConsumeOutcome as ConsumeOutcome
 from ternmq_client.interceptors import SendEvent as SendEvent
 from ternmq_client.interceptors import SendInterceptor as SendInterceptor
 from ternmq_client.reply_message import is_request as is_request
-from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer
 from ternmq_consumer.config import ConsumeFrom as ConsumeFrom
 from ternmq_consumer.config import MessageModel as MessageModel
 from ternmq_consumer.config import OffsetsKept as OffsetsKept
@@ -26,7 +25,8 @@ from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig
 from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
 from ternmq_consumer.consume_status import ConsumeStatus as ConsumeStatus
 from ternmq_consumer.consume_status import ReconsumeLater as ReconsumeLater
-from ternmq_consumer.pull import PullConsumer as PullConsumer
+from ternmq_consumer.pull.blocking_pull_consumer import BlockingPullConsumer as BlockingPullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer as PullConsumer
 from ternmq_consumer.push import PushConsumer as PushConsumer
 from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely as allocate_averagely
 from ternmq_consumer.rebalance.allocation.averagely import allocate_by_circle as allocate_by_circle

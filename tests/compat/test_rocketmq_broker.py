@@ -11,7 +11,7 @@ from typing import Final
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import parse_json
 from ternmq_broker.state.table_formats import parse_table
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_model.message import Message
 from ternmq_model.names import is_system_topic
 from ternmq_model.stored_message import StoredMessage

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from ternmq_client.blocking_client import BlockingClient
-from ternmq_consumer.blocking import BlockingPullConsumer
+from ternmq_consumer.pull.blocking_pull_consumer import BlockingPullConsumer
 from ternmq_model.errors import TopicNotFound
 from ternmq_model.queue import MessageQueue
 from tests.support.toy_cluster import ToyCluster

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_consumer.subscriptions import Wanted
 from ternmq_model.errors import RefusedError

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_model.errors import CorruptRecord, TopicNotFound, Unreachable, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_model.errors import ClosedError, ConfigError, RefusedError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage

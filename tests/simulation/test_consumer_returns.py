@@ -16,7 +16,7 @@ from ternmq_consumer.config import (
     PullConsumerConfig,
     PushConsumerConfig,
 )
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TransportError
 from ternmq_model.queue import MessageQueue

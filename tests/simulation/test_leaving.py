@@ -12,7 +12,7 @@ import pytest
 
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_model.errors import RequestTimedOut
 from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage

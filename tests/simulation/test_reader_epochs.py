@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_store.config import FlushMode

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ternmq_consumer.config import MessageModel, OffsetsKept
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage

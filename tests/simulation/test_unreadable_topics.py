@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import PermissionRefused, TopicNotFound
 from ternmq_model.queue import MessageQueue

@@ -24,7 +24,7 @@ from ternmq_consumer.config import (
     PushConsumerConfig,
 )
 from ternmq_consumer.process_queue.queue_locks import TRUST_MS
-from ternmq_consumer.pull import PullConsumer
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.errors import TernError

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.fetched_queue import FetchedQueue
-from ternmq_consumer.pull_queues import PullQueues
+from ternmq_consumer.pull.fetched_queue import FetchedQueue
+from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_link import PullLink
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver

@@ -10,18 +10,18 @@ from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.fetched_queue import FetchedQueue
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
-from ternmq_consumer.pull_group import (
+from ternmq_consumer.pull.fetched_queue import FetchedQueue
+from ternmq_consumer.pull.group_membership import PullMembership
+from ternmq_consumer.pull.pull_assignment import (
     PullParts,
     RebalanceCallback,
     RebalanceCallbacks,
     commit_settled,
 )
-from ternmq_consumer.pull_membership import PullMembership
-from ternmq_consumer.pull_queues import PullQueues
-from ternmq_consumer.pull_seeking import SeekingPuller
+from ternmq_consumer.pull.pull_queues import PullQueues
+from ternmq_consumer.pull.seeking_pull_consumer import SeekingPuller
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
 from ternmq_consumer.seeking import resets_of

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.offsets.offset_lookup import OffsetLookup
-from ternmq_consumer.pull_group import PullParts
-from ternmq_consumer.pull_queues import PullQueues
+from ternmq_consumer.pull.pull_assignment import PullParts
+from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.seeking import Offsets, Seek, Seeks, checked_offset
 from ternmq_model.arguments import check_time_ms
 from ternmq_model.offsets import QueueOffset

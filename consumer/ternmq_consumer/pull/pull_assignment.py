@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ternmq_consumer.fetched_queue import FetchedQueue
 from ternmq_consumer.offsets.consume_from_where import StartOffsets
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
-from ternmq_consumer.pull_queues import PullQueues
+from ternmq_consumer.pull.fetched_queue import FetchedQueue
+from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset

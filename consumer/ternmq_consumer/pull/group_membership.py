@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.pull_group import PullOwned, PullParts, RebalanceCallbacks
-from ternmq_consumer.pull_queues import PullQueues
+from ternmq_consumer.pull.pull_assignment import PullOwned, PullParts, RebalanceCallbacks
+from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
 from ternmq_consumer.seeking import looks_for_resets

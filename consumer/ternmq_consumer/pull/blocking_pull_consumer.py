@@ -6,8 +6,8 @@ from typing import TypeVar
 from ternmq_client.blocking_client import BlockingClient
 from ternmq_client.config import ClientConfig, resolve_client
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.pull import POLL_MESSAGES_MAX, PullConsumer
-from ternmq_consumer.pull_group import RebalanceCallback
+from ternmq_consumer.pull.pull_assignment import RebalanceCallback
+from ternmq_consumer.pull.pull_consumer import POLL_MESSAGES_MAX, PullConsumer
 from ternmq_consumer.subscriptions import Subscriptions, Wanted
 from ternmq_model.message import SendResult
 from ternmq_model.offsets import QueueOffset

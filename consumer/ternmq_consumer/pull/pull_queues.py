@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.fetched_queue import FetchedQueue
+from ternmq_consumer.pull.fetched_queue import FetchedQueue
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_model.errors import CorruptRecord, RefusedError, UsageError
 from ternmq_model.queue import MessageQueue

@@ -1,0 +1,1 @@
+"""Pull consumers: the queues that an application polls, assigned by it or by its group."""
