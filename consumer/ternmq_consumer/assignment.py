@@ -75,7 +75,7 @@ class Assignment:
         to begin, if somebody has set its offset meanwhile."""
         self._leaving: set[MessageQueue] = set()
         """Queues that are given away, and whose offset nobody has set since that began."""
-        self._told_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
+        self._pending_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
         """Of queues that start, as they were told; maybe before the offset was asked for."""
         self._outlived: list[AssignedQueue] = []
         """Queues of before whose listener calls still run: only where order matters."""
@@ -127,7 +127,7 @@ class Assignment:
         found = {queue: start for queue, start in starts.items() if start is not None}
         for queue, (start, committed) in found.items():
             self._offsets.begin(queue, start, committed)
-        for told in list(self._told_resets):
+        for told in list(self._pending_resets):
             self.reset(*told)
         await self._offsets.commit(found)
         not_begun = [queue for queue in found if not self._offsets.has_begun(queue)]
@@ -137,7 +137,7 @@ class Assignment:
         if self._locks is not None:
             await self._locks.give_back([queue for queue in leases if queue not in found])
         set_elsewhere, self._starting = self._starting, {}
-        self._told_resets.clear()
+        self._pending_resets.clear()
         for queue, (found_start, _) in found.items():
             elsewhere, lease = set_elsewhere[queue], leases[queue]
             start = found_start if elsewhere is None else elsewhere
@@ -220,7 +220,7 @@ class Assignment:
         if self._offsets.reset(queue, offset, version):
             self.go_on(queue, offset)
         elif queue in self._starting:
-            self._told_resets.append((queue, offset, version))
+            self._pending_resets.append((queue, offset, version))
 
     def go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Drop what is in hand of `queue` and go on at `offset`, which is committed already."""

@@ -1,4 +1,4 @@
-"""What a pull consumer has read ahead of one queue, and how far the application is in it."""
+"""The records that a pull consumer has read ahead of one queue, and the application's position."""
 
 from collections import deque
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 
 RECORD_SIZE_BYTES: Final = 4
-"""What the length of one record takes on the wire."""
+"""Bytes that the length of one record takes on the wire."""
 
 
-class _Batch(NamedTuple):
+class _FetchedBatch(NamedTuple):
     """One reply's records, as they came."""
 
     records: bytes
@@ -73,10 +73,10 @@ class FetchedQueue:
         self._on_refused = on_refused
         self._subscriber: QueueSubscriber | None = None
         self._pulled: PulledQueue | None = None
-        self._batches: deque[_Batch] = deque()
+        self._batches: deque[_FetchedBatch] = deque()
         self._decoded: list[StoredMessage] = []
         self._taken = 0
-        """Of `_decoded`, which is what the first batch held."""
+        """Messages that were taken of `_decoded`, which is what the first batch held."""
 
     @property
     def has_something(self) -> bool:
@@ -150,7 +150,7 @@ class FetchedQueue:
         """Take records. See `PullReceiver`."""
         next_offset = QueueOffset(pulled.next_offset)
         if pulled.record_sizes:
-            self._batches.append(_Batch(pulled.records, pulled.record_sizes, next_offset))
+            self._batches.append(_FetchedBatch(pulled.records, pulled.record_sizes, next_offset))
             self._on_ready(self)
         elif self._batches:
             self._batches[-1] = self._batches[-1]._replace(next_offset=next_offset)
@@ -177,7 +177,7 @@ class FetchedQueue:
         self.position = self.settled = None
         self._on_gone(self, error)
 
-    def _decode(self, batch: _Batch) -> list[StoredMessage]:
+    def _decode(self, batch: _FetchedBatch) -> list[StoredMessage]:
         sizes = np.frombuffer(batch.record_sizes, "<i4")
         assert self.position is not None, "reading has begun"
         try:

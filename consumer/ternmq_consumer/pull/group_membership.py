@@ -1,4 +1,4 @@
-"""Being a member of a group without being fed: joining, sharing queues, leaving."""
+"""Membership of a pull consumer in its group: it joins, shares queues, and leaves."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.pull.pull_assignment import PullOwned, PullParts, RebalanceCallbacks
+from ternmq_consumer.pull.pull_assignment import PullAssignment, PullContext, RebalanceCallbacks
 from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
@@ -31,7 +31,7 @@ class PullMembership(Lifecycle):
     Args:
         client: Who joins.
         queues: The consumer's; changed here while it is subscribed.
-        parts: What reading them stands on.
+        context: Gives what reading them needs.
         group: Which group.
         config: How to share.
         on_failure: Called with what a callback raised.
@@ -42,7 +42,7 @@ class PullMembership(Lifecycle):
         self,
         client: ClientInstance,
         queues: PullQueues,
-        parts: PullParts,
+        context: PullContext,
         group: str,
         config: PullConsumerConfig,
         on_failure: Callable[[Exception], None],
@@ -50,7 +50,7 @@ class PullMembership(Lifecycle):
     ) -> None:
         self._client = client
         self._queues = queues
-        self._parts = parts
+        self._context = context
         self._group = group
         self._config = config
         self._on_failure = on_failure
@@ -58,7 +58,7 @@ class PullMembership(Lifecycle):
         self._jobs = JobRunner(
             Job(name="rebalance", interval_s=config.rebalance_s, step=self._rebalance)
         )
-        self._owned: PullOwned | None = None
+        self._assignment: PullAssignment | None = None
         self._rebalancer: Rebalancer | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._first_share = asyncio.Event()
@@ -68,13 +68,13 @@ class PullMembership(Lifecycle):
     async def _open(self, stack: AsyncExitStack) -> None:
         client = self._client
         client.routes.add_listener(lambda _topic: self._rebalance_now(), of_told=True)
-        client.sessions.on_command("welcome", looks_for_resets(client.tasks, self._parts.offsets))
+        client.sessions.on_command("welcome", looks_for_resets(client.tasks, self._context.offsets))
         await stack.enter_async_context(self._jobs)
 
     @property
     def is_subscribed(self) -> bool:
         """The consumer is a member, or becomes one just now."""
-        return self._owned is not None
+        return self._assignment is not None
 
     async def subscribe(
         self, subscriptions: Mapping[str, Subscription], callbacks: RebalanceCallbacks
@@ -91,8 +91,8 @@ class PullMembership(Lifecycle):
             topic: replace(subscription, version_ms=now_ms)
             for topic, subscription in subscriptions.items()
         }
-        self._owned = owned = PullOwned(
-            self._parts,
+        self._assignment = assignment = PullAssignment(
+            self._context,
             self._queues,
             callbacks,
             commits_settled=config.auto_commit,
@@ -102,7 +102,7 @@ class PullMembership(Lifecycle):
         rebalancer = Rebalancer(
             client,
             client.routes,
-            owned,
+            assignment,
             group=self._group,
             client_id=client.client_id,
             subscriptions=by_topic,
@@ -117,7 +117,7 @@ class PullMembership(Lifecycle):
         try:
             await client.join_group(self._group_message(by_topic), self._rebalance_now)
         except BaseException:
-            self._owned = None
+            self._assignment = None
             client.leave_group(self._group)
             raise
         self._rebalancer = rebalancer
@@ -125,22 +125,22 @@ class PullMembership(Lifecycle):
 
     async def unsubscribe(self) -> None:
         """Give every queue up and leave the group. Safe to repeat."""
-        owned, self._rebalancer = self._owned, None
-        if owned is None:
+        assignment, self._rebalancer = self._assignment, None
+        if assignment is None:
             return
         async with self._changing:
-            await owned.drop(owned.queues)
+            await assignment.drop(assignment.queues)
         self._client.leave_group(self._group)
-        self._owned = None
+        self._assignment = None
 
     async def leave(self, wait_s: float) -> None:
         """Do what `unsubscribe` does, at most `wait_s` long. The log says what took longer."""
-        owned = self._owned
+        assignment = self._assignment
         try:
             async with asyncio.timeout(wait_s):
                 await self.unsubscribe()
         except TimeoutError:
-            if owned is not None and owned.is_calling:
+            if assignment is not None and assignment.is_calling:
                 logger.warning("callback outlives its consumer group=%s", self._group)
             else:
                 logger.warning("brokers do not answer a consumer that leaves group=%s", self._group)
@@ -151,20 +151,20 @@ class PullMembership(Lifecycle):
         Raises:
             UsageError: The consumer is not subscribed.
         """
-        if self._owned is None:
+        if self._assignment is None:
             raise UsageError("the consumer is not subscribed to any topic")
         await self._first_share.wait()
 
     def take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
         """Learn that somebody else has set the group's offset of a queue that is not kept yet."""
-        if self._owned is not None:
-            self._owned.take_reset(queue, offset, version)
+        if self._assignment is not None:
+            self._assignment.take_reset(queue, offset, version)
 
     def lose(self, queue: MessageQueue) -> None:
         """Own `queue` no more, which is gone; look soon whether there is another one."""
         self._queues.remove(queue)
-        if self._owned is not None:
-            self._client.tasks.spawn(self._owned.tell_lost(queue), f"tell of {queue}")
+        if self._assignment is not None:
+            self._client.tasks.spawn(self._assignment.tell_lost(queue), f"tell of {queue}")
         self._rebalance_soon()
 
     async def _rebalance(self) -> bool:

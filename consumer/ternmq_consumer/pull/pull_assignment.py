@@ -1,4 +1,4 @@
-"""A pull consumer that shares queues with others: what it owns as a member of its group."""
+"""The queues that a pull consumer owns as a member of its group."""
 
 import asyncio
 import logging
@@ -25,15 +25,15 @@ an `async def`."""
 
 @dataclass(frozen=True, slots=True)
 class RebalanceCallbacks:
-    """What an application wants to be told."""
+    """Callbacks of an application for queues that come and go."""
 
     on_assigned: RebalanceCallback | None
     on_revoked: RebalanceCallback | None
 
 
 @dataclass(frozen=True, slots=True)
-class PullParts:
-    """What reading queues stands on."""
+class PullContext:
+    """Streams, offsets and seeks of one open pull consumer, for what reads its queues."""
 
     links: PullLinks
     offsets: RemoteOffsetStore
@@ -42,13 +42,13 @@ class PullParts:
     """Waits until no seek is under way."""
 
 
-class PullOwned:
-    """The queues that a pull consumer owns as a member: what its rebalance job changes.
+class PullAssignment:
+    """The owned queues, changed by the rebalance job of the consumer.
 
     Owned by one pull consumer, for one subscription.
 
     Args:
-        parts: Where to begin, how to read, how far the group is.
+        context: Where to begin, how to read, how far the group is.
         queues: The consumer's queues; all of them are owned here.
         callbacks: Called when queues come and go.
         commits_settled: What is dealt with is committed before a queue goes.
@@ -57,14 +57,14 @@ class PullOwned:
 
     def __init__(
         self,
-        parts: PullParts,
+        context: PullContext,
         queues: PullQueues,
         callbacks: RebalanceCallbacks,
         *,
         commits_settled: bool,
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._queues = queues
         self._callbacks = callbacks
         self._commits_settled = commits_settled
@@ -73,8 +73,8 @@ class PullOwned:
         """A callback runs."""
 
         self._starting: frozenset[MessageQueue] = frozenset()
-        self._told_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
-        """Of queues that start, and were not kept when a broker told of it."""
+        self._pending_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
+        """Resets of queues that start, told by brokers before the queues were kept."""
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -97,7 +97,7 @@ class PullOwned:
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
         """
-        parts = self._parts
+        context = self._context
         self._starting = frozenset(wanted)
         async with asyncio.TaskGroup() as questions:
             asked = {
@@ -108,28 +108,28 @@ class PullOwned:
             }
         starts = {queue: start for queue, task in asked.items() if (start := task.result())}
         for queue, (offset, committed) in starts.items():
-            parts.offsets.begin(queue, offset, committed)
-        for told in self._told_resets:
-            parts.offsets.reset(*told)
-        await parts.offsets.commit(starts)
-        not_begun = [queue for queue in starts if not parts.offsets.has_begun(queue)]
-        parts.offsets.forget(not_begun)
+            context.offsets.begin(queue, offset, committed)
+        for told in self._pending_resets:
+            context.offsets.reset(*told)
+        await context.offsets.commit(starts)
+        not_begun = [queue for queue in starts if not context.offsets.has_begun(queue)]
+        context.offsets.forget(not_begun)
         for queue in not_begun:
             del starts[queue]
         self._starting = frozenset()
-        self._told_resets.clear()
+        self._pending_resets.clear()
         for queue, (found, _) in starts.items():
             # Somebody may have set it meanwhile.
-            offset = found if (now_at := parts.offsets.at(queue)) is None else now_at
+            offset = found if (now_at := context.offsets.at(queue)) is None else now_at
             self._queues.add(queue, wanted[queue]).place(offset)
             logger.info("queue taken over queue=%s offset=%s", queue, offset)
         if starts:
             await self._tell(self._callbacks.on_assigned, starts)
-            await parts.seeks_settled()  # the callback may have sought without awaiting it
+            await context.seeks_settled()  # the callback may have sought without awaiting it
         for queue in starts:
             fetched = self._queues.find(queue)
             if fetched is not None and fetched.position is not None and not fetched.is_reading:
-                fetched.start(parts.links, fetched.position)
+                fetched.start(context.links, fetched.position)
         return len(starts) == len(wanted)
 
     def take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
@@ -138,14 +138,14 @@ class PullOwned:
         Passed over unless it is about to be owned: its offset was asked for, maybe before that.
         """
         if queue in self._starting:
-            self._told_resets.append((queue, offset, version))
+            self._pending_resets.append((queue, offset, version))
 
     async def drop(self, queues: Sequence[MessageQueue]) -> None:
         """Own these queues no more: stop reading, tell the application, commit, forget.
 
         The application may still commit where it is.
         """
-        offsets = self._parts.offsets
+        offsets = self._context.offsets
         leaving = [fetched for queue in queues if (fetched := self._queues.find(queue)) is not None]
         if not leaving:
             return
@@ -183,7 +183,7 @@ class PullOwned:
         self, queue: MessageQueue, since_ms: int | None
     ) -> tuple[QueueOffset, QueueOffset | None] | None:
         try:
-            return await self._parts.start_offsets.find(queue, since_ms)
+            return await self._context.start_offsets.find(queue, since_ms)
         except TernError as error:
             logger.warning("queue not taken over queue=%s error=%s", queue, error)
             return None

@@ -1,4 +1,4 @@
-"""The consumer that asks: reads the queues it is told to, from where it is told to."""
+"""The pull consumer: it reads the queues it is told to, from where it is told to."""
 
 import asyncio
 from collections import deque
@@ -15,13 +15,13 @@ from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
 from ternmq_consumer.pull.group_membership import PullMembership
 from ternmq_consumer.pull.pull_assignment import (
-    PullParts,
+    PullContext,
     RebalanceCallback,
     RebalanceCallbacks,
     commit_settled,
 )
 from ternmq_consumer.pull.pull_queues import PullQueues
-from ternmq_consumer.pull.seeking_pull_consumer import SeekingPuller
+from ternmq_consumer.pull.seeking_pull_consumer import SeekingPullConsumer
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
 from ternmq_consumer.seeking import resets_of
@@ -49,10 +49,10 @@ POLL_MESSAGES_MAX: Final = 4096
 _STALE_INTERVAL_S: Final = 20.0
 
 _CALLBACKS_WAIT_S: Final = 10.0
-"""How long leaving waits for `on_revoked`."""
+"""Time that leaving waits for `on_revoked`."""
 
 
-class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
+class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
     """Reads queues when it is asked to, between `async with` and its end.
 
     With `assign` it reads exactly the queues that it is given; it is then no member of a group, and
@@ -109,10 +109,10 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         self._gone: dict[MessageQueue, RefusedError] = {}
         """Queues whose broker has them no more, until a poll has said so."""
         self._failures: deque[Exception] = deque()
-        """What the application's callbacks raised, and what brokers refused, until a poll has."""
+        """Errors of callbacks, and refusals of brokers, until a poll raises them."""
         self._commit_due_ms = 0
         self._committing: asyncio.Task[bool] | None = None
-        self._opened: PullParts | None = None
+        self._opened: PullContext | None = None
         self._membership: PullMembership | None = None
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -133,7 +133,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         client.on_reader_moved(lambda broker_name, _: offsets.tell_again(broker_name))
         first = consume_from_policy(config.consume_from, config.consume_at_ms, client.env.clock)
         start_offsets = StartOffsets(client, offsets, first, timeout_s=timeout_s)
-        self._opened = PullParts(links, offsets, start_offsets, self._seeks.settled)
+        self._opened = PullContext(links, offsets, start_offsets, self._seeks.settled)
         self._commit_due_ms = client.env.clock.monotonic_ms() + int(config.auto_commit_s * 1000)
         self._membership = membership = PullMembership(
             client, self._queues, self._opened, self._group, config, self._fail, self._refuse
@@ -209,7 +209,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
                 self._queues.remove(queue)
                 self._new.pop(queue, None)
                 self._gone.pop(queue, None)
-                self._parts.offsets.forget((queue,))
+                self._context.offsets.forget((queue,))
         self._new.update(dict.fromkeys(new))
         for queue, subscription in new.items():
             self._queues.add(queue, subscription)
@@ -367,7 +367,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         """
         self._check_group("commit")
         self._note_positions()
-        return await self._parts.offsets.commit()
+        return await self._context.offsets.commit()
 
     async def committed(self, queue: MessageQueue) -> QueueOffset | None:
         """Return the group's offset as the broker has it; None = never committed.
@@ -380,14 +380,14 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         """
         self._check_group("have an offset")
         await self._client.routes.route(queue.topic)
-        told = await self._parts.offsets.query(queue)
+        told = await self._context.offsets.query(queue)
         return None if told is None or told.is_kept is False else told.offset
 
     def _note_positions(self) -> None:
         """Have every position committed by the next commit."""
         for fetched in self._queues.all:
             if fetched.position is not None:
-                self._parts.offsets.place(fetched.queue, fetched.position)
+                self._context.offsets.place(fetched.queue, fetched.position)
 
     def _settle(self) -> None:
         """Note that what earlier polls returned is dealt with, and commit it when that is due."""
@@ -397,40 +397,40 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             return
         self._commit_due_ms = now_ms + int(self._config.auto_commit_s * 1000)
         self._note_positions()
-        self._committing = self._client.tasks.spawn(self._parts.offsets.commit(), "auto-commit")
+        self._committing = self._client.tasks.spawn(self._context.offsets.commit(), "auto-commit")
 
     async def _close(self) -> None:
         await self._member.leave(_CALLBACKS_WAIT_S)
         if self._config.auto_commit:
-            await commit_settled(self._parts.offsets, self._queues.all)
+            await commit_settled(self._context.offsets, self._queues.all)
         for queue in self._queues.names:
             self._queues.remove(queue)
 
     async def _begin_new(self) -> None:
         """Learn who serves newly assigned queues, and where to begin in those not sought."""
-        parts = self._parts
+        context = self._context
         for queue in list(self._new):
             await self._client.routes.route(queue.topic)
             fetched = self._queues.find(queue)
             if fetched is not None and fetched.position is None:
-                start, committed = await parts.start_offsets.find(queue)
+                start, committed = await context.start_offsets.find(queue)
                 if fetched.position is None and self._queues.find(queue) is fetched:
-                    parts.offsets.begin(queue, start, committed)
-                    await parts.offsets.commit([queue])
-                    if not parts.offsets.has_begun(queue):
+                    context.offsets.begin(queue, start, committed)
+                    await context.offsets.commit([queue])
+                    if not context.offsets.has_begun(queue):
                         raise Unreachable(f"{queue}: where the group begins is not committed")
                     if fetched.position is None and self._queues.find(queue) is fetched:
-                        now_at = parts.offsets.at(queue)  # somebody may have set it meanwhile
+                        now_at = context.offsets.at(queue)  # somebody may have set it meanwhile
                         fetched.place(start if now_at is None else now_at)
             if self._queues.find(queue) is fetched and fetched and fetched.position is not None:
-                fetched.start(parts.links, fetched.position)
+                fetched.start(context.links, fetched.position)
             self._new.pop(queue, None)
 
     def _is_new(self, queue: MessageQueue) -> bool:
         return queue in self._new
 
     def _take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
-        if self._parts.offsets.reset(queue, offset, version):
+        if self._context.offsets.reset(queue, offset, version):
             self._go_on(queue, offset)
         else:
             self._member.take_reset(queue, offset, version)
@@ -439,12 +439,12 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         """Go on where somebody else has set the group's offset."""
         fetched = self._queues.find(queue)
         if fetched is not None:
-            fetched.start(self._parts.links, offset)
+            fetched.start(self._context.links, offset)
 
     def _lose(self, fetched: FetchedQueue, error: RefusedError) -> None:
         """Forget where a queue was that is gone; of an assigned one the next poll says so."""
         queue = fetched.queue
-        self._parts.offsets.forget((queue,))
+        self._context.offsets.forget((queue,))
         self._client.ask_route_again(queue.topic)
         if self._is_subscribed:
             self._member.lose(queue)
@@ -488,7 +488,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         return self._membership
 
     @property
-    def _parts(self) -> PullParts:
+    def _context(self) -> PullContext:
         if self._opened is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
         self._check_owner()

@@ -1,4 +1,4 @@
-"""Going elsewhere in the queues of a pull consumer, and what one can go by."""
+"""Seeks of a pull consumer, and the offsets that they can go by."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.offsets.offset_lookup import OffsetLookup
-from ternmq_consumer.pull.pull_assignment import PullParts
+from ternmq_consumer.pull.pull_assignment import PullContext
 from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.seeking import Offsets, Seek, Seeks, checked_offset
 from ternmq_model.arguments import check_time_ms
@@ -14,7 +14,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 
 
-class SeekingPuller(ABC):
+class SeekingPullConsumer(ABC):
     """The part of a pull consumer that seeks.
 
     Args:
@@ -33,8 +33,8 @@ class SeekingPuller(ABC):
 
     @property
     @abstractmethod
-    def _parts(self) -> PullParts:
-        """What reading stands on.
+    def _context(self) -> PullContext:
+        """Context of what reads the queues.
 
         Raises:
             ClosedError: The consumer is not open.
@@ -66,16 +66,16 @@ class SeekingPuller(ABC):
         wanted = checked_offset(queue, offset)
         done = asyncio.get_running_loop().create_future()
         fetched = self._queues.get(queue)
-        parts = self._parts
+        context = self._context
         self._seeks.supersede(queue)
         if fetched.position is None:
-            parts.offsets.begin(queue, wanted, None)
-        parts.offsets.restart(queue, wanted)
+            context.offsets.begin(queue, wanted, None)
+        context.offsets.restart(queue, wanted)
         if self._is_new(queue):
             fetched.stop()
             fetched.place(wanted)
         else:
-            fetched.start(parts.links, wanted)
+            fetched.start(context.links, wanted)
         done.set_result(None)
         return Seek(done)
 
@@ -114,7 +114,7 @@ class SeekingPuller(ABC):
     def _begin(
         self, queues: Sequence[MessageQueue], find: Callable[[], Awaitable[Offsets]]
     ) -> Seek[None]:
-        assert self._parts, "is open"
+        assert self._context, "is open"
         return self._seeks.begin(self._client.tasks, queues, find)
 
     async def _go(self, offsets: Iterable[tuple[MessageQueue, QueueOffset]]) -> None:
