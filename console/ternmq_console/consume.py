@@ -12,7 +12,7 @@ from ternmq_console.message import message_row
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_json, print_line, print_raw
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import RefusedError
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, sql

@@ -11,7 +11,7 @@ from ternmq_consumer.consume_status import ReconsumeLater as ReconsumeLater
 from ternmq_consumer.listener.consumer_statistics import ConsumerStatistics as ConsumerStatistics
 from ternmq_consumer.pull.blocking_pull_consumer import BlockingPullConsumer as BlockingPullConsumer
 from ternmq_consumer.pull.pull_consumer import PullConsumer as PullConsumer
-from ternmq_consumer.push import PushConsumer as PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer as PushConsumer
 from ternmq_consumer.rebalance.allocation.averagely import allocate_averagely as allocate_averagely
 from ternmq_consumer.rebalance.allocation.averagely import allocate_by_circle as allocate_by_circle
 from ternmq_consumer.rebalance.allocation.configured_queues import (

@@ -15,7 +15,7 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.consume_status import ReconsumeLater
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message
 from ternmq_model.names import DEAD_LETTER_PREFIX

@@ -16,7 +16,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import InvalidParameter, TernError

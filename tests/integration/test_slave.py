@@ -8,7 +8,7 @@ from pathlib import Path
 from ternmq_broker.broker import Broker
 from ternmq_broker.config import BrokerConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
 from ternmq_nameserver.config import NameServerConfig

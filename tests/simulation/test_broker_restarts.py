@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TopicNotFound
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue

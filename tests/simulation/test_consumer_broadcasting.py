@@ -11,7 +11,7 @@ import pytest
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, MessageModel, OffsetsKept, PushConsumerConfig
 from ternmq_consumer.offsets.local_offset_store import offsets_path, own_group
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import StoreError
 from ternmq_model.stored_message import StoredMessage
 from tests.support.toy_cluster import ToyCluster

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_consumer.subscriptions import Wanted
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode

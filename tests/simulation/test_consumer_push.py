@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.consume_status import ConsumeStatus, ListenerAnswer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import ClosedError, IllegalName, Unreachable, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode

@@ -17,7 +17,7 @@ from ternmq_consumer.config import (
     PushConsumerConfig,
 )
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TransportError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode

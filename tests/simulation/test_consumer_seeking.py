@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.push.push_assignment import Assignment
 from ternmq_model.errors import ClosedError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -9,7 +9,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import MessageModel, PushConsumerConfig
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage

@@ -8,7 +8,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import IllegalName, InvalidParameter, TopicNotFound
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message import Message, SendResult

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import BrokerDraining, RequestTimedOut
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue

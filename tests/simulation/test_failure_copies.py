@@ -11,7 +11,7 @@ import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage

@@ -24,7 +24,7 @@ import pytest
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig

@@ -11,7 +11,7 @@ import pytest
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue

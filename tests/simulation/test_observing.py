@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import RefusedError, TransportError
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue

@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_store.config import FlushMode
 from tests.support.history import Outcome, id_of

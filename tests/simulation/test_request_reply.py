@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_client.reply_message import is_request
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import (
     ClientNotOnline,
     ClosedError,

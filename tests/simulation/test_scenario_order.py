@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage

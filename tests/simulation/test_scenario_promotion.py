@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_broker.config import BrokerRole
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.stored_message import StoredMessage
 from tests.support.examples import seeds
 from tests.support.history import GroupRules, id_of

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_producer.producer import Producer
 from tests.support.examples import seeds
 from tests.support.history import GroupRules

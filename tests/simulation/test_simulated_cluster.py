@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_store.config import FlushMode
 from tests.support.history import GroupRules, Outcome
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster

@@ -8,7 +8,7 @@ from typing import Any
 
 from ternmq_consumer.config import MessageModel, OffsetsKept
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from tests.support.numbered import FIRST, GROUP, TOPIC, NumberedMessages, numbered

@@ -5,7 +5,7 @@ import asyncio
 from ternmq_client.config import ClientConfig
 from ternmq_client.tracing.trace_records import ConsumeBegan, ConsumeEnded, MessageSent, decode
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.message import Message
 from ternmq_model.names import TRACE_TOPIC
 from ternmq_model.stored_message import StoredMessage

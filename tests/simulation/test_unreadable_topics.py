@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import PermissionRefused, TopicNotFound
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import READ_WRITE, Permission

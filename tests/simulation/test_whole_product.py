@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue

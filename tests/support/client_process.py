@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, Final
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue

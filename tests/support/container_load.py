@@ -14,7 +14,7 @@ from typing import Any, Final
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendStatus
 from ternmq_model.stored_message import StoredMessage

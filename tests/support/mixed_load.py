@@ -25,7 +25,7 @@ from ternmq_consumer.config import (
 )
 from ternmq_consumer.process_queue.queue_locks import TRUST_MS
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendResult, SendStatus

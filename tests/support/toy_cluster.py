@@ -17,7 +17,7 @@ from typing import Any
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.listener.listener_call import Listener
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.address import Address
 from ternmq_model.errors import TernError, TopicNotFound

@@ -73,7 +73,7 @@ IMPURE: Final = frozenset(
 WHOLE: Final = re.compile(
     r"ternmq_broker\.broker|ternmq_nameserver\.server|tests\.support\.processes"
     r"|ternmq_producer\.(staging\.)?(\w+_)?producer"
-    r"|ternmq_consumer\.(push|pull\.(blocking_)?pull_consumer)"
+    r"|ternmq_consumer\.(push\.push|pull\.(blocking_)?pull)_consumer"
     r"|ternmq(_producer|_consumer)?\.(\w+\.)*\w*(Producer|Consumer)"
 )
 """Whole services and clients: tests that run them lie below `tests/simulation`."""

@@ -23,8 +23,8 @@ from ternmq_consumer.pull.pull_assignment import (
 from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.pull.seeking_pull_consumer import SeekingPullConsumer
 from ternmq_consumer.pull_stream.pull_links import PullLinks
+from ternmq_consumer.push.seeking_push_consumer import resets_of
 from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
-from ternmq_consumer.seeking import resets_of
 from ternmq_consumer.subscriptions import (
     Subscriptions,
     Wanted,

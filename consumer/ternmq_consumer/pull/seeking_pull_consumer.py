@@ -8,7 +8,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_consumer.offsets.offset_lookup import OffsetLookup
 from ternmq_consumer.pull.pull_assignment import PullContext
 from ternmq_consumer.pull.pull_queues import PullQueues
-from ternmq_consumer.seeking import Offsets, Seek, Seeks, checked_offset
+from ternmq_consumer.push.seeking_push_consumer import Offsets, Seek, Seeks, checked_offset
 from ternmq_model.arguments import check_time_ms
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from ternmq_client.instance import ClientInstance
-from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.offsets.offset_lookup import OffsetLookup
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
+from ternmq_consumer.push.push_assignment import Assignment
 from ternmq_model.arguments import check_time_ms, is_whole
 from ternmq_model.errors import ClosedError, TernError, UsageError
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset

@@ -11,13 +11,11 @@ from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
 from ternmq_client.reply_message import ReplyingClient
-from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import PushConsumerConfig
 from ternmq_consumer.listener.consume_dispatcher import work_on
 from ternmq_consumer.listener.consume_service import ConsumeService
 from ternmq_consumer.listener.consumer_statistics import ConsumeCounters, ConsumerStatistics
 from ternmq_consumer.listener.listener_call import BatchListener, Listener
-from ternmq_consumer.message_iterator import MessageIterator
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
@@ -25,7 +23,8 @@ from ternmq_consumer.process_queue.queue_locks import RENEW_INTERVAL_S, QueueLoc
 from ternmq_consumer.process_queue.running_info import RunningInfoReporter, facts_of
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_links import PullLinks
-from ternmq_consumer.push_parts import (
+from ternmq_consumer.push.message_iterator import MessageIterator
+from ternmq_consumer.push.push_assembly import (
     BROADCASTER,
     Listeners,
     consume_service_of,
@@ -35,9 +34,10 @@ from ternmq_consumer.push_parts import (
     open_offsets,
     traced,
 )
+from ternmq_consumer.push.push_assignment import Assignment
+from ternmq_consumer.push.seeking_push_consumer import SeekingConsumer, looks_for_resets, resets_of
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
-from ternmq_consumer.seeking import SeekingConsumer, looks_for_resets, resets_of
 from ternmq_consumer.subscriptions import (
     Subscriptions,
     subscription_message,

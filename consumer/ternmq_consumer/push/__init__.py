@@ -1,0 +1,1 @@
+"""Push consumers: a member of a group that hands messages to listeners, put together here."""
