@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import PullConsumerConfig
+from ternmq_consumer.offsets.offset_resets import looks_for_resets
 from ternmq_consumer.pull.pull_assignment import PullAssignment, PullContext, RebalanceCallbacks
 from ternmq_consumer.pull.pull_queues import PullQueues
-from ternmq_consumer.push.seeking_push_consumer import looks_for_resets
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
 from ternmq_consumer.subscriptions import subscription_message

@@ -11,6 +11,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
+from ternmq_consumer.offsets.offset_resets import resets_of
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
 from ternmq_consumer.pull.group_membership import PullMembership
@@ -23,7 +24,6 @@ from ternmq_consumer.pull.pull_assignment import (
 from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.pull.seeking_pull_consumer import SeekingPullConsumer
 from ternmq_consumer.pull_stream.pull_links import PullLinks
-from ternmq_consumer.push.seeking_push_consumer import resets_of
 from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
 from ternmq_consumer.subscriptions import (
     Subscriptions,

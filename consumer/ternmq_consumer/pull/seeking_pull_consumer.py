@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.offsets.offset_lookup import OffsetLookup
+from ternmq_consumer.offsets.seeks import QueueOffsets, Seek, Seeks, checked_offset
 from ternmq_consumer.pull.pull_assignment import PullContext
 from ternmq_consumer.pull.pull_queues import PullQueues
-from ternmq_consumer.push.seeking_push_consumer import Offsets, Seek, Seeks, checked_offset
 from ternmq_model.arguments import check_time_ms
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -112,7 +112,7 @@ class SeekingPullConsumer(ABC):
         return self._begin(sought, lambda: self.offsets_for_times(times_ms))
 
     def _begin(
-        self, queues: Sequence[MessageQueue], find: Callable[[], Awaitable[Offsets]]
+        self, queues: Sequence[MessageQueue], find: Callable[[], Awaitable[QueueOffsets]]
     ) -> Seek[None]:
         assert self._context, "is open"
         return self._seeks.begin(self._client.tasks, queues, find)

@@ -17,6 +17,7 @@ from ternmq_consumer.listener.consume_service import ConsumeService
 from ternmq_consumer.listener.consumer_statistics import ConsumeCounters, ConsumerStatistics
 from ternmq_consumer.listener.listener_call import BatchListener, Listener
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
+from ternmq_consumer.offsets.offset_resets import looks_for_resets, resets_of
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.process_queue.queue_locks import RENEW_INTERVAL_S, QueueLocks
@@ -35,7 +36,7 @@ from ternmq_consumer.push.push_assembly import (
     traced,
 )
 from ternmq_consumer.push.push_assignment import Assignment
-from ternmq_consumer.push.seeking_push_consumer import SeekingConsumer, looks_for_resets, resets_of
+from ternmq_consumer.push.seeking_push_consumer import SeekingConsumer
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
 from ternmq_consumer.subscriptions import (
