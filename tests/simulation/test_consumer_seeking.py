@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push.push_assignment import Assignment
+from ternmq_consumer.push.push_assignment import PushAssignment
 from ternmq_model.errors import ClosedError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -233,10 +233,10 @@ def test_seek_outside_ones_own_queues_is_refused_by_name() -> None:
 def test_seek_of_many_queues_leaves_out_one_that_is_revoked_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seek = Assignment.seek
+    seek = PushAssignment.seek
 
     async def seek_and_lose_others(
-        owning: Assignment, queue: MessageQueue, offset: QueueOffset
+        owning: PushAssignment, queue: MessageQueue, offset: QueueOffset
     ) -> bool:
         is_committed = await seek(owning, queue, offset)
         await owning.drop([other for other in owning.queues if other != queue])
@@ -246,7 +246,7 @@ def test_seek_of_many_queues_leaves_out_one_that_is_revoked_meanwhile(
         cluster.fill(20)
         async with cluster.consumer("a", listener=seen.listen) as consumer:
             await until(lambda: sum(map(len, seen.offsets.values())) == 40)
-            monkeypatch.setattr(Assignment, "seek", seek_and_lose_others)
+            monkeypatch.setattr(PushAssignment, "seek", seek_and_lose_others)
             assert await consumer.seek_to_begin()
             await until(lambda: len(seen.offsets[QUEUE]) == 40)
 

@@ -24,7 +24,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 class AssignedQueue:
     """One owned queue: takes what is read of it, and gives credit back for what is finished.
 
-    Owned by the consumer's `Assignment`.
+    Owned by the consumer's `PushAssignment`.
 
     Args:
         queue: Which one.

@@ -1,4 +1,4 @@
-"""`async for message in consumer`."""
+"""Iteration over the messages of a consumer without a listener: `async for message in consumer`."""
 
 from ternmq_consumer.listener.consume_dispatcher import ConsumeDispatcher
 from ternmq_consumer.listener.consume_request import ConsumeRequest

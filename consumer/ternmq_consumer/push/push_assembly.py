@@ -1,4 +1,4 @@
-"""The parts of a push consumer that depend on its way of consuming, chosen by its settings."""
+"""Assembly of a push consumer: the parts that depend on its settings."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -51,7 +51,7 @@ BROADCASTER: Final = "DEFAULT"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """What the application gave: at most one of the two."""
+    """Listeners of the application: at most one of the two."""
 
     listener: Listener | None
     batch_listener: BatchListener | None

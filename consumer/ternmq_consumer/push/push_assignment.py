@@ -25,7 +25,7 @@ from ternmq_model.subscription import Subscription
 logger = logging.getLogger(__name__)
 
 
-class Assignment:
+class PushAssignment:
     """The queues that one push consumer owns. Changed by its rebalance job, and by their loss.
 
     Args:
@@ -76,7 +76,7 @@ class Assignment:
         self._leaving: set[MessageQueue] = set()
         """Queues that are given away, and whose offset nobody has set since that began."""
         self._pending_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
-        """Of queues that start, as they were told; maybe before the offset was asked for."""
+        """Resets of queues that start, as they were told; maybe before the offset was queried."""
         self._outlived: list[AssignedQueue] = []
         """Queues of before whose listener calls still run: only where order matters."""
 

@@ -1,4 +1,4 @@
-"""The consumer that a broker feeds: a member of a group that shares the queues of its topics."""
+"""The push consumer: a member of a group that shares the queues of its topics."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -35,8 +35,8 @@ from ternmq_consumer.push.push_assembly import (
     open_offsets,
     traced,
 )
-from ternmq_consumer.push.push_assignment import Assignment
-from ternmq_consumer.push.seeking_push_consumer import SeekingConsumer
+from ternmq_consumer.push.push_assignment import PushAssignment
+from ternmq_consumer.push.seeking_push_consumer import SeekingPushConsumer
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
 from ternmq_consumer.rebalance.rebalancer import RETRY_S, Rebalancer
 from ternmq_consumer.subscriptions import (
@@ -60,10 +60,10 @@ from ternmq_runtime.service import Job, JobRunner, OwnedTasks, run_or_abandon
 _STALE_INTERVAL_S: Final = 20.0
 
 _CANCELLED_WAIT_S: Final = 1.0
-"""How long an `async def` listener may clean up after its cancellation."""
+"""Time that an `async def` listener may clean up after its cancellation."""
 
 
-class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
+class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
     """Consumes topics as a member of a group, between `async with` and its end.
 
     Every message of the topics goes to one member of the group, at least once: a member that dies,
@@ -163,7 +163,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         self._counters = ConsumeCounters()
         self._dispatcher = self._listeners.dispatcher(self._config, self._counters)
         self._assigned = asyncio.Event()
-        self._assignment: Assignment | None = None
+        self._assignment: PushAssignment | None = None
         self._jobs: JobRunner | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._calls_end_s = 0.0
@@ -295,7 +295,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         await self._commit_step()
 
     @property
-    def _owning(self) -> Assignment:
+    def _owning(self) -> PushAssignment:
         if self._assignment is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
         self._check_owner()
@@ -303,14 +303,14 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
 
     def _make_assignment(
         self, links: PullLinks, offsets: OffsetStore, locks: QueueLocks | None
-    ) -> Assignment:
+    ) -> PushAssignment:
         config, client = self._config, self._client
         timeout_s = client.config.request_timeout_s
         if isinstance(offsets, RemoteOffsetStore):
             client.on_reader_moved(lambda broker_name, _: offsets.tell_again(broker_name))
             client.sessions.on_command("welcome", looks_for_resets(client.tasks, offsets))
         first = consume_from_policy(config.consume_from, config.consume_at_ms, client.env.clock)
-        return Assignment(
+        return PushAssignment(
             links,
             offsets,
             StartOffsets(client, offsets, first, timeout_s=timeout_s),
@@ -358,7 +358,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
 
     def _make_jobs(
         self,
-        assignment: Assignment,
+        assignment: PushAssignment,
         links: PullLinks,
         service: ConsumeService,
         locks: QueueLocks | None,
@@ -417,7 +417,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         stack.push_async_callback(self._end_threads, pool)
         return pool
 
-    async def _end_calls(self, assignment: Assignment) -> None:
+    async def _end_calls(self, assignment: PushAssignment) -> None:
         """Stop reading, and wait for the listener calls of owned queues."""
         self._calls_end_s = asyncio.get_running_loop().time() + self._config.close_wait_s
         await assignment.quiesce(self._config.close_wait_s)

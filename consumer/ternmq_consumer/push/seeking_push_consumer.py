@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.offsets.offset_lookup import OffsetLookup
 from ternmq_consumer.offsets.seeks import QueueOffsets, Seek, Seeks, checked_offset
-from ternmq_consumer.push.push_assignment import Assignment
+from ternmq_consumer.push.push_assignment import PushAssignment
 from ternmq_model.arguments import check_time_ms
 from ternmq_model.errors import UsageError
 from ternmq_model.offsets import QueueOffset
@@ -16,7 +16,7 @@ from ternmq_model.queue import MessageQueue
 logger = logging.getLogger(__name__)
 
 
-class SeekingConsumer(ABC):
+class SeekingPushConsumer(ABC):
     """The part of a push consumer that seeks.
 
     Every verb begins at once, whether it is awaited or not; what it returns may be awaited. A seek
@@ -32,7 +32,7 @@ class SeekingConsumer(ABC):
 
     @property
     @abstractmethod
-    def _owning(self) -> Assignment:
+    def _owning(self) -> PushAssignment:
         """The queues of this member.
 
         Raises:

@@ -67,7 +67,7 @@ class TopicRoutes(Protocol):
 
 
 class OwnedQueues(Protocol):
-    """The queues that this member owns: `Assignment`."""
+    """The queues that this member owns: `PushAssignment`, or `PullAssignment`."""
 
     @property
     def queues(self) -> list[MessageQueue]:
