@@ -1,4 +1,4 @@
-"""The producer for synchronous callers."""
+"""Blocking producers, for synchronous callers."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future

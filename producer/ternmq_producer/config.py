@@ -1,4 +1,4 @@
-"""How a producer behaves."""
+"""Settings of a producer."""
 
 from dataclasses import dataclass
 from typing import Final, Literal

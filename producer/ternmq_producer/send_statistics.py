@@ -1,4 +1,4 @@
-"""What a producer counts, and how it tells it."""
+"""Statistics of sends: the counters of a producer, and what applications get of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

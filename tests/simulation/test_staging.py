@@ -27,7 +27,7 @@ from ternmq_producer.staging import (
     decode_staged,
     encode_staged,
 )
-from ternmq_producer.staging.transaction_stream import Exchange
+from ternmq_producer.staging.transaction_stream import TransactionStream
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
@@ -98,7 +98,7 @@ def test_broker_is_asked_again_when_others_drop_its_connection() -> None:
             await cluster.put_topic(TOPIC)
             config = ClientConfig(nameservers=(NAMESERVER,))
             async with ClientInstance(config, env=cluster.environment("sink")) as client:
-                exchange = Exchange(
+                exchange = TransactionStream(
                     *(client, "a", [TOPIC], service_methods.END_TRANSACTIONS),
                     retry=RetryPolicy(),
                     timeout_s=10,

@@ -1,4 +1,4 @@
-"""Staging for synchronous callers."""
+"""Blocking staging producer, for synchronous callers."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Messages in the form in which they are staged. Pure."""
+"""Half messages: messages in the form in which they are staged. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is asked of brokers about staged messages, a thousand at a time."""
+"""Calls over staged messages: their states and ends, a thousand in one request."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -14,7 +14,12 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging.staged_messages import StagedMessages
 from ternmq_producer.staging.staging_errors import EndFailed
-from ternmq_producer.staging.transaction_stream import LATER, ROWS_MAX, Exchange, Unanswered
+from ternmq_producer.staging.transaction_stream import (
+    LATER,
+    ROWS_MAX,
+    TransactionStream,
+    Unanswered,
+)
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import StreamRpc
@@ -36,8 +41,8 @@ Request = TypeVar("Request", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
 
 
-class Asking:
-    """One `states` or `end`. Owned by the call.
+class StagedCall:
+    """One call of `states` or `end`.
 
     Args:
         client: Open.
@@ -81,15 +86,13 @@ class Asking:
         Raises:
             TernError: It cannot tell.
         """
-        exchange = self._exchange(broker_name, rows, FIND_TRANSACTIONS)
+        stream = self._stream(broker_name, rows, FIND_TRANSACTIONS)
         try:
             for start in range(0, len(rows), ROWS_MAX):
                 some = rows[start : start + ROWS_MAX]
-                await exchange.ask(
-                    self._question(some), self._take_states(some, states, broker_name)
-                )
+                await stream.ask(self._question(some), self._take_states(some, states, broker_name))
         finally:
-            exchange.close()
+            stream.close()
 
     def _question(self, rows: Rows) -> Callable[[], transactions.FindTransactionsRequest]:
         some = self._staged.take(rows)
@@ -118,17 +121,17 @@ class Asking:
 
     async def end(self, broker_name: str, rows: Rows, resolution: Resolution) -> None:
         """End one broker's messages in the order of `rows`; what fails is kept for `check`."""
-        exchange = self._exchange(broker_name, rows, END_TRANSACTIONS)
+        stream = self._stream(broker_name, rows, END_TRANSACTIONS)
         try:
             for start in range(0, len(rows), ROWS_MAX):
-                left = _Left(self, rows[start : start + ROWS_MAX], resolution, broker_name)
+                left = _RemainingEnds(self, rows[start : start + ROWS_MAX], resolution, broker_name)
                 try:
-                    await exchange.ask(left.request, left.take)
+                    await stream.ask(left.request, left.take)
                 except TernError as error:
                     self.fail(np.concatenate([left.rows, rows[start + ROWS_MAX :]]), error)
                     return
         finally:
-            exchange.close()
+            stream.close()
 
     def fail(self, rows: Rows, error: TernError) -> None:
         """Keep that these could not be ended, or that nobody knows."""
@@ -155,10 +158,10 @@ class Asking:
             ]
         )
 
-    def _exchange(
+    def _stream(
         self, broker_name: str, rows: Rows, rpc: StreamRpc[Request, Reply]
-    ) -> Exchange[Request, Reply]:
-        return Exchange(
+    ) -> TransactionStream[Request, Reply]:
+        return TransactionStream(
             self._client,
             broker_name,
             self._staged.topics_of(broker_name),
@@ -168,20 +171,20 @@ class Asking:
         )
 
 
-class _Left:
-    """What one message of ends is still to end."""
+class _RemainingEnds:
+    """Staged messages of one request that are still to be ended."""
 
     def __init__(
-        self, asking: Asking, rows: Rows, resolution: Resolution, broker_name: str
+        self, call: StagedCall, rows: Rows, resolution: Resolution, broker_name: str
     ) -> None:
         self.rows = rows
-        self._asking = asking
+        self._call = call
         self._resolution = resolution
         self._broker_name = broker_name
 
     def request(self) -> transactions.EndTransactionsRequest:
         """Return what is to be told."""
-        return self._asking.ends(self.rows, self._resolution)
+        return self._call.ends(self.rows, self._resolution)
 
     def take(self, reply: transactions.EndTransactionsReply) -> None:
         """Take the answers; what is to be told again stays.
@@ -201,7 +204,7 @@ class _Left:
                 again.append(number)
                 reason = error
             else:
-                self._asking.fail(self.rows[number : number + 1], error)
+                self._call.fail(self.rows[number : number + 1], error)
         self.rows = self.rows[again]
         if reason is not None:
             raise Unanswered(reason)

@@ -1,4 +1,4 @@
-"""Which half messages were staged, as columns, and those columns as bytes. Pure.
+"""Staged half messages as columns, and those columns as bytes. Pure.
 
     "TQST" version kind reserved(2)  count(4)  id_bytes(2)  names(2)
     names:   broker length(2) broker topic length(2) topic

@@ -1,4 +1,4 @@
-"""What went wrong with many staged messages at once."""
+"""Errors of staging: some of many messages were not staged, or not ended."""
 
 from collections.abc import Mapping
 

@@ -29,7 +29,7 @@ from ternmq_producer.batch.atomic_batch import check_messages
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.staging.half_messages import HalfMessages, staging_suffix
-from ternmq_producer.staging.staged_call import Asking, Rows
+from ternmq_producer.staging.staged_call import Rows, StagedCall
 from ternmq_producer.staging.staged_messages import StagedMessage, StagedMessages
 from ternmq_producer.staging.staging_errors import StageFailed
 from ternmq_remoting.environment import Environment
@@ -172,9 +172,9 @@ class StagingProducer(Lifecycle):
             TernError: A broker cannot tell; it names which.
         """
         columns = StagedMessages.of(staged)
-        asking = self._asking(columns, timeout_s)
+        call = self._call(columns, timeout_s)
         states = np.zeros(len(columns), dtype=np.uint8)
-        await _of_each_broker(columns, lambda name, rows: asking.find(name, rows, states))
+        await _of_each_broker(columns, lambda name, rows: call.find(name, rows, states))
         by_value = {state.value: state for state in TransactionState}
         return [by_value[value] for value in states.tolist()]
 
@@ -202,9 +202,9 @@ class StagingProducer(Lifecycle):
         if resolution is Resolution.UNKNOWN:
             raise UsageError("staged messages end by COMMIT or ROLLBACK")
         columns = StagedMessages.of(staged)
-        asking = self._asking(columns, timeout_s)
-        await _of_each_broker(columns, lambda name, rows: asking.end(name, rows, resolution))
-        asking.check()
+        call = self._call(columns, timeout_s)
+        await _of_each_broker(columns, lambda name, rows: call.end(name, rows, resolution))
+        call.check()
 
     async def _find(self, topics: Sequence[str], timeout_s: float) -> None:
         """Have it known where messages of topics are sent, as soon as somebody tells.
@@ -255,8 +255,8 @@ class StagingProducer(Lifecycle):
                 left_s = max(0.0, timeout_s - number * pause_s)
                 tell(f"broker {', '.join(away)}: cannot be reached", left_s)
 
-    def _asking(self, staged: StagedMessages, timeout_s: float) -> Asking:
-        return Asking(
+    def _call(self, staged: StagedMessages, timeout_s: float) -> StagedCall:
+        return StagedCall(
             self._producer.client, self.group, staged, retry=self._retry, timeout_s=timeout_s
         )
 

@@ -1,4 +1,4 @@
-"""Asking one broker about many transactions, until it has answered for all of them."""
+"""Stream of requests about transactions to one broker, opened again until all are answered."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ class Unanswered(TernError):
         self.reason = reason
 
 
-class Exchange(Generic[Request, Reply]):
+class TransactionStream(Generic[Request, Reply]):
     """One stream to one broker at a time, opened again as often as it breaks.
 
     Args:

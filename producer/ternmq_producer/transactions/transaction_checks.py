@@ -1,4 +1,4 @@
-"""Answering brokers that ask what became of a transaction."""
+"""Checks of transactions: answers to brokers that ask what became of one."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from ternmq_model.arguments import is_async
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.stored_message import StoredMessage, decode_single
 from ternmq_model.transaction import Resolution
-from ternmq_producer.transactions.transaction_ends import Ends
+from ternmq_producer.transactions.transaction_ends import TransactionEnds
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.environment import Blocking
@@ -45,8 +45,8 @@ async def decide(blocking: Blocking, function: Callable[..., Any], *args: object
     return Resolution.UNKNOWN
 
 
-class Checks:
-    """The questions of brokers. Owned by its producer.
+class TransactionChecks:
+    """Checks that brokers ask for. Owned by its producer.
 
     Args:
         group: The producer group.
@@ -63,7 +63,7 @@ class Checks:
         group: str,
         check: Check,
         client: ClientInstance,
-        ends: Ends,
+        ends: TransactionEnds,
         *,
         is_running: Callable[[str], bool],
         workers: int,

@@ -1,4 +1,4 @@
-"""Telling brokers how transactions ended: one stream for each broker, and natural batching.
+"""Ends of transactions: brokers are told over one stream each, with natural batching.
 
 To end a transaction twice does no harm, so whatever had no answer is told again, until its time is
 over.
@@ -37,8 +37,8 @@ _LATER: Final = frozenset(
 
 
 @dataclass(slots=True)
-class End:
-    """One end that is to be told. Owned by the link it waits at."""
+class TransactionEnd:
+    """End of one transaction, on its way to the broker. Owned by the link it waits at."""
 
     request: transactions.EndTransactionRequest
     answer: "asyncio.Future[transactions.EndTransactionReply]"
@@ -57,12 +57,12 @@ class EndLink:
         self._client = client
         self._retry = retry
         self._clock = client.env.clock
-        self._waiting: deque[End] = deque()
+        self._waiting: deque[TransactionEnd] = deque()
         self._wake = asyncio.Event()
         self._failures = 0
         self._failure: TernError | None = None
 
-    def add(self, end: End) -> None:
+    def add(self, end: TransactionEnd) -> None:
         """Tell an end; it has its answer soon after its deadline at the latest."""
         self._waiting.append(end)
         self._wake.set()
@@ -113,9 +113,9 @@ class EndLink:
         finally:
             stream.cancel()
 
-    def _take(self) -> list[End]:
+    def _take(self) -> list[TransactionEnd]:
         """Return what is told next; what nobody waits for any more is dropped."""
-        batch: list[End] = []
+        batch: list[TransactionEnd] = []
         now_ms = self._clock.monotonic_ms()
         while self._waiting and len(batch) < _BATCH_MAX:
             end = self._waiting.popleft()
@@ -125,10 +125,10 @@ class EndLink:
                 batch.append(end)
         return batch
 
-    async def _exchange(self, stream: EndStream, batch: list[End]) -> bool:
+    async def _exchange(self, stream: EndStream, batch: list[TransactionEnd]) -> bool:
         """Tell a batch and give its answers out; False when some are to be told again later."""
         request = transactions.EndTransactionsRequest(transactions=[end.request for end in batch])
-        again: list[End] = list(batch)
+        again: list[TransactionEnd] = list(batch)
         try:
             for end in batch:
                 end.maybe_told = True
@@ -151,7 +151,7 @@ class EndLink:
             self._failure = None
         return not again
 
-    def _settle(self, end: End, outcome: transactions.EndTransactionReply) -> bool:
+    def _settle(self, end: TransactionEnd, outcome: transactions.EndTransactionReply) -> bool:
         """Give an answer out, unless it is to be told again."""
         if end.answer.done():
             return True
@@ -173,7 +173,7 @@ class EndLink:
                 self._time_out(end)
         self._waiting = deque(kept)
 
-    def _time_out(self, end: End) -> None:
+    def _time_out(self, end: TransactionEnd) -> None:
         why = "" if self._failure is None else f": {self._failure}"
         error = RequestTimedOut(
             f"broker {self.broker_name}: the end was not confirmed in time{why}"
@@ -182,14 +182,14 @@ class EndLink:
         _give(end, error)
 
 
-def _give(end: End, error: TernError) -> None:
+def _give(end: TransactionEnd, error: TernError) -> None:
     if not end.answer.done():
         end.answer.set_exception(error)
         end.answer.exception()  # an end that nobody waits for must not be reported as a bug
 
 
-class Ends:
-    """The ways to tell ends to brokers. Owned by its producer.
+class TransactionEnds:
+    """Ends that brokers are told. Owned by its producer.
 
     Args:
         client: Open.
@@ -223,7 +223,7 @@ class Ends:
         self._unanswered += 1
         self._idle.clear()
         answer.add_done_callback(self._answered)
-        link.add(End(request, answer, deadline_ms))
+        link.add(TransactionEnd(request, answer, deadline_ms))
         return answer
 
     def _answered(self, _answer: object) -> None:

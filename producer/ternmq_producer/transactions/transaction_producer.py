@@ -22,8 +22,13 @@ from ternmq_producer.batch.atomic_batch import check_messages
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.queue_selection.selectors import QueueSelector
-from ternmq_producer.transactions.transaction_checks import Check, Checks, decide, end_request
-from ternmq_producer.transactions.transaction_ends import Ends
+from ternmq_producer.transactions.transaction_checks import (
+    Check,
+    TransactionChecks,
+    decide,
+    end_request,
+)
+from ternmq_producer.transactions.transaction_ends import TransactionEnds
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 
@@ -114,7 +119,7 @@ class TransactionProducer(Lifecycle):
         self._execute = execute
         self._check = check
         self._running: Counter[str] = Counter()
-        self._ends: Ends | None = None
+        self._ends: TransactionEnds | None = None
 
     @property
     def group(self) -> str:
@@ -127,8 +132,8 @@ class TransactionProducer(Lifecycle):
             raise ClosedError("the producer is already open")
         await stack.enter_async_context(self._producer)
         client = self._producer.client
-        self._ends = ends = Ends(client, retry=self._config.retry)
-        checks = Checks(
+        self._ends = ends = TransactionEnds(client, retry=self._config.retry)
+        checks = TransactionChecks(
             *(self.group, self._check, client, ends),
             is_running=self._running.__contains__,
             workers=_CHECK_WORKERS,

@@ -10,8 +10,8 @@ from ternmq_model.errors import IllegalMessage
 from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution
-from ternmq_producer.transactions.transaction_checks import Checks, decide
-from ternmq_producer.transactions.transaction_ends import Ends
+from ternmq_producer.transactions.transaction_checks import TransactionChecks, decide
+from ternmq_producer.transactions.transaction_ends import TransactionEnds
 from ternmq_producer.transactions.transaction_producer import half_message
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import transactions_pb2 as transactions
@@ -21,7 +21,7 @@ from tests.support.records import record
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
 
-class AnEnds(Ends):
+class AnEnds(TransactionEnds):
     """Keeps what is told."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def test_checks_are_answered_a_few_at_a_time_and_each_once() -> None:
             )
             async with ClientInstance(env=env) as client:
                 ends = AnEnds()
-                checks = Checks(
+                checks = TransactionChecks(
                     *("payers", check, client, ends),
                     is_running=lambda message_id: message_id == "m3",
                     workers=2,

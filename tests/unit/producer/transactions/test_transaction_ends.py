@@ -12,7 +12,7 @@ from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.address import Address
 from ternmq_model.errors import ConnectionLost, RefusedError, RequestTimedOut
 from ternmq_model.response_code import ResponseCode
-from ternmq_producer.transactions.transaction_ends import Ends
+from ternmq_producer.transactions.transaction_ends import TransactionEnds
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Connection, ServerStream, stream
@@ -58,7 +58,7 @@ class Broker:
 
 
 @asynccontextmanager
-async def ends_of(broker: Broker) -> AsyncGenerator[Ends]:
+async def ends_of(broker: Broker) -> AsyncGenerator[TransactionEnds]:
     """Give the ends of a client of `broker`."""
     async with MemoryNetwork(Random(1), latency_s=lambda _: 0.001) as network:
         env = Environment(
@@ -69,7 +69,7 @@ async def ends_of(broker: Broker) -> AsyncGenerator[Ends]:
             network.serve(handlers, Address("localhost", 0)) as server,
             OneBroker(env, server.address) as client,
         ):
-            yield Ends(client, retry=RetryPolicy(delay_s_first=0.1, delay_s_max=1.0))
+            yield TransactionEnds(client, retry=RetryPolicy(delay_s_first=0.1, delay_s_max=1.0))
 
 
 def request(offset: int) -> transactions.EndTransactionRequest:
