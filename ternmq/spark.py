@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ternmq_pipeline.jobs.archive import Archived as Archived
 from ternmq_pipeline.jobs.archive import archive as archive
 from ternmq_pipeline.jobs.archive import archived_files as archived_files
+from ternmq_pipeline.jobs.driver.requirements import need
+from ternmq_pipeline.jobs.driver.spark_session import set_active_session as set_active_session
 from ternmq_pipeline.jobs.redrive import redrive as redrive
 from ternmq_pipeline.jobs.replay import replay as replay
 from ternmq_pipeline.jobs.report import report as report
-from ternmq_pipeline.jobs.requirements import need
-from ternmq_pipeline.jobs.session import set_active_session as set_active_session
 from ternmq_runtime.settings.field_docs import describe_fields as _describe_fields
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from ternmq_console.output import print_line, print_record
 from ternmq_pipeline.jobs.archive import BATCH_ROWS as ARCHIVE_ROWS
 from ternmq_pipeline.jobs.archive import FILE_BYTES, FILE_BYTES_MAX
 from ternmq_pipeline.jobs.archive import archive as archive_topics
-from ternmq_pipeline.jobs.progress import BatchProgress
+from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
+from ternmq_pipeline.jobs.driver.spark_session import LOCAL
 from ternmq_pipeline.jobs.redrive import redrive as redrive_letters
 from ternmq_pipeline.jobs.replay import replay as replay_messages
 from ternmq_pipeline.jobs.sending import BATCH_ROWS, Sent
-from ternmq_pipeline.jobs.session import LOCAL
 from ternmq_pipeline.jobs.starting import EDGES
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -31,11 +31,11 @@ from ternmq_pipeline.jobs.archive import (
     archived_files,
 )
 from ternmq_pipeline.jobs.cluster import ask
-from ternmq_pipeline.jobs.progress import BatchProgress
+from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
+from ternmq_pipeline.jobs.driver.spark_session import spark_session
+from ternmq_pipeline.jobs.driver.streaming_query import Totals, run
 from ternmq_pipeline.jobs.redrive import redrive
 from ternmq_pipeline.jobs.replay import replay
-from ternmq_pipeline.jobs.running import Totals, run
-from ternmq_pipeline.jobs.session import spark_session
 from ternmq_runtime.directory_lock import DirectoryLock
 from tests.support.buried import bury
 from tests.support.processes import ServiceProcess

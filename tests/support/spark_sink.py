@@ -12,7 +12,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_consumer import BlockingPullConsumer
 from ternmq_model.stored_message import StoredMessage
-from ternmq_pipeline.jobs.session import set_active_session
+from ternmq_pipeline.jobs.driver.spark_session import set_active_session
 
 _WITHIN_S: Final = 200.0
 _PAUSE_S: Final = 0.05

@@ -18,10 +18,10 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs import file_log
 from ternmq_pipeline.jobs.cluster import check_topics, mean_bytes, retry_option
+from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
+from ternmq_pipeline.jobs.driver.streaming_query import Observe, run
 from ternmq_pipeline.jobs.file_log import CommittedFile
 from ternmq_pipeline.jobs.places import Folder, alone, claim, place_of
-from ternmq_pipeline.jobs.running import Observe, run
-from ternmq_pipeline.jobs.session import LOCAL, spark_session
 from ternmq_pipeline.jobs.starting import start_options
 from ternmq_pipeline.planning.offset_ranges import PARTITIONS_MAX
 from ternmq_runtime.clock import SystemClock

@@ -13,7 +13,7 @@ from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.cluster.blocking_reader import open_cluster_reader
-from ternmq_pipeline.jobs.signals import ended_by_signals
+from ternmq_pipeline.jobs.driver.interruption import ended_by_signals
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_from_json, offsets_text
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.options.option_map import (

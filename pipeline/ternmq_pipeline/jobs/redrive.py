@@ -19,9 +19,10 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept_group
 from ternmq_pipeline.jobs.cluster import ask, check_topics, going_on, retry_option
+from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
+from ternmq_pipeline.jobs.driver.streaming_query import Observe
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
 from ternmq_pipeline.jobs.resending import message_columns, origin_topic
-from ternmq_pipeline.jobs.running import Observe
 from ternmq_pipeline.jobs.sending import (
     BATCH_ROWS,
     Sent,
@@ -32,7 +33,6 @@ from ternmq_pipeline.jobs.sending import (
     sent,
     types_of,
 )
-from ternmq_pipeline.jobs.session import LOCAL, spark_session
 from ternmq_pipeline.offsets import offsets_text
 from ternmq_runtime.clock import SystemClock
 

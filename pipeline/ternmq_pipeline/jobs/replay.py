@@ -16,10 +16,11 @@ from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs.cluster import check_topics, going_on, retry_option
+from ternmq_pipeline.jobs.driver.batch_progress import reason_of
+from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
+from ternmq_pipeline.jobs.driver.streaming_query import Observe
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
-from ternmq_pipeline.jobs.progress import reason_of
 from ternmq_pipeline.jobs.resending import all_of, between, message_columns, text
-from ternmq_pipeline.jobs.running import Observe
 from ternmq_pipeline.jobs.sending import (
     BATCH_ROWS,
     Sent,
@@ -31,7 +32,6 @@ from ternmq_pipeline.jobs.sending import (
     sent,
     types_of,
 )
-from ternmq_pipeline.jobs.session import LOCAL, spark_session
 from ternmq_pipeline.jobs.starting import start_options
 from ternmq_pipeline.options.sink_options import written_topic
 from ternmq_runtime.clock import SystemClock

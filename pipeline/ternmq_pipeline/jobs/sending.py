@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_model.errors import UsageError
+from ternmq_pipeline.jobs.driver.batch_progress import reason_of
+from ternmq_pipeline.jobs.driver.streaming_query import Observe, Totals, run
 from ternmq_pipeline.jobs.places import Folder, alone
-from ternmq_pipeline.jobs.progress import reason_of
-from ternmq_pipeline.jobs.running import Observe, Totals, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

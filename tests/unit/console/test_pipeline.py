@@ -11,7 +11,7 @@ from ternmq_console import pipeline
 from ternmq_console.main import ternmq
 from ternmq_console.pipeline import file_bytes, setting, show_progress, start
 from ternmq_pipeline.jobs.archive import Archived
-from ternmq_pipeline.jobs.progress import BatchProgress
+from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
 from ternmq_pipeline.jobs.sending import Sent
 
 

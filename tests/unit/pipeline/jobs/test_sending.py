@@ -1,4 +1,4 @@
-from ternmq_pipeline.jobs.running import Totals
+from ternmq_pipeline.jobs.driver.streaming_query import Totals
 from ternmq_pipeline.jobs.sending import LEFT, ROWS, Sent, planned, sent
 
 

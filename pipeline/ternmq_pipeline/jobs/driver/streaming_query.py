@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ternmq_pipeline.jobs.progress import BatchProgress, batch_progress
-from ternmq_pipeline.jobs.signals import interruptions
+from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress, batch_progress
+from ternmq_pipeline.jobs.driver.interruption import interruptions
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import MissingPackage
-from ternmq_pipeline.jobs.requirements import need, need_java
+from ternmq_pipeline.jobs.driver.requirements import need, need_java
 
 
 def test_missing_package_is_named_with_how_to_get_it() -> None:

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from ternmq_model.errors import JobFailed
-from ternmq_pipeline.jobs.progress import reason_of
+from ternmq_pipeline.jobs.driver.batch_progress import reason_of
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ternmq_pipeline.jobs.progress import BatchProgress
-from ternmq_pipeline.jobs.running import Totals, run
+from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
+from ternmq_pipeline.jobs.driver.streaming_query import Totals, run
 
 
 def test_totals_add_up() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_client import retry_timeout
-from ternmq_pipeline.jobs.session import has_jvm, waits_logged
+from ternmq_pipeline.jobs.driver.spark_session import has_jvm, waits_logged
 
 
 def test_jvm_of_a_program_or_its_spark_submit_is_recognized() -> None:

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from ternmq_pipeline.jobs.signals import ended_by_signals, interruptions, signals_put_off
+from ternmq_pipeline.jobs.driver.interruption import (
+    ended_by_signals,
+    interruptions,
+    signals_put_off,
+)
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 BLOCKS: list[Callable[[], AbstractContextManager[Any]]] = [

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from ternmq_model.errors import JobFailed
-from ternmq_pipeline.jobs.failures import failures_of
+from ternmq_pipeline.jobs.driver.spark_errors import failures_of
 
 errors: Any = pytest.importorskip("pyspark.errors")
 protocol: Any = pytest.importorskip("py4j.protocol")

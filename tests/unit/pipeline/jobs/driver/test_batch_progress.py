@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_pipeline.jobs.progress import batch_progress, messages_behind, reason_of
+from ternmq_pipeline.jobs.driver.batch_progress import batch_progress, messages_behind, reason_of
 
 
 def told(**changes: Any) -> dict[str, Any]:
