@@ -16,7 +16,7 @@ from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs.cluster import check_topics, going_on, retry_option
-from ternmq_pipeline.jobs.driver.batch_progress import reason_of
+from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.driver.batch_progress import reason_of
+from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, Totals, run
 from ternmq_pipeline.jobs.places import Folder, alone
 

@@ -1,10 +1,9 @@
-"""What Spark says of its micro-batches, read for a person. Pure."""
+"""Progress of micro-batches, read from Spark's documents for a person. Pure."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from ternmq_pipeline.source.streams.stream_lag import offsets_behind
 
@@ -61,37 +60,3 @@ def messages_behind(source: Mapping[str, Any]) -> int | None:
     told = (json.dumps(source.get(name)) for name in ("endOffset", "latestOffset"))
     behind = offsets_behind(*told)
     return None if behind is None else behind.total
-
-
-_RAISED: Final = re.compile(r"^(?:\w+\.)*(\w+): (.+)", re.MULTILINE)
-_OURS: Final = re.compile(
-    r"(?:^|: )ternmq_\w+(?:\.\w+)*\.\w+: "
-    r"(.+(?:\n(?!\s*(?:\tat|at|File|Trace|SQLSTATE|JVM|===|\*)).+)*)",
-    re.MULTILINE,
-)
-"""An error of ours behind Spark's words or a traceback, with the lines that belong to its text."""
-
-_NOISE: Final = re.compile(
-    r"\[[A-Z0-9_.]{4,}\] |Query \[id = [^\]]*\] terminated with exception: | SQLSTATE: \w+"
-    r"|; line \d+ pos \d+|Traceback \(most recent call last\):"
-)
-"""What Spark adds to its texts for its own documentation."""
-
-_TEXT_MAX: Final = 600
-
-
-def reason_of(text: str) -> str:
-    """Return what went wrong from the text of an error of Spark's: pages, and one line of ours.
-
-    Where the traceback of a worker names an error of ours, that one tells it all; else the
-    first line does.
-    """
-    found = _OURS.findall(text)
-    if found:
-        return " ".join(found[-1].split())[:_TEXT_MAX]
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    first = _NOISE.sub("", lines[0]).strip(" :;") if lines else "no reason is told"
-    raised = [each for each in _RAISED.findall(text) if each[0].endswith(("Error", "Exception"))]
-    if raised and raised[-1][1] not in first:
-        first = f"{first}: {raised[-1][0]}: {raised[-1][1]}"
-    return first[:_TEXT_MAX]

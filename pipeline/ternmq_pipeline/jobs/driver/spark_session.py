@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ternmq_client import retry_timeout
 from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_model.errors import JobFailed, UsageError
-from ternmq_pipeline.jobs.driver.batch_progress import reason_of
 from ternmq_pipeline.jobs.driver.interruption import ended_by_signals, signals_put_off
 from ternmq_pipeline.jobs.driver.requirements import need, need_java
-from ternmq_pipeline.jobs.driver.spark_errors import failures_of, jvm_gone
+from ternmq_pipeline.jobs.driver.spark_errors import failures_of, jvm_gone, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
