@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs import file_log
 from ternmq_pipeline.jobs.cluster import check_topics, mean_bytes, retry_option
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, run
-from ternmq_pipeline.jobs.file_log import CommittedFile
-from ternmq_pipeline.jobs.places import Folder, alone, claim, place_of
+from ternmq_pipeline.jobs.folders import file_sink_log
+from ternmq_pipeline.jobs.folders.file_sink_log import CommittedFile
+from ternmq_pipeline.jobs.folders.hadoop_folder import Folder, alone, claim, place_of
 from ternmq_pipeline.jobs.starting import start_options
 from ternmq_pipeline.planning.offset_ranges import PARTITIONS_MAX
 from ternmq_runtime.clock import SystemClock
@@ -196,14 +196,16 @@ def archived_files(folder: str | Path) -> list[CommittedFile]:
         UsageError: There is no archive.
         JobFailed: Its log cannot be read.
     """
-    log = Path(folder, file_log.FOLDER)
+    log = Path(folder, file_sink_log.FOLDER)
     names = [path.name for path in log.iterdir()] if log.is_dir() else []
     if not names:
-        raise UsageError(f"folder={folder}: has no archive: there is no {file_log.FOLDER} in it")
+        raise UsageError(
+            f"folder={folder}: has no archive: there is no {file_sink_log.FOLDER} in it"
+        )
     return [
         file
-        for name in file_log.wanted(names)
-        for file in file_log.files_of((log / name).read_text("utf-8"), name=str(log / name))
+        for name in file_sink_log.wanted(names)
+        for file in file_sink_log.files_of((log / name).read_text("utf-8"), name=str(log / name))
     ]
 
 
@@ -250,7 +252,7 @@ def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) 
     what it reads.
     """
     has_log = to.last_batch() >= 0
-    others = [name for name in to.names() if name not in (file_log.FOLDER, CHECKPOINT)]
+    others = [name for name in to.names() if name not in (file_sink_log.FOLDER, CHECKPOINT)]
     if others and not has_log and not checkpoint.names():
         raise UsageError(f"folder {to} is not empty and holds no archive: give a new one")
     if has_log and not checkpoint.names():

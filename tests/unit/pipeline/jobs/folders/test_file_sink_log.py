@@ -3,7 +3,7 @@ import json
 import pytest
 
 from ternmq_model.errors import JobFailed
-from ternmq_pipeline.jobs.file_log import CommittedFile, files_of, last_batch, wanted
+from ternmq_pipeline.jobs.folders.file_sink_log import CommittedFile, files_of, last_batch, wanted
 
 
 def test_log_is_read_from_its_last_compact_file_on() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ternmq_model.errors import JobFailed, StoreLocked, UsageError
-from ternmq_pipeline.jobs import file_log
-from ternmq_pipeline.jobs.file_log import CommittedFile
+from ternmq_pipeline.jobs.folders import file_sink_log
+from ternmq_pipeline.jobs.folders.file_sink_log import CommittedFile
 from ternmq_runtime.directory_lock import DirectoryLock
 
 if TYPE_CHECKING:
@@ -87,19 +87,19 @@ class Folder:
 
     def committed(self) -> list[CommittedFile]:
         """Return the files that Spark's log says are in the folder."""
-        names = file_log.wanted(self.names(file_log.FOLDER))
+        names = file_sink_log.wanted(self.names(file_sink_log.FOLDER))
         return [
             file
             for name in names
-            for file in file_log.files_of(
-                self.read(f"{file_log.FOLDER}/{name}"),
-                name=f"{self.place}/{file_log.FOLDER}/{name}",
+            for file in file_sink_log.files_of(
+                self.read(f"{file_sink_log.FOLDER}/{name}"),
+                name=f"{self.place}/{file_sink_log.FOLDER}/{name}",
             )
         ]
 
     def last_batch(self) -> int:
         """Return the number of the last batch that wrote to the folder, −1 when none did."""
-        return file_log.last_batch(self.names(file_log.FOLDER))
+        return file_sink_log.last_batch(self.names(file_sink_log.FOLDER))
 
     def _below(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
@@ -124,7 +124,7 @@ def claim(checkpoint: Folder, job: Mapping[str, object]) -> bool:
                     f"checkpoint {checkpoint} is of a job with {name} {_said(told.get(name))}, this"
                     f" one has {_said(job.get(name))}: give the same again, or another checkpoint"
                 )
-        return file_log.last_batch(checkpoint.names("commits")) >= 0
+        return file_sink_log.last_batch(checkpoint.names("commits")) >= 0
     if names:
         what = "of another query" if "metadata" in names else "a folder with something else"
         raise UsageError(f"checkpoint {checkpoint} is {what}: give a new one")
@@ -183,7 +183,7 @@ def committed_offsets(checkpoint: Folder) -> str:
     Raises:
         JobFailed: Its files are not such as Spark writes.
     """
-    batch = file_log.last_batch(checkpoint.names("commits"))
+    batch = file_sink_log.last_batch(checkpoint.names("commits"))
     if batch < 0:
         return ""
     name = f"offsets/{batch}"

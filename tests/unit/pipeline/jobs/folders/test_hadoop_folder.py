@@ -3,7 +3,13 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import JobFailed, UsageError
-from ternmq_pipeline.jobs.places import Folder, alone, claim, committed_offsets, place_of
+from ternmq_pipeline.jobs.folders.hadoop_folder import (
+    Folder,
+    alone,
+    claim,
+    committed_offsets,
+    place_of,
+)
 
 
 class LocalFolder(Folder):
