@@ -21,7 +21,8 @@ from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, run
 from ternmq_pipeline.jobs.folders import file_sink_log
 from ternmq_pipeline.jobs.folders.file_sink_log import CommittedFile
-from ternmq_pipeline.jobs.folders.hadoop_folder import Folder, alone, claim, place_of
+from ternmq_pipeline.jobs.folders.hadoop_folder import Folder, place_of
+from ternmq_pipeline.jobs.folders.job_checkpoint import alone, claim
 from ternmq_pipeline.jobs.starting import start_options
 from ternmq_pipeline.planning.offset_ranges import PARTITIONS_MAX
 from ternmq_runtime.clock import SystemClock

@@ -19,7 +19,8 @@ from ternmq_pipeline.jobs.cluster import check_topics, going_on, retry_option
 from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
-from ternmq_pipeline.jobs.folders.hadoop_folder import Folder, claim, committed_offsets, place_of
+from ternmq_pipeline.jobs.folders.hadoop_folder import Folder, place_of
+from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets
 from ternmq_pipeline.jobs.resending import all_of, between, message_columns, text
 from ternmq_pipeline.jobs.sending import (
     BATCH_ROWS,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, Totals, run
-from ternmq_pipeline.jobs.folders.hadoop_folder import Folder, alone
+from ternmq_pipeline.jobs.folders.hadoop_folder import Folder
+from ternmq_pipeline.jobs.folders.job_checkpoint import alone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
