@@ -21,8 +21,8 @@ from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, run
 from ternmq_pipeline.jobs.folders import file_sink_log
 from ternmq_pipeline.jobs.folders.file_sink_log import CommittedFile
-from ternmq_pipeline.jobs.folders.hadoop_folder import Folder, place_of
-from ternmq_pipeline.jobs.folders.job_checkpoint import alone, claim
+from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
+from ternmq_pipeline.jobs.folders.job_checkpoint import claim, exclusive_run
 from ternmq_pipeline.jobs.starting import start_options
 from ternmq_pipeline.planning.offset_ranges import PARTITIONS_MAX
 from ternmq_runtime.clock import SystemClock
@@ -158,18 +158,20 @@ def archive(
     source |= start_options(start, option="start")
     if not 1 <= file_bytes <= FILE_BYTES_MAX:
         raise UsageError(f"file_bytes={file_bytes}: must be 1 to {FILE_BYTES_MAX}")
-    where = place_of(str(folder), option="folder")
-    kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
+    where = location_of(str(folder), option="folder")
+    kept = (
+        location_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
+    )
     source |= retry_option(retry_timeout_s)
     check_topics(nameserver, topics, retry_timeout_s=retry_timeout_s)
     pieces = piece_rows(file_bytes, mean_bytes(source), batch_rows)
     source["maxRecordsPerPartition"] = str(pieces)
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
-        to, progress = Folder(session, where), Folder(session, kept)
+        to, progress = HadoopFolder(session, where), HadoopFolder(session, kept)
         _claim(to, progress, topics, pattern)
         reader = _few_files(session, file_bytes).readStream.format("ternmq")
         rows = reader.options(**source).load()
-        with alone(progress):
+        with exclusive_run(progress):
             before, batch_before = set(to.committed()), to.last_batch()
             totals = run(lambda: _query(rows, where, kept, interval_s), observe)
             added = [file for file in to.committed() if file not in before]
@@ -205,7 +207,7 @@ def archived_files(folder: str | Path) -> list[CommittedFile]:
         )
     return [
         file
-        for name in file_sink_log.wanted(names)
+        for name in file_sink_log.log_files(names)
         for file in file_sink_log.files_of((log / name).read_text("utf-8"), name=str(log / name))
     ]
 
@@ -246,7 +248,7 @@ def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, s
     return which | {"maxOffsetsPerTrigger": str(batch_rows)}
 
 
-def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) -> None:
+def _claim(to: HadoopFolder, checkpoint: HadoopFolder, topics: Sequence[str], pattern: str) -> None:
     """Make sure that folder and checkpoint belong together, or that both are new.
 
     Spark itself would take a log without its checkpoint for batches that it has done, and lose
@@ -260,7 +262,7 @@ def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) 
         raise UsageError(
             f"folder {to} holds an archive whose checkpoint is not at {checkpoint}: name that"
         )
-    job: dict[str, object] = {"job": "archive", "folder": to.place}
+    job: dict[str, object] = {"job": "archive", "folder": to.location}
     job |= {"pattern": pattern} if pattern else {"topics": sorted(set(topics))}
     if claim(checkpoint, job) and not has_log:
         raise UsageError(f"checkpoint {checkpoint} is of an archive that is not in {to} any more")

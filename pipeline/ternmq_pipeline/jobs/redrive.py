@@ -21,7 +21,7 @@ from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept
 from ternmq_pipeline.jobs.cluster import ask, check_topics, going_on, retry_option
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
-from ternmq_pipeline.jobs.folders.hadoop_folder import Folder, place_of
+from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
 from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets
 from ternmq_pipeline.jobs.resending import message_columns, origin_topic
 from ternmq_pipeline.jobs.sending import (
@@ -93,12 +93,12 @@ def redrive(
         raise UsageError(f"batch_rows={batch_rows}: at least 1")
     if not checkpoint and not dry_run:
         raise UsageError("checkpoint: name a folder where it is kept what was sent")
-    kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else ""
+    kept = location_of(str(checkpoint), option="checkpoint") if checkpoint else ""
     cluster = {"nameserver": nameserver, **retry_option(retry_timeout_s)}
     check_topics(nameserver, [letters], retry_timeout_s=retry_timeout_s)
     source = {**cluster, "subscribe": letters}
     with spark_session("redrive", master=master, settings=settings, spark=spark) as session:
-        done = committed_offsets(Folder(session, kept)) if kept else ""
+        done = committed_offsets(HadoopFolder(session, kept)) if kept else ""
         source["startingOffsets"] = (
             going_on(nameserver, letters, done, retry_timeout_s=retry_timeout_s)
             if done
@@ -115,7 +115,7 @@ def redrive(
         source["maxOffsetsPerTrigger"] = str(batch_rows)
         rows = session.readStream.format("ternmq").options(**source).load()
         frame = _messages(rows, where)
-        progress = Folder(session, kept)
+        progress = HadoopFolder(session, kept)
         claim(progress, {"job": "redrive", "group": group, "where": where or None})
         totals = send_stream(frame, cluster=cluster, checkpoint=progress, observe=observe)
     return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)

@@ -19,7 +19,7 @@ from ternmq_pipeline.jobs.cluster import check_topics, going_on, retry_option
 from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
-from ternmq_pipeline.jobs.folders.hadoop_folder import Folder, place_of
+from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
 from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets
 from ternmq_pipeline.jobs.resending import all_of, between, message_columns, text
 from ternmq_pipeline.jobs.sending import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _ANY_AGE: Final = "36500d"
 """Spark passes over files a week older than the newest it knows: copies may keep an old time."""
 
-_PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
+_QUEUE_ORDER: Final = ("topic", "brokerName", "queueId", "queueOffset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def replay(
     began_ms = clock.monotonic_ms()
     read_from = from_nameserver or nameserver
     origin = _origin(folder, topic, read_from, retry_timeout_s, start_ms, end_ms, where)
-    kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else ""
+    kept = location_of(str(checkpoint), option="checkpoint") if checkpoint else ""
     if dry_run and kept and origin.folder:
         raise UsageError("a dry run over Parquet counts all rows: leave checkpoint out")
     if batch_rows < 1:
@@ -139,12 +139,12 @@ def replay(
     _check_topics(origin, to_topic, nameserver, now_ms=clock.wall_ms())
     with spark_session("replay", master=master, settings=settings, spark=spark) as session:
         if dry_run:
-            after = committed_offsets(Folder(session, kept)) if kept else ""
+            after = committed_offsets(HadoopFolder(session, kept)) if kept else ""
             counts = count_rows(_messages(_batch(session, origin, after), origin, to_topic))
             return planned(counts, (clock.monotonic_ms() - began_ms) / 1000)
         if kept:
             frame = _messages(_stream(session, origin, batch_rows), origin, to_topic)
-            progress = Folder(session, kept)
+            progress = HadoopFolder(session, kept)
             claim(progress, {"job": "replay", "to": to_topic} | origin.mark)
             totals = send_stream(frame, cluster=cluster, checkpoint=progress, observe=observe)
         else:
@@ -166,8 +166,8 @@ def _origin(
         raise UsageError("tell what to send: Parquet files or a topic")
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
         raise UsageError(f"start_ms={start_ms}: must be before end_ms={end_ms}")
-    place = place_of(str(folder), option="folder") if str(folder) else ""
-    return Origin(place, topic, nameserver, retry_timeout_s, start_ms, end_ms, where)
+    location = location_of(str(folder), option="folder") if str(folder) else ""
+    return Origin(location, topic, nameserver, retry_timeout_s, start_ms, end_ms, where)
 
 
 def _check_topics(origin: Origin, to_topic: str, nameserver: str, *, now_ms: int) -> None:
@@ -244,9 +244,9 @@ def _source(origin: Origin) -> dict[str, str]:
 
 def _in_order(frame: "DataFrame") -> "DataFrame":
     """Let each queue's rows be sent in the order that they had there, where rows tell it."""
-    if not all(name in frame.columns for name in _PLACE):
+    if not all(name in frame.columns for name in _QUEUE_ORDER):
         return frame
-    return frame.repartition(*_PLACE[:-1]).sortWithinPartitions(*_PLACE)
+    return frame.repartition(*_QUEUE_ORDER[:-1]).sortWithinPartitions(*_QUEUE_ORDER)
 
 
 def _messages(frame: "DataFrame", origin: Origin, to_topic: str) -> "DataFrame":

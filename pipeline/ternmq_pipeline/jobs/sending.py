@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, Totals, run
-from ternmq_pipeline.jobs.folders.hadoop_folder import Folder
-from ternmq_pipeline.jobs.folders.job_checkpoint import alone
+from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder
+from ternmq_pipeline.jobs.folders.job_checkpoint import exclusive_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +58,11 @@ def only(frame: "DataFrame", where: str) -> "DataFrame":
 
 
 def send_stream(
-    frame: "DataFrame", *, cluster: Mapping[str, str], checkpoint: Folder, observe: Observe | None
+    frame: "DataFrame",
+    *,
+    cluster: Mapping[str, str],
+    checkpoint: HadoopFolder,
+    observe: Observe | None,
 ) -> Totals:
     """Send all rows of a stream that are there now. A batch under way is ended before a stop.
 
@@ -75,10 +79,10 @@ def send_stream(
 
     def start() -> "StreamingQuery":
         writer = _counted(frame).where("topic IS NOT NULL").writeStream.format("ternmq")
-        writer = writer.options(**cluster, checkpointLocation=checkpoint.place)
+        writer = writer.options(**cluster, checkpointLocation=checkpoint.location)
         return writer.trigger(availableNow=True).start()
 
-    with alone(checkpoint):
+    with exclusive_run(checkpoint):
         return run(start, observe, ends_batches=True)
 
 

@@ -39,7 +39,7 @@ class CommittedFile:
         return None
 
 
-def wanted(names: Iterable[str]) -> list[str]:
+def log_files(names: Iterable[str]) -> list[str]:
     """Return the files of the log that tell together all that is committed, in order.
 
     Args:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def place_of(text: str, *, option: str) -> str:
+def location_of(text: str, *, option: str) -> str:
     """Return a folder as Spark is to be told: a URI as it is, a path from the root on.
 
     Raises:
@@ -22,23 +22,23 @@ def place_of(text: str, *, option: str) -> str:
     return text.rstrip("/") if "://" in text else str(Path(text).absolute())
 
 
-class Folder:
+class HadoopFolder:
     """A folder of any file system that Spark knows: the disk, HDFS, an object store.
 
     Args:
         spark: Whose file systems and settings.
-        place: From `place_of`.
+        location: From `location_of`.
     """
 
-    def __init__(self, spark: "SparkSession", place: str) -> None:
+    def __init__(self, spark: "SparkSession", location: str) -> None:
         context: Any = cast("Any", spark.sparkContext)
         self._jvm: Any = context._jvm
-        self._path: Any = self._jvm.org.apache.hadoop.fs.Path(place)
+        self._path: Any = self._jvm.org.apache.hadoop.fs.Path(location)
         self._files: Any = self._path.getFileSystem(context._jsc.hadoopConfiguration())
-        self.place = place
+        self.location = location
 
     def __str__(self) -> str:
-        return self.place
+        return self.location
 
     def on_disk(self) -> Path | None:
         """Return where the folder is among this machine's files; None when it is elsewhere."""
@@ -56,7 +56,7 @@ class Folder:
         if not self._files.exists(path):
             return []
         if not self._files.getFileStatus(path).isDirectory():
-            raise UsageError(f"{self.place} is a file and no folder")
+            raise UsageError(f"{self.location} is a file and no folder")
         return sorted(str(one.getPath().getName()) for one in self._files.listStatus(path))
 
     def read(self, name: str) -> str:
@@ -77,13 +77,13 @@ class Folder:
 
     def committed(self) -> list[CommittedFile]:
         """Return the files that Spark's log says are in the folder."""
-        names = file_sink_log.wanted(self.names(file_sink_log.FOLDER))
+        names = file_sink_log.log_files(self.names(file_sink_log.FOLDER))
         return [
             file
             for name in names
             for file in file_sink_log.files_of(
                 self.read(f"{file_sink_log.FOLDER}/{name}"),
-                name=f"{self.place}/{file_sink_log.FOLDER}/{name}",
+                name=f"{self.location}/{file_sink_log.FOLDER}/{name}",
             )
         ]
 

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from ternmq_model.errors import JobFailed, StoreLocked, UsageError
 from ternmq_pipeline.jobs.folders import file_sink_log
-from ternmq_pipeline.jobs.folders.hadoop_folder import Folder
+from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder
 from ternmq_runtime.directory_lock import DirectoryLock
 
 MARK: Final = "ternmq-job.json"
@@ -17,7 +17,7 @@ _OFFSET_LINES: Final = 3
 """Of a file of offsets: version, settings, and the offset of the one source."""
 
 
-def claim(checkpoint: Folder, job: Mapping[str, object]) -> bool:
+def claim(checkpoint: HadoopFolder, job: Mapping[str, object]) -> bool:
     """Make a checkpoint a job's, or make sure that it is, and tell whether it has batches.
 
     Args:
@@ -45,7 +45,7 @@ def claim(checkpoint: Folder, job: Mapping[str, object]) -> bool:
 
 
 @contextmanager
-def alone(checkpoint: Folder) -> Generator[None]:
+def exclusive_run(checkpoint: HadoopFolder) -> Generator[None]:
     """Let no other run go on with a job's checkpoint inside the block.
 
     Spark would let two of them do the batch that neither has committed, each for itself. Only on
@@ -71,7 +71,7 @@ def alone(checkpoint: Folder) -> Generator[None]:
         lock.release()
 
 
-def _mark(checkpoint: Folder) -> Mapping[str, object]:
+def _mark(checkpoint: HadoopFolder) -> Mapping[str, object]:
     try:
         told = json.loads(checkpoint.read(MARK))
     except ValueError as error:
@@ -87,7 +87,7 @@ def _said(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def committed_offsets(checkpoint: Folder) -> str:
+def committed_offsets(checkpoint: HadoopFolder) -> str:
     """Return up to where a checkpoint's query has read its one source, as the source wrote it.
 
     Empty: no batch is committed.

@@ -3,14 +3,19 @@ import json
 import pytest
 
 from ternmq_model.errors import JobFailed
-from ternmq_pipeline.jobs.folders.file_sink_log import CommittedFile, files_of, last_batch, wanted
+from ternmq_pipeline.jobs.folders.file_sink_log import (
+    CommittedFile,
+    files_of,
+    last_batch,
+    log_files,
+)
 
 
 def test_log_is_read_from_its_last_compact_file_on() -> None:
     names = ["0", "1", "9.compact", "8", "9", "10", "19.compact", "20", "21", ".20.crc", "x"]
-    assert wanted(names) == ["19.compact", "20", "21"]
-    assert wanted(["2", "0", "10", "1"]) == ["0", "1", "2", "10"]
-    assert wanted([]) == []
+    assert log_files(names) == ["19.compact", "20", "21"]
+    assert log_files(["2", "0", "10", "1"]) == ["0", "1", "2", "10"]
+    assert log_files([]) == []
 
 
 def test_last_batch_is_the_highest_number() -> None:

@@ -3,16 +3,16 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import JobFailed, UsageError
-from ternmq_pipeline.jobs.folders.hadoop_folder import Folder
-from ternmq_pipeline.jobs.folders.job_checkpoint import alone, claim, committed_offsets
+from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder
+from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets, exclusive_run
 
 
-class LocalFolder(Folder):
+class LocalFolder(HadoopFolder):
     """A folder of this machine, without Spark."""
 
     def __init__(self, path: Path) -> None:
         self._local = path
-        self.place = str(path)
+        self.location = str(path)
 
     def on_disk(self) -> Path | None:
         return self._local
@@ -38,7 +38,7 @@ JOB: dict[str, object] = {"job": "archive", "topics": ["a", "b"], "folder": "/la
 
 
 def write(folder: LocalFolder, name: str, text: str = "") -> None:
-    path = Path(folder.place, name)
+    path = Path(folder.location, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -102,9 +102,9 @@ def test_offsets_of_the_last_commit_are_found(checkpoint: LocalFolder) -> None:
 def test_checkpoint_is_used_by_one_run_at_a_time(checkpoint: LocalFolder) -> None:
     claim(checkpoint, JOB)
     taken = pytest.raises(UsageError, match=f"{checkpoint}: another run")
-    with alone(checkpoint), taken, alone(checkpoint):
+    with exclusive_run(checkpoint), taken, exclusive_run(checkpoint):
         pass
-    with alone(checkpoint):
+    with exclusive_run(checkpoint):
         assert not claim(checkpoint, JOB)
 
 
@@ -112,5 +112,5 @@ def test_checkpoint_off_the_local_disk_is_not_locked(
     checkpoint: LocalFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "on_disk", lambda: None)
-    with alone(checkpoint), alone(checkpoint):
+    with exclusive_run(checkpoint), exclusive_run(checkpoint):
         assert not checkpoint.names()
