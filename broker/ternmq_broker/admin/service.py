@@ -12,8 +12,8 @@ from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.service import NEVER_CONSUMED
-from ternmq_broker.groups.sessions import Sessions
-from ternmq_broker.state.clients import Session
+from ternmq_broker.groups.sessions import SessionManager
+from ternmq_broker.state.clients import ClientSession
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.offsets import OffsetTable
@@ -67,7 +67,7 @@ class AdminServices:
     groups: GroupTable
     offsets: OffsetTable
     locks: LockTable
-    sessions: Sessions
+    sessions: SessionManager
     clock: Clock
     started_at_ms: int
     topics_changed: Callable[[Sequence[str]], Awaitable[None]]
@@ -341,7 +341,7 @@ def _checked(told: common.TopicConfig) -> TopicConfig:
     return topic_config_from_pb(told)
 
 
-def _member(session: Session, group: str) -> admin.GroupMember:
+def _member(session: ClientSession, group: str) -> admin.GroupMember:
     membership = session.memberships[group]
     return admin.GroupMember(
         client_id=session.client_id,

@@ -13,7 +13,7 @@ from ternmq_broker.groups.offset_rules import OffsetRules
 from ternmq_broker.groups.retry import GroupTopics, SendBackService, SendBackServices
 from ternmq_broker.groups.retry.resent_messages import RetrySends
 from ternmq_broker.groups.service import GroupService, GroupServices
-from ternmq_broker.groups.sessions import Sessions
+from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.registration import Registrar
 from ternmq_broker.state.clients import ClientTable
@@ -90,7 +90,7 @@ class GroupAssembly:
             *(None if is_slave else self.locks, env.clock),
         )
         self.filters = FilterParts(config, store, tables.filters, clients, env.clock)
-        self.sessions = Sessions(
+        self.sessions = SessionManager(
             *(env.clock, clients),
             on_left=self.locks.left,
             on_group=self.filters.registry.group_changed,

@@ -7,8 +7,8 @@ import asyncio
 from itertools import count
 from typing import Final
 
-from ternmq_broker.groups.sessions import Sessions
-from ternmq_broker.state.clients import Session
+from ternmq_broker.groups.sessions import SessionManager
+from ternmq_broker.state.clients import ClientSession
 from ternmq_protos.v1 import groups_pb2 as groups
 
 WAITING_MAX: Final = 1_024
@@ -18,13 +18,13 @@ WAITING_MAX: Final = 1_024
 class Questions:
     """Asks clients how consuming goes. Owns what waits for answers; on the broker's loop."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: SessionManager) -> None:
         self._sessions = sessions
         self._numbers = count(1)
-        self._waiting: dict[int, tuple[Session, asyncio.Future[groups.RunningState]]] = {}
+        self._waiting: dict[int, tuple[ClientSession, asyncio.Future[groups.RunningState]]] = {}
 
     async def ask(
-        self, session: Session, group: str, *, timeout_s: float
+        self, session: ClientSession, group: str, *, timeout_s: float
     ) -> groups.RunningState | None:
         """Return what a client says of its part in a group; None when it says nothing in time.
 
@@ -46,7 +46,7 @@ class Questions:
         finally:
             del self._waiting[number]
 
-    def answered(self, session: Session, state: groups.RunningState) -> None:
+    def answered(self, session: ClientSession, state: groups.RunningState) -> None:
         """Take an answer. One that nobody waits for, or of another client, is passed over."""
         asked, answer = self._waiting.get(state.request_id, (None, None))
         if asked is session and answer is not None and not answer.done():

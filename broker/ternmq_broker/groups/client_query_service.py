@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.groups.client_queries import Questions
-from ternmq_broker.groups.sessions import Sessions
+from ternmq_broker.groups.sessions import SessionManager
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_group, check_kept_group
 from ternmq_model.response_code import ResponseCode
@@ -25,7 +25,7 @@ ANSWER_TIMEOUT_S: Final = 2.0
 class ObservingService:
     """Serves questions about clients. Owns nothing."""
 
-    sessions: Sessions
+    sessions: SessionManager
     questions: Questions
 
     def handlers(self) -> Sequence[Handler]:

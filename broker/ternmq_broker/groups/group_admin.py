@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ternmq_broker.groups.resets import Change, QueueState, is_cloned, reset
 from ternmq_broker.groups.retry.group_topics import GroupTopics, dead_letter_topic, retry_topic
 from ternmq_broker.groups.service import NEVER_CONSUMED
-from ternmq_broker.groups.sessions import Sessions
+from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable, check_settings
 from ternmq_broker.state.lock_table import LockTable
@@ -48,7 +48,7 @@ class GroupAdminServices:
     offsets: OffsetTable
     locks: LockTable
     filters: FilterTable
-    sessions: Sessions
+    sessions: SessionManager
     statistics: BrokerStatistics
     group_topics: GroupTopics
     clock: Clock

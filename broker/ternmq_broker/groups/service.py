@@ -14,8 +14,8 @@ from ternmq_broker.groups.client_queries import Questions
 from ternmq_broker.groups.filters import FilterRules
 from ternmq_broker.groups.offset_rules import Committed, OffsetRules
 from ternmq_broker.groups.retry import GroupTopics
-from ternmq_broker.groups.sessions import Outbox, Sessions
-from ternmq_broker.state.clients import GroupMembership, Session, check_client_id
+from ternmq_broker.groups.sessions import SessionManager, SessionOutbox
+from ternmq_broker.state.clients import ClientSession, GroupMembership, check_client_id
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.offsets import OffsetTable
@@ -63,7 +63,7 @@ class GroupServices:
     locks: LockTable
     filters: FilterRules
     offset_rules: OffsetRules
-    sessions: Sessions
+    sessions: SessionManager
     group_topics: GroupTopics
     questions: Questions
     clock: Clock
@@ -97,7 +97,7 @@ class GroupService:
         _check_client(hello)
         memberships = self._memberships(hello.consumer_groups)
         producers = _producer_groups(hello.producer_groups)
-        session = Session(
+        session = ClientSession(
             hello.client_id,
             hello.incarnation,
             call.peer,
@@ -105,7 +105,7 @@ class GroupService:
             heard_at_ms=self._services.clock.monotonic_ms(),
         )
         outbox = sessions.open(session)
-        if isinstance(outbox, Session):
+        if isinstance(outbox, ClientSession):
             remark = f"client id {hello.client_id!r} is in use at {outbox.address}"
             await stream.write(_welcome(ResponseCode.INVALID_PARAMETER, remark))
             return
@@ -129,7 +129,7 @@ class GroupService:
             sessions.broke(session)
 
     async def _hear(
-        self, stream: SessionServerStream, session: Session, outbox: Outbox
+        self, stream: SessionServerStream, session: ClientSession, outbox: SessionOutbox
     ) -> TernError | None:
         """Take heartbeats until the stream ends, then end the other half too; return why."""
         sessions = self._services.sessions

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ternmq_broker.groups.subscription_agreement import Agreement
-from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
@@ -23,8 +23,8 @@ DIFFERENCES_PAUSE_MS: Final = 5_000
 """Members that differ are compared and told at most so often."""
 
 
-class Outbox:
-    """What one session's stream has to tell. Owned by that stream's handler.
+class SessionOutbox:
+    """Commands and news that wait for one session's stream. Owned by that stream's handler.
 
     Attributes:
         is_over: The session ended from this side; its stream ends too.
@@ -92,8 +92,8 @@ class Outbox:
         return told
 
 
-class Sessions:
-    """Every session of the broker. The one owner of the `ClientTable`.
+class SessionManager:
+    """All sessions of the broker. The one owner of the `ClientTable`.
 
     Args:
         clock: For heartbeats and their absence.
@@ -120,7 +120,7 @@ class Sessions:
         self._is_told = is_told
         self._on_group = on_group
         self._must_agree = must_agree
-        self._outboxes: dict[Session, Outbox] = {}
+        self._outboxes: dict[ClientSession, SessionOutbox] = {}
         self._agreement = Agreement()
         self._differences: dict[str, Sequence[str]] = {}
         """By group: in what its members differ, as they were last told. None is empty."""
@@ -139,7 +139,7 @@ class Sessions:
         """Return in what the members of a group differ now, a line each; empty = they are alike."""
         return self._agreement.differences(group)
 
-    def open(self, session: Session) -> Outbox | Session:
+    def open(self, session: ClientSession) -> SessionOutbox | ClientSession:
         """Begin a session; return what its stream tells, or the live session that forbids it.
 
         A broken session of the client's id that another incarnation left behind is over at once,
@@ -152,7 +152,7 @@ class Sessions:
             return other
         if previous is not None:
             self._end_stream(previous)
-        outbox = self._outboxes[session] = Outbox()
+        outbox = self._outboxes[session] = SessionOutbox()
         logger.info(
             "session opened client=%s address=%s again=%s",
             session.client_id,
@@ -163,7 +163,7 @@ class Sessions:
 
     def heard(
         self,
-        session: Session,
+        session: ClientSession,
         producer_groups: Iterable[str],
         memberships: Mapping[str, GroupMembership],
     ) -> None:
@@ -198,7 +198,7 @@ class Sessions:
                 for group in memberships:
                     outbox.differ(group, self._differences.get(group, ()))
 
-    def command(self, session: Session, reply: groups.SessionReply) -> bool:
+    def command(self, session: ClientSession, reply: groups.SessionReply) -> bool:
         """Tell a client something, in the order of the calls.
 
         Returns:
@@ -214,14 +214,14 @@ class Sessions:
         for outbox in self._outboxes.values():
             outbox.command(groups.SessionReply(place_registered=told))
 
-    def goodbye(self, session: Session) -> None:
+    def goodbye(self, session: ClientSession) -> None:
         """Forget a client at once, and tell its groups."""
         if self._table.is_current(session):
             logger.info("session ended client=%s reason=goodbye", session.client_id)
         self._end_stream(session)
         self._remove(session)
 
-    def broke(self, session: Session) -> None:
+    def broke(self, session: ClientSession) -> None:
         """Note that a session's stream is over; one that said goodbye is forgotten already."""
         self._outboxes.pop(session, None)
         if self._table.is_current(session):
@@ -241,12 +241,12 @@ class Sessions:
                 self._compare({group} & self._changed, now_ms=now_ms)
         return False
 
-    def _end(self, session: Session, reason: str) -> None:
+    def _end(self, session: ClientSession, reason: str) -> None:
         logger.info("session ended client=%s reason=%s", session.client_id, reason)
         self._end_stream(session)
         self._remove(session)
 
-    def _remove(self, session: Session) -> None:
+    def _remove(self, session: ClientSession) -> None:
         groups_left = self._table.remove(session)
         for group in groups_left:
             self._agreement.remove(session.client_id, group)
@@ -255,12 +255,14 @@ class Sessions:
         self._tell(groups_left)
         self._compare(groups_left, now_ms=self._clock.monotonic_ms())
 
-    def _end_stream(self, session: Session) -> None:
+    def _end_stream(self, session: ClientSession) -> None:
         outbox = self._outboxes.pop(session, None)
         if outbox is not None:
             outbox.end()
 
-    def _check_agrees(self, session: Session, memberships: Mapping[str, GroupMembership]) -> None:
+    def _check_agrees(
+        self, session: ClientSession, memberships: Mapping[str, GroupMembership]
+    ) -> None:
         """Let a session say what it said before, and what other members say.
 
         A member whose stream broke counts until its time is over: it may return.

@@ -51,7 +51,7 @@ class _Kind(NamedTuple):
 
 
 class Agreement:
-    """What the members of each group want. Owned by `Sessions`.
+    """What the members of each group want. Owned by `SessionManager`.
 
     Learning of one member costs what that member says, however many others there are.
     """

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ternmq_broker.groups.sessions import Sessions
+from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 class Replies:
     """Passes replies on by the Sessions of their requesters. Owns nothing."""
 
-    sessions: Sessions
+    sessions: SessionManager
     topics: TopicTable
     clock: Clock
     cluster: str

@@ -1,4 +1,4 @@
-"""Who is connected, and which clients consume together. Pure.
+"""Connected clients, and the members of each consumer group. Pure.
 
 A client says hello on its Session stream and repeats the whole picture in heartbeats. It is gone at
 once when it says goodbye, some seconds after its stream broke, and when it stays silent. One
@@ -41,7 +41,7 @@ def check_client_id(value: str, name: str = "client_id") -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembership:
-    """What one client says of one consumer group that it is a member of."""
+    """One client's membership of one consumer group, as the client describes it."""
 
     group: str
     is_broadcasting: bool
@@ -53,7 +53,7 @@ class GroupMembership:
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class ClientSession:
     """One client's stream. Owned by the `ClientTable` that made it."""
 
     client_id: str
@@ -77,7 +77,7 @@ class Session:
 
 
 class ClientTable:
-    """Every session by client id, and the members of every group. Owned by `Sessions`.
+    """Every session by client id, and the members of every group. Owned by `SessionManager`.
 
     Every method that changes something returns the groups whose members must be told. Times are
     monotonic unless said otherwise.
@@ -92,28 +92,28 @@ class ClientTable:
         self._silent_ms = silent_ms
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._sessions: dict[str, Session] = {}
-        self._members: dict[str, dict[str, Session]] = {}
+        self._sessions: dict[str, ClientSession] = {}
+        self._members: dict[str, dict[str, ClientSession]] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def live(self, client_id: str) -> Session | None:
+    def live(self, client_id: str) -> ClientSession | None:
         """Return the client's session, or None when it has none."""
         return self._sessions.get(client_id)
 
-    def is_current(self, session: Session) -> bool:
+    def is_current(self, session: ClientSession) -> bool:
         """Tell whether `session` still is its client's."""
         return self._sessions.get(session.client_id) is session
 
-    def displaced(self, session: Session) -> Session | None:
+    def displaced(self, session: ClientSession) -> ClientSession | None:
         """Return whom `session`, of another incarnation, replaces: one whose stream broke."""
         known = self._sessions.get(session.client_id)
         if known is None or known.incarnation == session.incarnation or known.broken_at_ms is None:
             return None
         return known
 
-    def hello(self, session: Session) -> Session | None:
+    def hello(self, session: ClientSession) -> ClientSession | None:
         """Make `session` its client's, and return who stands in the way (then nothing changes).
 
         A session of the same incarnation, the same client object after a reconnection, gives way.
@@ -137,7 +137,7 @@ class ClientTable:
 
     def heard(
         self,
-        session: Session,
+        session: ClientSession,
         *,
         producer_groups: Iterable[str],
         memberships: Mapping[str, GroupMembership],
@@ -166,11 +166,11 @@ class ClientTable:
                 changed.add(group)
         return changed
 
-    def broke(self, session: Session, *, now_ms: int) -> None:
+    def broke(self, session: ClientSession, *, now_ms: int) -> None:
         """Note that the stream broke; the client stays a member for some seconds."""
         session.broken_at_ms = now_ms
 
-    def remove(self, session: Session) -> set[str]:
+    def remove(self, session: ClientSession) -> set[str]:
         """Forget a client that said goodbye. One that was replaced changes nothing."""
         if not self.is_current(session):
             return set()
@@ -180,7 +180,7 @@ class ClientTable:
             self._leave(group, session)
         return set(session.memberships)
 
-    def expired(self, *, now_ms: int) -> list[Session]:
+    def expired(self, *, now_ms: int) -> list[ClientSession]:
         """Return the sessions whose time is over; they are still there."""
         return [
             session
@@ -192,11 +192,11 @@ class ClientTable:
             )
         ]
 
-    def members(self, group: str) -> list[Session]:
+    def members(self, group: str) -> list[ClientSession]:
         """Return the live members of a group, sorted by client id."""
         return [session for _, session in sorted(self._members.get(group, {}).items())]
 
-    def producers(self, group: str) -> list[Session]:
+    def producers(self, group: str) -> list[ClientSession]:
         """Return the live members of a producer group, sorted by client id."""
         return [
             session
@@ -204,7 +204,7 @@ class ClientTable:
             if group in session.producer_groups
         ]
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[ClientSession]:
         """Return every client's session, sorted by client id."""
         return [session for _, session in sorted(self._sessions.items())]
 
@@ -240,7 +240,7 @@ class ClientTable:
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
         self._bytes += growth
 
-    def _leave(self, group: str, session: Session) -> None:
+    def _leave(self, group: str, session: ClientSession) -> None:
         members = self._members.get(group, {})
         if members.get(session.client_id) is session:
             del members[session.client_id]

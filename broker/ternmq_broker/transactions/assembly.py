@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.groups.sessions import Sessions
+from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
@@ -71,7 +71,7 @@ class TransactionDependencies:
     topic_created: Callable[[TopicConfig], None]
     offsets: OffsetTable
     scan_offset: ScanOffset
-    sessions: Sessions
+    sessions: SessionManager
     clock: Clock
     is_clock_doubted: Callable[[], bool]
     is_closing: Callable[[], bool]

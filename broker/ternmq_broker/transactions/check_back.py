@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ternmq_broker.groups.sessions import Sessions
-from ternmq_broker.state.clients import Session
+from ternmq_broker.groups.sessions import SessionManager
+from ternmq_broker.state.clients import ClientSession
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.check_policy import (
@@ -84,7 +84,7 @@ class CheckDependencies:
     table: TransactionTable
     transitions: Transitions
     halves: HalfReader
-    sessions: Sessions
+    sessions: SessionManager
     clock: Clock
     policy: CheckPolicy
     ready: asyncio.Event
@@ -131,7 +131,7 @@ class TransactionChecker:
         if not services.ready.is_set():
             return False
         now_ms = services.clock.monotonic_ms()
-        producers: dict[str, list[Session]] = {}
+        producers: dict[str, list[ClientSession]] = {}
         plan, looked = _CheckPlan(), 0
         more = False
         if not self._expired:
@@ -164,7 +164,7 @@ class TransactionChecker:
         self,
         entry: OpenTransaction,
         now_ms: int,
-        producers: dict[str, list[Session]],
+        producers: dict[str, list[ClientSession]],
         plan: _CheckPlan,
     ) -> int:
         """Decide about one transaction; return when to look again."""
@@ -196,13 +196,13 @@ class TransactionChecker:
             entry.quiet_until_ms = now_ms + decision.after_ms
         return min(decision.after_ms, policy.interval_ms)
 
-    def _producers(self, group: str, known: dict[str, list[Session]]) -> list[Session]:
+    def _producers(self, group: str, known: dict[str, list[ClientSession]]) -> list[ClientSession]:
         if group not in known:
             known[group] = self._services.sessions.table.producers(group)
         return known[group]
 
     def _undecided_ms(
-        self, entry: OpenTransaction, now_ms: int, producers: dict[str, list[Session]]
+        self, entry: OpenTransaction, now_ms: int, producers: dict[str, list[ClientSession]]
     ) -> int | None:
         """Return when to look again at one of which nothing can have changed; None to read it."""
         policy = self._services.policy
@@ -254,7 +254,7 @@ class TransactionChecker:
             holds_file=services.holds_file(entry.physical_offset),
         )
 
-    def _ask(self, half: HalfRecord, inner: InternalRecord, there: list[Session]) -> bool:
+    def _ask(self, half: HalfRecord, inner: InternalRecord, there: list[ClientSession]) -> bool:
         """Ask one of the producers that are there, each in its turn; False when none hears it."""
         question = groups.CheckTransaction(
             producer_group=half.group,

@@ -4,29 +4,29 @@ import pytest
 
 from ternmq_broker.groups import client_queries
 from ternmq_broker.groups.client_queries import Questions
-from ternmq_broker.groups.sessions import Outbox, Sessions
-from ternmq_broker.state.clients import ClientTable, Session
+from ternmq_broker.groups.sessions import SessionManager, SessionOutbox
+from ternmq_broker.state.clients import ClientSession, ClientTable
 from ternmq_model.address import Address
 from ternmq_protos.v1 import groups_pb2 as groups
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 
-def session(client_id: str) -> Session:
-    return Session(client_id, "1", Address("host", 1), connected_at_ms=0, heard_at_ms=0)
+def session(client_id: str) -> ClientSession:
+    return ClientSession(client_id, "1", Address("host", 1), connected_at_ms=0, heard_at_ms=0)
 
 
-def opened(*client_ids: str) -> tuple[Questions, list[tuple[Session, Outbox]]]:
-    sessions = Sessions(VirtualClock(), ClientTable(broken_ms=1, silent_ms=1))
-    there: list[tuple[Session, Outbox]] = []
+def opened(*client_ids: str) -> tuple[Questions, list[tuple[ClientSession, SessionOutbox]]]:
+    sessions = SessionManager(VirtualClock(), ClientTable(broken_ms=1, silent_ms=1))
+    there: list[tuple[ClientSession, SessionOutbox]] = []
     for client_id in client_ids:
         one = session(client_id)
         outbox = sessions.open(one)
-        assert isinstance(outbox, Outbox)
+        assert isinstance(outbox, SessionOutbox)
         there.append((one, outbox))
     return Questions(sessions), there
 
 
-async def asked(outbox: Outbox) -> int:
+async def asked(outbox: SessionOutbox) -> int:
     (command,) = await outbox.next()
     assert command.report_state.group == "G"
     return command.report_state.request_id

@@ -4,9 +4,14 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.groups.sessions import COMMANDS_MAX, DIFFERENCES_PAUSE_MS, Outbox, Sessions
+from ternmq_broker.groups.sessions import (
+    COMMANDS_MAX,
+    DIFFERENCES_PAUSE_MS,
+    SessionManager,
+    SessionOutbox,
+)
 from ternmq_broker.groups.subscription_agreement import Wants, wants_of
-from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_model.address import Address
 from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -19,7 +24,7 @@ def command(number: int) -> groups.SessionReply:
 
 def test_commands_keep_their_order_behind_member_changes_which_merge() -> None:
     async def main() -> None:
-        outbox = Outbox()
+        outbox = SessionOutbox()
         outbox.command(command(1))
         outbox.tell("g")
         outbox.command(command(2))
@@ -39,14 +44,14 @@ def test_commands_keep_their_order_behind_member_changes_which_merge() -> None:
 
 
 def test_commands_to_a_client_that_does_not_read_are_bounded() -> None:
-    outbox = Outbox()
+    outbox = SessionOutbox()
     assert all(outbox.command(command(number)) for number in range(COMMANDS_MAX))
     assert not outbox.command(command(0))
 
 
 def test_closed_session_takes_no_command() -> None:
     async def main() -> None:
-        outbox = Outbox()
+        outbox = SessionOutbox()
         outbox.command(command(1))
         outbox.end()
         assert not outbox.command(command(2))
@@ -59,10 +64,10 @@ def test_listener_is_called_when_a_client_leaves_a_group() -> None:
     async def main() -> None:
         left: list[tuple[str, str]] = []
         table = ClientTable(broken_ms=10, silent_ms=100)
-        sessions = Sessions(
+        sessions = SessionManager(
             VirtualClock(), table, on_left=lambda who, group: left.append((who, group))
         )
-        session = Session("a@1", "1", Address("h", 1), connected_at_ms=0, heard_at_ms=0)
+        session = ClientSession("a@1", "1", Address("h", 1), connected_at_ms=0, heard_at_ms=0)
         sessions.open(session)
         both = {name: GroupMembership(name, False, "", {}) for name in ("G", "H")}
         sessions.heard(session, (), both)
@@ -80,13 +85,13 @@ class Members:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.sessions = Sessions(self.clock, ClientTable(broken_ms=10_000, silent_ms=1 << 40))
-        self.streams: dict[str, tuple[Session, Outbox]] = {}
+        self.sessions = SessionManager(self.clock, ClientTable(broken_ms=10_000, silent_ms=1 << 40))
+        self.streams: dict[str, tuple[ClientSession, SessionOutbox]] = {}
 
     def join(self, client_id: str, wants: str, incarnation: str = "1") -> None:
-        session = Session(client_id, incarnation, Address("h", 1), 0, 0)
+        session = ClientSession(client_id, incarnation, Address("h", 1), 0, 0)
         outbox = self.sessions.open(session)
-        assert isinstance(outbox, Outbox)
+        assert isinstance(outbox, SessionOutbox)
         self.streams[client_id] = session, outbox
         self.beat(client_id, wants)
 

@@ -2,7 +2,7 @@ import pytest
 
 from ternmq_broker.groups.filters import FilterRules
 from ternmq_broker.pull.rules import PullRules, outcome_of
-from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.topics import TopicTable
@@ -147,7 +147,7 @@ def rules(**permissions: int) -> PullRules:
     for topic, value in permissions.items():
         topics.put(TopicConfig(topic, 2, 2, Permission(value)), now_ms=1)
     clients = ClientTable(broken_ms=1, silent_ms=1)
-    session = Session("c", "1", Address("h", 1), 0, 0)
+    session = ClientSession("c", "1", Address("h", 1), 0, 0)
     clients.hello(session)
     membership = GroupMembership("G", False, "", {"T": parse_subscription("T", "a")})
     clients.heard(session, producer_groups=(), memberships={"G": membership}, now_ms=0)

@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_model.address import Address
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.subscription import parse_subscription
@@ -10,8 +10,8 @@ def table() -> ClientTable:
     return ClientTable(broken_ms=10_000, silent_ms=60_000)
 
 
-def session(client_id: str, incarnation: str = "1", now_ms: int = 0) -> Session:
-    return Session(client_id, incarnation, Address("127.0.0.1", 5), 0, now_ms)
+def session(client_id: str, incarnation: str = "1", now_ms: int = 0) -> ClientSession:
+    return ClientSession(client_id, incarnation, Address("127.0.0.1", 5), 0, now_ms)
 
 
 def member(group: str = "G", expression: str = "*", version_ms: int = 0) -> GroupMembership:
@@ -19,7 +19,7 @@ def member(group: str = "G", expression: str = "*", version_ms: int = 0) -> Grou
     return GroupMembership(group, False, "LAST_OFFSET", {"T": subscription})
 
 
-def joined(clients: ClientTable, client_id: str, *groups: str, now_ms: int = 0) -> Session:
+def joined(clients: ClientTable, client_id: str, *groups: str, now_ms: int = 0) -> ClientSession:
     new = session(client_id, now_ms=now_ms)
     assert clients.hello(new) is None
     told = {group: member(group) for group in groups}

@@ -1,8 +1,8 @@
 import asyncio
 
 from ternmq_broker.groups.filters import FilterRegistry
-from ternmq_broker.groups.sessions import Sessions
-from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.groups.sessions import SessionManager
+from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_broker.state.filters import FilterTable
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
@@ -29,14 +29,14 @@ class Place:
         self.registry = FilterRegistry(
             self.table, clients, self.clock, log_end=lambda: PhysicalOffset(log_end)
         )
-        self.sessions = Sessions(self.clock, clients, on_group=self.registry.group_changed)
+        self.sessions = SessionManager(self.clock, clients, on_group=self.registry.group_changed)
 
-    def member(self, client_id: str) -> Session:
-        session = Session(client_id, "1", Address("h", 1), 0, 0)
+    def member(self, client_id: str) -> ClientSession:
+        session = ClientSession(client_id, "1", Address("h", 1), 0, 0)
         self.sessions.open(session)
         return session
 
-    def says(self, session: Session, *expressions: str, version_ms: int = 1) -> None:
+    def says(self, session: ClientSession, *expressions: str, version_ms: int = 1) -> None:
         subscriptions = {
             f"T{number}": parse_subscription(f"T{number}", text, SQL92, version_ms=version_ms)
             for number, text in enumerate(expressions)

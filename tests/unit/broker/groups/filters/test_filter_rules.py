@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.groups.filters import FilterRules, PullFilter
-from ternmq_broker.state.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_broker.state.filters import BLOOM, FilterTable
 from ternmq_model.address import Address
 from ternmq_model.errors import IllegalName, RefusedError
@@ -15,7 +15,7 @@ from ternmq_store.queues.bit_tests import BitTest
 
 def clients_of(*subscriptions: Subscription) -> ClientTable:
     clients = ClientTable(broken_ms=1, silent_ms=1)
-    session = Session("c", "1", Address("h", 1), 0, 0)
+    session = ClientSession("c", "1", Address("h", 1), 0, 0)
     clients.hello(session)
     membership = GroupMembership("G", False, "", {each.topic: each for each in subscriptions})
     clients.heard(session, producer_groups=(), memberships={"G": membership}, now_ms=0)
