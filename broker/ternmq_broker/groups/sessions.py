@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ternmq_broker.groups.subscription_agreement import Agreement
+from ternmq_broker.groups.subscription_consistency import Agreement
 from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal

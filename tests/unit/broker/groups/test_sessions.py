@@ -10,7 +10,7 @@ from ternmq_broker.groups.sessions import (
     SessionManager,
     SessionOutbox,
 )
-from ternmq_broker.groups.subscription_agreement import Wants, wants_of
+from ternmq_broker.groups.subscription_consistency import Wants, wants_of
 from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_model.address import Address
 from ternmq_model.subscription import parse_subscription
@@ -165,7 +165,7 @@ def test_telling_many_members_is_bounded(kinds: int, monkeypatch: pytest.MonkeyP
         compared += 1
         return wants_of(membership)
 
-    monkeypatch.setattr("ternmq_broker.groups.subscription_agreement.wants_of", counted)
+    monkeypatch.setattr("ternmq_broker.groups.subscription_consistency.wants_of", counted)
 
     async def main() -> None:
         members = Members()

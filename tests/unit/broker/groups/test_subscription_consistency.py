@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ternmq_broker.groups.subscription_agreement import TEXT_CHARACTERS_MAX, Agreement
+from ternmq_broker.groups.subscription_consistency import TEXT_CHARACTERS_MAX, Agreement
 from ternmq_broker.state.clients import GroupMembership
 from ternmq_model.subscription import SQL92, TAG, parse_subscription
 
