@@ -15,7 +15,7 @@ WAITING_MAX: Final = 1_024
 """Questions that may wait for answers at a time."""
 
 
-class Questions:
+class ClientQueries:
     """Asks clients how consuming goes. Owns what waits for answers; on the broker's loop."""
 
     def __init__(self, sessions: SessionManager) -> None:

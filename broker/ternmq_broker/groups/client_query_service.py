@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.groups.client_queries import Questions
+from ternmq_broker.groups.client_queries import ClientQueries
 from ternmq_broker.groups.sessions import SessionManager
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_group, check_kept_group
@@ -22,11 +22,11 @@ ANSWER_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class ObservingService:
+class ClientQueryService:
     """Serves questions about clients. Owns nothing."""
 
     sessions: SessionManager
-    questions: Questions
+    questions: ClientQueries
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ternmq_broker.groups.client_queries import Questions
+from ternmq_broker.groups.client_queries import ClientQueries
 from ternmq_broker.groups.filters import FilterRules
 from ternmq_broker.groups.offset_rules import Committed, OffsetRules
 from ternmq_broker.groups.retry import GroupTopics
@@ -65,7 +65,7 @@ class GroupServices:
     offset_rules: OffsetRules
     sessions: SessionManager
     group_topics: GroupTopics
-    questions: Questions
+    questions: ClientQueries
     clock: Clock
     saved: Sequence[Callable[[], asyncio.Future[None] | None]]
     """Of offsets and their versions: tells when the table is on disk; None = it is."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ternmq_broker.groups.subscription_consistency import Agreement
+from ternmq_broker.groups.subscription_consistency import SubscriptionConsistency
 from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
@@ -121,7 +121,7 @@ class SessionManager:
         self._on_group = on_group
         self._must_agree = must_agree
         self._outboxes: dict[ClientSession, SessionOutbox] = {}
-        self._agreement = Agreement()
+        self._consistency = SubscriptionConsistency()
         self._differences: dict[str, Sequence[str]] = {}
         """By group: in what its members differ, as they were last told. None is empty."""
         self._compared_at_ms: dict[str, int] = {}
@@ -137,7 +137,7 @@ class SessionManager:
 
     def differences(self, group: str) -> Sequence[str]:
         """Return in what the members of a group differ now, a line each; empty = they are alike."""
-        return self._agreement.differences(group)
+        return self._consistency.differences(group)
 
     def open(self, session: ClientSession) -> SessionOutbox | ClientSession:
         """Begin a session; return what its stream tells, or the live session that forbids it.
@@ -186,10 +186,10 @@ class SessionManager:
                 now_ms=now_ms,
             )
             for group in left:
-                self._agreement.remove(session.client_id, group)
+                self._consistency.remove(session.client_id, group)
                 self._on_left(session.client_id, group)
             for group in changed - left:
-                self._agreement.put(session.client_id, memberships[group])
+                self._consistency.put(session.client_id, memberships[group])
             for group in (*left, *memberships):
                 self._on_group(group)
             self._tell(changed)
@@ -249,7 +249,7 @@ class SessionManager:
     def _remove(self, session: ClientSession) -> None:
         groups_left = self._table.remove(session)
         for group in groups_left:
-            self._agreement.remove(session.client_id, group)
+            self._consistency.remove(session.client_id, group)
             self._on_left(session.client_id, group)
             self._on_group(group)
         self._tell(groups_left)
@@ -273,7 +273,7 @@ class SessionManager:
         for group, membership in memberships.items():
             if session.memberships.get(group) == membership:
                 continue
-            if found := self._agreement.differences_with(session.client_id, membership):
+            if found := self._consistency.differences_with(session.client_id, membership):
                 remark = (
                     f"group {group!r}: its members must subscribe alike"
                     f" (broker.same_subscriptions_required); {'; '.join(found)}"
@@ -291,7 +291,7 @@ class SessionManager:
                 self._changed.add(group)
                 continue
             self._changed.discard(group)
-            found = self._agreement.differences(group)
+            found = self._consistency.differences(group)
             if found or group in self._differences:
                 self._compared_at_ms[group] = now_ms
             if found == self._differences.get(group, ()):

@@ -1,4 +1,4 @@
-"""Whether the members of a group subscribe alike. Pure.
+"""Consistency of subscriptions: members of a group that subscribe differently. Pure.
 
 Each queue is read by one member, which passes over what it does not want. So where members want
 different messages, some reach nobody.
@@ -42,31 +42,31 @@ def wants_of(membership: GroupMembership) -> Wants:
     return frozenset(wanted)
 
 
-class _Kind(NamedTuple):
-    """Members that want the same."""
+class _AlikeMembers(NamedTuple):
+    """Members with equal subscriptions."""
 
     wants: Wants
     names: set[str]
     """Their client ids; never empty."""
 
 
-class Agreement:
-    """What the members of each group want. Owned by `SessionManager`.
+class SubscriptionConsistency:
+    """Subscriptions of the members of each group. Owned by `SessionManager`.
 
     Learning of one member costs what that member says, however many others there are.
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[str, dict[Wants, _Kind]] = {}
+        self._kinds: dict[str, dict[Wants, _AlikeMembers]] = {}
         """By group."""
-        self._kind_of: dict[tuple[str, str], _Kind] = {}
+        self._kind_of: dict[tuple[str, str], _AlikeMembers] = {}
         """By group and client id."""
 
     def put(self, client_id: str, membership: GroupMembership) -> None:
         """Note what a member wants now."""
         group, wants = membership.group, wants_of(membership)
         self.remove(client_id, group)
-        kind = self._kinds.setdefault(group, {}).setdefault(wants, _Kind(wants, set()))
+        kind = self._kinds.setdefault(group, {}).setdefault(wants, _AlikeMembers(wants, set()))
         kind.names.add(client_id)
         self._kind_of[group, client_id] = kind
 
@@ -95,7 +95,7 @@ class Agreement:
         names[wants] = names.get(wants, set()) | alone
         return differences(names)
 
-    def _kinds_of(self, group: str) -> Collection[_Kind]:
+    def _kinds_of(self, group: str) -> Collection[_AlikeMembers]:
         return self._kinds.get(group, {}).values()
 
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from ternmq_broker.groups import client_queries
-from ternmq_broker.groups.client_queries import Questions
+from ternmq_broker.groups.client_queries import ClientQueries
 from ternmq_broker.groups.sessions import SessionManager, SessionOutbox
 from ternmq_broker.state.clients import ClientSession, ClientTable
 from ternmq_model.address import Address
@@ -15,7 +15,7 @@ def session(client_id: str) -> ClientSession:
     return ClientSession(client_id, "1", Address("host", 1), connected_at_ms=0, heard_at_ms=0)
 
 
-def opened(*client_ids: str) -> tuple[Questions, list[tuple[ClientSession, SessionOutbox]]]:
+def opened(*client_ids: str) -> tuple[ClientQueries, list[tuple[ClientSession, SessionOutbox]]]:
     sessions = SessionManager(VirtualClock(), ClientTable(broken_ms=1, silent_ms=1))
     there: list[tuple[ClientSession, SessionOutbox]] = []
     for client_id in client_ids:
@@ -23,7 +23,7 @@ def opened(*client_ids: str) -> tuple[Questions, list[tuple[ClientSession, Sessi
         outbox = sessions.open(one)
         assert isinstance(outbox, SessionOutbox)
         there.append((one, outbox))
-    return Questions(sessions), there
+    return ClientQueries(sessions), there
 
 
 async def asked(outbox: SessionOutbox) -> int:

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from ternmq_broker.groups.subscription_consistency import TEXT_CHARACTERS_MAX, Agreement
+from ternmq_broker.groups.subscription_consistency import (
+    TEXT_CHARACTERS_MAX,
+    SubscriptionConsistency,
+)
 from ternmq_broker.state.clients import GroupMembership
 from ternmq_model.subscription import SQL92, TAG, parse_subscription
 
@@ -21,12 +24,12 @@ def member(
 
 def differences(*members: tuple[str, GroupMembership]) -> Sequence[str]:
     """Return in what members differ that came in this order."""
-    agreement = Agreement()
+    consistency = SubscriptionConsistency()
     for client_id, membership in members:
-        told = agreement.differences_with(client_id, membership)
-        agreement.put(client_id, membership)
-        assert agreement.differences("g") == told
-    return agreement.differences("g")
+        told = consistency.differences_with(client_id, membership)
+        consistency.put(client_id, membership)
+        assert consistency.differences("g") == told
+    return consistency.differences("g")
 
 
 ALIKE = [
@@ -92,16 +95,16 @@ def test_differences_name_only_some_of_many_topics_answers_and_characters() -> N
 
 
 def test_members_are_alike_again_when_one_changes_or_leaves() -> None:
-    agreement = Agreement()
-    agreement.put("a", member(("t", "x")))
-    agreement.put("b", member(("t", "y")))
-    assert agreement.differences_with("b", member(("t", "x"))) == ()
-    assert agreement.differences_with("c", member(("t", "x"))) != ()
-    agreement.put("b", member(("t", "x")))
-    assert agreement.differences("g") == ()
-    agreement.put("b", member(("t", "y")))
+    consistency = SubscriptionConsistency()
+    consistency.put("a", member(("t", "x")))
+    consistency.put("b", member(("t", "y")))
+    assert consistency.differences_with("b", member(("t", "x"))) == ()
+    assert consistency.differences_with("c", member(("t", "x"))) != ()
+    consistency.put("b", member(("t", "x")))
+    assert consistency.differences("g") == ()
+    consistency.put("b", member(("t", "y")))
     for _ in range(2):
-        agreement.remove("a", "g")
-    assert agreement.differences("g") == ()
-    agreement.remove("b", "g")
-    assert agreement.differences_with("c", member(("t", "z"))) == ()
+        consistency.remove("a", "g")
+    assert consistency.differences("g") == ()
+    consistency.remove("b", "g")
+    assert consistency.differences_with("c", member(("t", "z"))) == ()
