@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from ternmq_broker.groups.client_queries import ClientQueries
-from ternmq_broker.groups.client_query_service import ClientQueryService
+from ternmq_broker.groups.client_queries import ClientQueries, ClientQueryService
 from ternmq_broker.groups.filters import FilterParts
 from ternmq_broker.groups.group_admin import GroupAdminService, GroupAdminServices
 from ternmq_broker.groups.locks import LockService, LockServices
@@ -97,7 +96,7 @@ class GroupAssembly:
             is_told=tables.groups.tells_members,
             must_agree=lambda: live.broker.same_subscriptions_required,
         )
-        self._questions = ClientQueries(self.sessions)
+        self._client_queries = ClientQueries(self.sessions)
         self.topics = GroupTopics(
             *(tables.topics, env.clock),
             on_created=lambda _topic: registrar.changed(),
@@ -131,7 +130,7 @@ class GroupAssembly:
             self._group_service(),
             self._lock_service,
             self._send_back_service(writer, is_closing, storing),
-            ClientQueryService(self.sessions, self._questions),
+            ClientQueryService(self.sessions, self._client_queries),
         )
 
     def admin_service(self, delete_topic: Callable[[str], Awaitable[None]]) -> GroupAdminService:
@@ -186,7 +185,7 @@ class GroupAssembly:
                 offset_rules=self.offset_rules,
                 sessions=self.sessions,
                 group_topics=self.topics,
-                questions=self._questions,
+                client_queries=self._client_queries,
                 clock=self._env.clock,
                 saved=(tables.offsets_file.saved, tables.versions_file.saved),
             )

@@ -1,22 +1,35 @@
-"""Questions to clients that travel on their Sessions, and their answers.
+"""Queries to clients on their Sessions: DescribeConsumer; and the producers, ListProducers.
 
-Source: RocketMQ `Broker2Client`, `AdminBrokerProcessor.callConsumer`.
+Source: RocketMQ `Broker2Client`, `AdminBrokerProcessor.callConsumer`,
+`AdminBrokerProcessor.getConsumerRunningInfo`, `ClientManageProcessor`.
 """
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
 from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.state.clients import ClientSession
+from ternmq_model.errors import refusal
+from ternmq_model.names import check_group, check_kept_group
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.pagination import names_of, page_of, token_of
+from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_remoting.service_methods import DESCRIBE_CONSUMER, LIST_PRODUCERS
 
 WAITING_MAX: Final = 1_024
-"""Questions that may wait for answers at a time."""
+"""Queries that may wait for answers at a time."""
+
+ANSWER_TIMEOUT_S: Final = 2.0
+"""Time that a consumer has to answer; an operator's own patience is longer."""
 
 
 class ClientQueries:
-    """Asks clients how consuming goes. Owns what waits for answers; on the broker's loop."""
+    """Queries to clients and the futures of their answers. Owned by the broker's loop."""
 
     def __init__(self, sessions: SessionManager) -> None:
         self._sessions = sessions
@@ -35,9 +48,9 @@ class ClientQueries:
         number = next(self._numbers)
         answer: asyncio.Future[groups.RunningState] = asyncio.get_running_loop().create_future()
         self._waiting[number] = (session, answer)
-        question = groups.ReportState(request_id=number, group=group)
+        query = groups.ReportState(request_id=number, group=group)
         try:
-            if not self._sessions.command(session, groups.SessionReply(report_state=question)):
+            if not self._sessions.command(session, groups.SessionReply(report_state=query)):
                 return None
             async with asyncio.timeout(timeout_s):
                 return await answer
@@ -51,3 +64,60 @@ class ClientQueries:
         asked, answer = self._waiting.get(state.request_id, (None, None))
         if asked is session and answer is not None and not answer.done():
             answer.set_result(state)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQueryService:
+    """Serves DescribeConsumer and ListProducers. Owns nothing."""
+
+    sessions: SessionManager
+    client_queries: ClientQueries
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (
+            unary(DESCRIBE_CONSUMER, self.describe_consumer),
+            unary(LIST_PRODUCERS, self.list_producers),
+        )
+
+    async def describe_consumer(
+        self, request: admin.DescribeConsumerRequest, call: Call
+    ) -> admin.DescribeConsumerReply:
+        """Ask one member of a group how consuming goes. Cancelling is safe."""
+        group, client_id = check_kept_group(request.group), request.client_id
+        session = next(
+            (one for one in self.sessions.table.members(group) if one.client_id == client_id), None
+        )
+        if session is None:
+            remark = f"{client_id[:100]!r} is no live member of group {group!r}"
+            raise refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        state = await self.client_queries.ask(session, group, timeout_s=ANSWER_TIMEOUT_S)
+        if state is None:
+            remark = f"{client_id!r} of group {group!r} does not answer"
+            raise refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        return admin.DescribeConsumerReply(state=state)
+
+    async def list_producers(
+        self, request: admin.ListProducersRequest, call: Call
+    ) -> admin.ListProducersReply:
+        """Tell the live members of one producer group, or of all."""
+        wanted = check_group(request.group) if request.group else ""
+        behind = names_of(request.page_token, 2)
+        found = sorted(
+            (group, session.client_id, session)
+            for session in self.sessions.table.sessions()
+            for group in session.producer_groups
+            if wanted in ("", group) and (group, session.client_id) > behind
+        )
+        members = (
+            admin.ProducerMember(
+                group=group,
+                client_id=client_id,
+                address=str(session.address),
+                connected_at_ms=session.connected_at_ms,
+            )
+            for group, client_id, session in found
+        )
+        page, has_more = page_of(members, request.page_size, lambda member: member.ByteSize())
+        token = token_of(page[-1].group, page[-1].client_id) if has_more else ""
+        return admin.ListProducersReply(producers=page, next_page_token=token)

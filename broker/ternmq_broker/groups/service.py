@@ -65,7 +65,7 @@ class GroupServices:
     offset_rules: OffsetRules
     sessions: SessionManager
     group_topics: GroupTopics
-    questions: ClientQueries
+    client_queries: ClientQueries
     clock: Clock
     saved: Sequence[Callable[[], asyncio.Future[None] | None]]
     """Of offsets and their versions: tells when the table is on disk; None = it is."""
@@ -141,7 +141,7 @@ class GroupService:
                         memberships = self._memberships(beat.consumer_groups)
                         sessions.heard(session, _producer_groups(beat.producer_groups), memberships)
                     case "running_state":
-                        self._services.questions.answered(session, request.running_state)
+                        self._services.client_queries.answered(session, request.running_state)
                     case "goodbye":
                         sessions.goodbye(session)
                         return None
