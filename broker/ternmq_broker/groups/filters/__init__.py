@@ -4,7 +4,7 @@ from ternmq_broker.groups.filters.bloom_bit_maps import FilterBitMaps as FilterB
 from ternmq_broker.groups.filters.bloom_bit_maps import (
     with_room_for_bit_maps as with_room_for_bit_maps,
 )
+from ternmq_broker.groups.filters.filter_manager import FilterParts as FilterParts
 from ternmq_broker.groups.filters.filter_registry import FilterRegistry as FilterRegistry
 from ternmq_broker.groups.filters.filter_rules import FilterRules as FilterRules
 from ternmq_broker.groups.filters.filter_rules import PullFilter as PullFilter
-from ternmq_broker.groups.filters.parts import FilterParts as FilterParts

@@ -1,4 +1,4 @@
-"""The parts of a broker that filter, wired to each other."""
+"""Filters of all consumer groups: their rules, registry and bit maps, wired to each other."""
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.filters.bloom_bit_maps import FilterBitMaps
