@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from ternmq_broker.groups.client_queries import ClientQueries, ClientQueryService
-from ternmq_broker.groups.filters import FilterParts
+from ternmq_broker.groups.filters import FilterManager
 from ternmq_broker.groups.group_admin import GroupAdminService, GroupAdminServices
 from ternmq_broker.groups.locks import LockService, LockServices
 from ternmq_broker.groups.offset_rules import OffsetRules
@@ -88,7 +88,7 @@ class GroupAssembly:
             *(store, tables.topics, tables.offsets),
             *(None if is_slave else self.locks, env.clock),
         )
-        self.filters = FilterParts(config, store, tables.filters, clients, env.clock)
+        self.filters = FilterManager(config, store, tables.filters, clients, env.clock)
         self.sessions = SessionManager(
             *(env.clock, clients),
             on_left=self.locks.left,

@@ -1,4 +1,4 @@
-"""The bit maps that lie beside the units of messages: which groups' conditions they pass.
+"""Bit maps beside the units of messages: a bit is set for each group whose condition passes.
 
 Source: RocketMQ `CommitLogDispatcherCalcBitMap`.
 """

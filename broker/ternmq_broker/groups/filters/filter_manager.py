@@ -10,8 +10,8 @@ from ternmq_model.clock import Clock
 from ternmq_store.message_store import MessageStore
 
 
-class FilterParts:
-    """What subscriptions mean here, and who has which. Owned by `GroupAssembly`.
+class FilterManager:
+    """Rules, registry and bit maps of filters. Owned by `GroupAssembly`.
 
     Args:
         config: The broker's settings.

@@ -1,4 +1,4 @@
-"""Who filters what: kept as clients tell it, and for a day after they left.
+"""Registry of the filters of groups: kept as clients tell it, and for a day after they left.
 
 Source: RocketMQ `ConsumerFilterManager`, `ConsumerManager.registerConsumer`.
 """

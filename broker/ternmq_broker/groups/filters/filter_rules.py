@@ -1,4 +1,4 @@
-"""What a subscription means for a read of the store. Pure.
+"""Rules by which subscriptions filter a read of the store. Pure.
 
 Source: RocketMQ `PullMessageProcessor`, `ExpressionMessageFilter`,
 `ExpressionForRetryMessageFilter`.
