@@ -10,7 +10,7 @@ from ternmq_broker.groups.group_admin import GroupAdminService, GroupAdminServic
 from ternmq_broker.groups.locks import LockService, LockServices
 from ternmq_broker.groups.offset_rules import OffsetRules
 from ternmq_broker.groups.retry import GroupTopics, SendBackService, SendBackServices
-from ternmq_broker.groups.retry.resent_messages import RetrySends
+from ternmq_broker.groups.retry.retry_topic_routing import RetrySends
 from ternmq_broker.groups.service import GroupService, GroupServices
 from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.live_settings import LiveSettings

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from ternmq_broker.groups.retry.copy_search import StoredCopies, copy_name
 from ternmq_broker.groups.retry.group_topics import GroupTopics, retry_topic
 from ternmq_broker.groups.retry.retry_policy import Failure, Fate, SentBack, sent_back, why_not
-from ternmq_broker.groups.retry.stored_copies import StoredCopies, copy_name
 from ternmq_broker.state.clients import check_client_id
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable

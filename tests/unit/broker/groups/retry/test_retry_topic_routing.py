@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.groups.retry.resent_messages import retried
+from ternmq_broker.groups.retry.retry_topic_routing import retried
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.errors import MessageRefused
 from ternmq_model.group_settings import GroupSettings
