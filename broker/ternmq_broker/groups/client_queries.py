@@ -1,4 +1,4 @@
-"""Queries to clients on their Sessions: DescribeConsumer; and the producers, ListProducers.
+"""Queries to clients on their Sessions, and the RPCs for operators that answer from them.
 
 Source: RocketMQ `Broker2Client`, `AdminBrokerProcessor.callConsumer`,
 `AdminBrokerProcessor.getConsumerRunningInfo`, `ClientManageProcessor`.

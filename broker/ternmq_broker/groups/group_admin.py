@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from ternmq_broker.groups.resets import Change, QueueState, is_cloned, reset
+from ternmq_broker.groups.resets import OffsetReset, QueueState, is_cloned, reset
 from ternmq_broker.groups.retry.group_topics import GroupTopics, dead_letter_topic, retry_topic
 from ternmq_broker.groups.service import NEVER_CONSUMED
 from ternmq_broker.groups.sessions import SessionManager
@@ -38,8 +38,8 @@ Saved = Callable[[], asyncio.Future[None] | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupAdminServices:
-    """What these RPCs stand on. All owned by the broker's loop."""
+class GroupAdminContext:
+    """Tables and callbacks behind GroupAdminService. All owned by the broker's loop."""
 
     store: MessageStore
     blocking: Blocking
@@ -60,10 +60,10 @@ class GroupAdminServices:
 
 
 class GroupAdminService:
-    """Serves what operators do with groups."""
+    """Serves PutGroup, DeleteGroup, ResetOffsets and CloneOffsets."""
 
-    def __init__(self, services: GroupAdminServices) -> None:
-        self._services = services
+    def __init__(self, context: GroupAdminContext) -> None:
+        self._context = context
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -76,13 +76,13 @@ class GroupAdminService:
 
     async def put_group(self, request: admin.PutGroupRequest, call: Call) -> admin.PutGroupReply:
         """Make a group or change its settings; when it answers, they are on disk."""
-        services = self._services
+        context = self._context
         _users_own(request.settings.group)
         settings = group_settings_from_pb(request.settings)
         check_settings(settings)
-        if services.topics.get(retry_topic(settings.group)) is not None:
-            services.group_topics.retry(settings)
-        is_new = services.groups.put(settings, now_ms=services.clock.wall_ms())
+        if context.topics.get(retry_topic(settings.group)) is not None:
+            context.group_topics.retry(settings)
+        is_new = context.groups.put(settings, now_ms=context.clock.wall_ms())
         logger.info("group put group=%s new=%s settings=%s", settings.group, is_new, settings)
         await self._save()
         return admin.PutGroupReply(created=is_new)
@@ -91,23 +91,23 @@ class GroupAdminService:
         self, request: admin.DeleteGroupRequest, call: Call
     ) -> admin.DeleteGroupReply:
         """Forget a group without members: settings, offsets, locks, retry topic with its files."""
-        services, group = self._services, _users_own(request.group)
+        context, group = self._context, _users_own(request.group)
         self._check_is_known(group)
         self._check_is_idle(group)
-        services.groups.remove(group, now_ms=services.clock.wall_ms())
-        services.offsets.remove_group(group)
-        services.locks.remove_group(group)
-        services.statistics.forget_group(group)
-        services.filters.remove_group(group)
+        context.groups.remove(group, now_ms=context.clock.wall_ms())
+        context.offsets.remove_group(group)
+        context.locks.remove_group(group)
+        context.statistics.forget_group(group)
+        context.filters.remove_group(group)
         logger.info("group deleted group=%s dead_letters=%s", group, request.with_dead_letters)
         doomed = [retry_topic(group)]
         if request.with_dead_letters:
             doomed.append(dead_letter_topic(group))
         refused: RefusedError | None = None
         for topic in doomed:
-            if services.topics.get(topic) is not None:
+            if context.topics.get(topic) is not None:
                 try:
-                    await services.delete_topic(topic)
+                    await context.delete_topic(topic)
                 except RefusedError as error:  # a NameServer's: the topic is deleted here
                     refused = error
         await self._save()
@@ -144,7 +144,7 @@ class GroupAdminService:
         self, request: admin.CloneOffsetsRequest, call: Call
     ) -> admin.CloneOffsetsReply:
         """Let one group be as far as another; when it answers, that is on disk."""
-        services = self._services
+        context = self._context
         source, group = check_kept_group(request.from_group), _users_own(request.to_group)
         self._check_is_known(source)
         if source == group:
@@ -153,8 +153,8 @@ class GroupAdminService:
             check_topic(request.topic)
         self._check_is_idle(group)
         changes = [
-            Change(topic, queue_id, services.offsets.query(group, topic, queue_id), offset)
-            for topic, queues in services.offsets.topics_of(source).items()
+            OffsetReset(topic, queue_id, context.offsets.query(group, topic, queue_id), offset)
+            for topic, queues in context.offsets.topics_of(source).items()
             if is_cloned(topic, request.topic)
             for queue_id, offset in queues.items()
         ]
@@ -162,24 +162,24 @@ class GroupAdminService:
             where = f"topic {request.topic!r}" if request.topic else "any topic"
             remark = f"group {source!r} has no offset in {where}"
             raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
-        services.groups.use(group, now_ms=services.clock.wall_ms())
+        context.groups.use(group, now_ms=context.clock.wall_ms())
         self._set(group, changes)
         logger.info("offsets cloned from=%s to=%s queues=%s", source, group, len(changes))
         await self._save()
         return admin.CloneOffsetsReply(changes=map(_change_to_pb, changes))
 
     def _check_is_known(self, group: str) -> None:
-        services = self._services
+        context = self._context
         if (
-            services.groups.get(group) is None
-            and group not in services.offsets.groups()
-            and not services.sessions.table.members(group)
+            context.groups.get(group) is None
+            and group not in context.offsets.groups()
+            and not context.sessions.table.members(group)
         ):
             remark = f"group {group!r} does not exist"
             raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     def _check_is_idle(self, group: str) -> None:
-        members = self._services.sessions.table.members(group)
+        members = self._context.sessions.table.members(group)
         if members:
             remark = f"group {group!r} has live members: {members[0].client_id}"
             if len(members) > 1:
@@ -188,7 +188,7 @@ class GroupAdminService:
 
     def _queue_ids(self, topic: str, told: Sequence[int]) -> Sequence[int]:
         """Return the queues that are meant, sorted."""
-        config = self._services.topics.get(topic)
+        config = self._context.topics.get(topic)
         if config is None:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
         count = max(config.read_queues, config.write_queues)
@@ -199,19 +199,19 @@ class GroupAdminService:
 
     async def _wanted(self, request: admin.ResetOffsetsRequest, topic: str, queue_id: int) -> int:
         """Return where a queue is to go on, whether or not it reaches so far."""
-        services = self._services
-        least, end = services.store.queue_range(topic, queue_id)
+        context = self._context
+        least, end = context.store.queue_range(topic, queue_id)
         match request.WhichOneof("to"):
             case "at_ms":
                 if request.at_ms < 0:
                     raise _invalid(f"at_ms is {request.at_ms}; must not be negative")
-                search = services.store.searches.by_time(
+                search = context.store.searches.by_time(
                     topic, queue_id, request.at_ms, Boundary.LOWER
                 )
                 if search is None:
                     return end
                 try:
-                    return await services.blocking.run(search.run)
+                    return await context.blocking.run(search.run)
                 except OSError as error:
                     remark = f"the disk cannot be read: {error}"
                     raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
@@ -227,21 +227,21 @@ class GroupAdminService:
                 raise _invalid("a reset says where to: at_ms, offset, first or last")
 
     def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
-        services = self._services
-        least, end = services.store.queue_range(topic, queue_id)
-        before = services.offsets.query(group, topic, queue_id)
+        context = self._context
+        least, end = context.store.queue_range(topic, queue_id)
+        before = context.offsets.query(group, topic, queue_id)
         return QueueState(topic, queue_id, least, end, before)
 
-    def _set(self, group: str, changes: Sequence[Change]) -> None:
-        now_ms = self._services.clock.wall_ms()
+    def _set(self, group: str, changes: Sequence[OffsetReset]) -> None:
+        now_ms = self._context.clock.wall_ms()
         for each in changes:
-            self._services.offsets.commit(
+            self._context.offsets.commit(
                 *(group, each.topic, each.queue_id, each.after), force=True, now_ms=now_ms
             )
 
-    def _tell(self, group: str, changes: Sequence[Change]) -> int:
+    def _tell(self, group: str, changes: Sequence[OffsetReset]) -> int:
         """Tell the group's live members where to go on; return how many will hear it."""
-        services = self._services
+        context = self._context
         told = groups.SessionReply(
             offsets_reset=groups.OffsetsReset(
                 group=group,
@@ -250,14 +250,14 @@ class GroupAdminService:
                         topic=each.topic,
                         queue_id=each.queue_id,
                         offset=each.after,
-                        version=services.offsets.version(group, each.topic, each.queue_id),
+                        version=context.offsets.version(group, each.topic, each.queue_id),
                     )
                     for each in changes
                 ],
             )
         )
-        members = services.sessions.table.members(group)
-        return sum(services.sessions.command(member, told) for member in members)
+        members = context.sessions.table.members(group)
+        return sum(context.sessions.command(member, told) for member in members)
 
     async def _save(self) -> None:
         """Wait until everything is on disk.
@@ -265,7 +265,7 @@ class GroupAdminService:
         Raises:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
         """
-        waiting = [future for saved in self._services.saved if (future := saved()) is not None]
+        waiting = [future for saved in self._context.saved if (future := saved()) is not None]
         for future in waiting:
             await future
 
@@ -286,7 +286,7 @@ def _invalid(remark: str) -> InvalidParameter:
     return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
 
 
-def _change_to_pb(change: Change) -> admin.OffsetChange:
+def _change_to_pb(change: OffsetReset) -> admin.OffsetChange:
     return admin.OffsetChange(
         topic=change.topic,
         queue_id=change.queue_id,

@@ -1,4 +1,4 @@
-"""Which offsets a group may commit. Reads the tables, owns nothing.
+"""Rules for offsets that a group commits. Reads the tables, owns nothing.
 
 Source: RocketMQ `ConsumerManageProcessor.updateConsumerOffset`.
 """
@@ -16,8 +16,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_store.message_store import MessageStore
 
 
-class Committed(NamedTuple):
-    """What somebody commits of one queue."""
+class OffsetCommit(NamedTuple):
+    """Commit of the offset of one queue."""
 
     topic: str
     queue_id: int
@@ -27,7 +27,7 @@ class Committed(NamedTuple):
 
 
 class OffsetRules:
-    """Says what can be an offset of a queue, and who may commit it.
+    """Rules for the offsets of a queue and for their committers.
 
     Args:
         store: Has the queues.
@@ -52,7 +52,7 @@ class OffsetRules:
         self._locks = locks
         self._clock = clock
 
-    def nearest(self, told: Committed) -> Committed:
+    def nearest(self, told: OffsetCommit) -> OffsetCommit:
         """Return what a seek sets: the nearest end of the queue, when `told` lies outside it.
 
         A slave, which may not have the end of the queue yet, and a negative offset correct nothing.
@@ -63,7 +63,7 @@ class OffsetRules:
         end = self._store.next_offset(told.topic, told.queue_id)
         return told._replace(offset=max(least, min(told.offset, end)))
 
-    def why_not(self, group: str, told: Committed) -> RefusedError | None:
+    def why_not(self, group: str, told: OffsetCommit) -> RefusedError | None:
         """Return why an offset cannot be one of its queue now; None when it can."""
         if is_broker_group(group):
             remark = f"group {group!r} belongs to the broker: it keeps its own progress there"
@@ -91,7 +91,7 @@ class OffsetRules:
         now_ms = self._clock.monotonic_ms()
         return self._locks.check(group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms)
 
-    def commit_with_pull(self, group: str, told: Committed) -> bool:
+    def commit_with_pull(self, group: str, told: OffsetCommit) -> bool:
         """Keep what a pull commits, and return whether it is kept.
 
         What cannot be kept does not keep the reader from its messages.

@@ -1,4 +1,4 @@
-"""Where a reset puts a group's offsets, and which of them it leaves alone. Pure.
+"""Resets of the offsets of a group. Pure.
 
 Source: RocketMQ `AdminBrokerProcessor.resetOffset`.
 """
@@ -11,7 +11,7 @@ from ternmq_model.offsets import QueueOffset
 
 
 class QueueState(NamedTuple):
-    """One queue, when a reset looks at it."""
+    """Range and committed offset of a queue before a reset."""
 
     topic: str
     queue_id: int
@@ -23,8 +23,8 @@ class QueueState(NamedTuple):
     """The group's offset; None = it never consumed the queue."""
 
 
-class Change(NamedTuple):
-    """What a reset does to one offset."""
+class OffsetReset(NamedTuple):
+    """Change of one offset by a reset."""
 
     topic: str
     queue_id: int
@@ -32,7 +32,9 @@ class Change(NamedTuple):
     after: QueueOffset
 
 
-def reset(queues: Iterable[tuple[QueueState, int]], *, backwards_only: bool) -> Sequence[Change]:
+def reset(
+    queues: Iterable[tuple[QueueState, int]], *, backwards_only: bool
+) -> Sequence[OffsetReset]:
     """Return what becomes of the offsets, in the order of the queues.
 
     An offset that stays where it is counts as well: what its consumer has in hand does not.
@@ -41,12 +43,12 @@ def reset(queues: Iterable[tuple[QueueState, int]], *, backwards_only: bool) -> 
         queues: Each with where it is to go on; its nearest end when it does not reach so far.
         backwards_only: Leave those alone that are not as far, or were never consumed.
     """
-    changes: list[Change] = []
+    changes: list[OffsetReset] = []
     for state, wanted in queues:
         after = QueueOffset(max(state.least, min(wanted, state.end)))
         if backwards_only and (state.before is None or after >= state.before):
             continue
-        changes.append(Change(state.topic, state.queue_id, state.before, after))
+        changes.append(OffsetReset(state.topic, state.queue_id, state.before, after))
     return changes
 
 

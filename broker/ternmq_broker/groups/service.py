@@ -12,7 +12,7 @@ from typing import Final
 
 from ternmq_broker.groups.client_queries import ClientQueries
 from ternmq_broker.groups.filters import FilterRules
-from ternmq_broker.groups.offset_rules import Committed, OffsetRules
+from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
 from ternmq_broker.groups.retry import GroupTopics
 from ternmq_broker.groups.sessions import SessionManager, SessionOutbox
 from ternmq_broker.state.clients import ClientSession, GroupMembership, check_client_id
@@ -52,8 +52,8 @@ _ONE: Final = ReadLimits(1, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupServices:
-    """What the group RPCs stand on. All owned by the broker's loop."""
+class GroupContext:
+    """Tables and services behind the group RPCs. All owned by the broker's loop."""
 
     store: MessageStore
     reader: StoreReader
@@ -74,8 +74,8 @@ class GroupServices:
 class GroupService:
     """Serves Session, ListMembers, CommitOffsets and QueryOffset."""
 
-    def __init__(self, services: GroupServices) -> None:
-        self._services = services
+    def __init__(self, context: GroupContext) -> None:
+        self._context = context
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -93,7 +93,7 @@ class GroupService:
             return
         if first.WhichOneof("request") != "hello":
             raise InvalidParameter(ResponseCode.INVALID_PARAMETER, "a Session begins with `hello`")
-        hello, sessions = first.hello, self._services.sessions
+        hello, sessions = first.hello, self._context.sessions
         _check_client(hello)
         memberships = self._memberships(hello.consumer_groups)
         producers = _producer_groups(hello.producer_groups)
@@ -101,8 +101,8 @@ class GroupService:
             hello.client_id,
             hello.incarnation,
             call.peer,
-            connected_at_ms=self._services.clock.wall_ms(),
-            heard_at_ms=self._services.clock.monotonic_ms(),
+            connected_at_ms=self._context.clock.wall_ms(),
+            heard_at_ms=self._context.clock.monotonic_ms(),
         )
         outbox = sessions.open(session)
         if isinstance(outbox, ClientSession):
@@ -132,7 +132,7 @@ class GroupService:
         self, stream: SessionServerStream, session: ClientSession, outbox: SessionOutbox
     ) -> TernError | None:
         """Take heartbeats until the stream ends, then end the other half too; return why."""
-        sessions = self._services.sessions
+        sessions = self._context.sessions
         try:
             while (request := await stream.read()) is not None:
                 match request.WhichOneof("request"):
@@ -141,7 +141,7 @@ class GroupService:
                         memberships = self._memberships(beat.consumer_groups)
                         sessions.heard(session, _producer_groups(beat.producer_groups), memberships)
                     case "running_state":
-                        self._services.client_queries.answered(session, request.running_state)
+                        self._context.client_queries.answered(session, request.running_state)
                     case "goodbye":
                         sessions.goodbye(session)
                         return None
@@ -163,7 +163,7 @@ class GroupService:
         """
         memberships: dict[str, GroupMembership] = {}
         read = partial(
-            self._services.filters.subscription_of,
+            self._context.filters.subscription_of,
             code_when_off=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
         )
         for each in told:
@@ -183,20 +183,20 @@ class GroupService:
 
     def _prepare(self, membership: GroupMembership) -> None:
         """Let a group come into being, with the topic that its members read beside their own."""
-        services = self._services
-        now_ms = services.clock.wall_ms()
-        settings = services.groups.use(membership.group, now_ms=now_ms)
+        context = self._context
+        now_ms = context.clock.wall_ms()
+        settings = context.groups.use(membership.group, now_ms=now_ms)
         is_retrying = not membership.is_broadcasting and settings.retry_queues > 0
         if is_retrying and not is_system_group(membership.group):
             # Without it the group consumes all the same; who sends a message back is told why not.
             with contextlib.suppress(RefusedError):
-                services.group_topics.retry(settings)
+                context.group_topics.retry(settings)
 
     async def list_members(
         self, request: groups.ListMembersRequest, call: Call
     ) -> groups.ListMembersReply:
         """Tell a group's live members."""
-        members = self._services.sessions.table.members(check_kept_group(request.group))
+        members = self._context.sessions.table.members(check_kept_group(request.group))
         return groups.ListMembersReply(client_ids=[each.client_id for each in members])
 
     async def commit_offsets(
@@ -208,19 +208,19 @@ class GroupService:
         of before the seek count again. So is every commit in a queue until the file holds one:
         without it the group would begin at a later end.
         """
-        services = self._services
-        now_ms = services.clock.wall_ms()
-        group = services.groups.use(request.group, now_ms=now_ms).group
+        context = self._context
+        now_ms = context.clock.wall_ms()
+        group = context.groups.use(request.group, now_ms=now_ms).group
         reply = groups.CommitOffsetsReply()
         for each in request.offsets:
-            what_told = Committed(
+            what_told = OffsetCommit(
                 each.topic, each.queue_id, each.offset, each.version, each.lock_token
             )
             if request.force:
-                what_told = services.offset_rules.nearest(what_told)
-            why = services.offset_rules.why_not(group, what_told)
+                what_told = context.offset_rules.nearest(what_told)
+            why = context.offset_rules.why_not(group, what_told)
             if why is None:
-                is_kept = services.offsets.commit(
+                is_kept = context.offsets.commit(
                     group,
                     each.topic,
                     each.queue_id,
@@ -231,8 +231,8 @@ class GroupService:
                 )
                 if is_kept and not request.force:
                     continue
-            kept = services.offsets.query(group, each.topic, each.queue_id)
-            version = services.offsets.version(group, each.topic, each.queue_id)
+            kept = context.offsets.query(group, each.topic, each.queue_id)
+            version = context.offsets.version(group, each.topic, each.queue_id)
             told = groups.QueueOffset(
                 topic=each.topic,
                 queue_id=each.queue_id,
@@ -254,7 +254,7 @@ class GroupService:
             reply.status.code = ResponseCode.INVALID_PARAMETER
             reply.status.remark = "; ".join(each.status.remark for each in reply.refused[:3])
         if request.force or any(
-            services.offsets.has_unsaved_begin(group, each.topic, each.queue_id)
+            context.offsets.has_unsaved_begin(group, each.topic, each.queue_id)
             for each in request.offsets
         ):
             await self._saved()
@@ -266,27 +266,27 @@ class GroupService:
         Raises:
             StoreError: The disk refuses; they are saved later.
         """
-        for saving in [saving for saved in self._services.saved if (saving := saved()) is not None]:
+        for saving in [saving for saved in self._context.saved if (saving := saved()) is not None]:
             await saving
 
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
     ) -> groups.QueryOffsetReply:
         """Tell how far a group is, and whether it will still be there after a crash."""
-        services = self._services
+        context = self._context
         group, topic = check_kept_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
-        is_unsaved = partial(services.offsets.has_unsaved_begin, group, topic, request.queue_id)
+        is_unsaved = partial(context.offsets.has_unsaved_begin, group, topic, request.queue_id)
         if is_unsaved():
             with contextlib.suppress(StoreError):  # who begins there hears of it from its commit
                 await self._saved()
-        kept = services.offsets.query(group, topic, request.queue_id)
-        if kept is None and services.offsets.is_awaited:
+        kept = context.offsets.query(group, topic, request.queue_id)
+        if kept is None and context.offsets.is_awaited:
             # An answer would let the group begin at the end of the queue.
             remark = "this slave lost its offsets, and has not heard its master's"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
-        version = services.offsets.version(group, topic, request.queue_id)
+        version = context.offsets.version(group, topic, request.queue_id)
         is_kept = kept is not None and not is_unsaved()
         return groups.QueryOffsetReply(offset=offset, version=version, is_kept=is_kept)
 
@@ -298,21 +298,21 @@ class GroupService:
 
         Source: RocketMQ `ConsumerManageProcessor.queryConsumerOffset`.
         """
-        services = self._services
-        if services.topics.get(topic) is None:
+        context = self._context
+        if context.topics.get(topic) is None:
             return NEVER_CONSUMED
-        least, end = services.store.queue_range(topic, queue_id)
+        least, end = context.store.queue_range(topic, queue_id)
         if end == 0:
             return 0
-        settings = services.groups.get(group)
+        settings = context.groups.get(group)
         if settings is not None and settings.consume_from_min_enabled:
             return least
         if least > 0:
             return NEVER_CONSUMED
-        first = await services.reader.read(
+        first = await context.reader.read(
             ReadRequest(topic=topic, queue_id=queue_id, offset=QueueOffset(0), hot=_ONE, cold=_ONE)
         )
-        is_hot = first.behind_bytes <= services.store.reads.hot_bytes
+        is_hot = first.behind_bytes <= context.store.reads.hot_bytes
         return 0 if len(first.record_sizes) and is_hot else NEVER_CONSUMED
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ternmq_broker.groups.offset_rules import Committed, OffsetRules
+from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicReaders
 from ternmq_broker.pull.rules import Outcome, PullRules, no_topic
@@ -96,7 +96,7 @@ class PullService:
         if request.HasField("commit_offset"):
             services.offset_rules.commit_with_pull(
                 request.group,
-                Committed(
+                OffsetCommit(
                     request.topic,
                     request.queue_id,
                     request.commit_offset,

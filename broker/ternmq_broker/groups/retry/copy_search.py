@@ -1,4 +1,4 @@
-"""Looking up copies of failed messages, before they are stored a second time."""
+"""Search for stored copies of failed messages, so that none is stored twice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCopies:
+class CopySearch:
     """Finds copies of failed messages in the store. Owns nothing.
 
     A copy tells by `SOURCE` which record failed, and under which version of its group's offset: a

@@ -1,4 +1,4 @@
-"""The topics that a group has for itself: for what is to be tried again, and for dead letters."""
+"""Topics of a group: its retry topic and its dead-letter topic."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What becomes of one message that a group could not consume. Pure.
+"""Retry policy: a message that was sent back is delayed, dropped, or becomes a dead letter. Pure.
 
 Source: RocketMQ `AbstractSendMessageProcessor.consumerSendMsgBack`.
 """
@@ -57,8 +57,8 @@ _BROKERS_OWN: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, WHEEL_TOP
 """What lies there belongs to other topics, later."""
 
 
-class Fate(enum.Enum):
-    """What becomes of a message that is sent back."""
+class SendBackAction(enum.Enum):
+    """An action on a message that is sent back."""
 
     RETRY = enum.auto()  # it comes again, after a delay
     DEAD = enum.auto()  # it was tried often enough, or never again is wanted
@@ -66,10 +66,10 @@ class Fate(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SentBack:
-    """What is to be stored for a message that was sent back, and where."""
+class SendBackDecision:
+    """The action on a message that was sent back, with the record to be stored."""
 
-    fate: Fate
+    action: SendBackAction
     record: InternalRecord
     """For `RETRY`, as it is delivered after the delay; for `DEAD`, as it is stored now."""
 
@@ -81,8 +81,8 @@ class SentBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """What a member says of a message that it could not consume."""
+class FailedMessage:
+    """A message that a member could not consume, as the member describes it."""
 
     message_id: str
     topic: str
@@ -101,7 +101,7 @@ class Failure:
     """The version of the group's offset in the queue: after a seek the same message fails anew."""
 
 
-def why_not(record: Record, failure: Failure) -> RefusedError | None:
+def why_not(record: Record, failure: FailedMessage) -> RefusedError | None:
     """Return why a record is not the message that is sent back, None when it is.
 
     Whoever tells a place tells what lies there as well: else a mistaken offset would make a dead
@@ -140,7 +140,9 @@ def why_not(record: Record, failure: Failure) -> RefusedError | None:
     return None
 
 
-def sent_back(record: Record, failure: Failure, group: GroupSettings, *, queue_id: int) -> SentBack:
+def decide_retry(
+    record: Record, failure: FailedMessage, group: GroupSettings, *, queue_id: int
+) -> SendBackDecision:
     """Return what is to be stored for a message that `group` could not consume.
 
     Args:
@@ -172,13 +174,17 @@ def sent_back(record: Record, failure: Failure, group: GroupSettings, *, queue_i
         reconsume_times=tries + 1,
     )
     if group.retry_queues <= 0:
-        return SentBack(Fate.DROPPED, again, 0, origin_topic)
+        return SendBackDecision(SendBackAction.DROPPED, again, 0, origin_topic)
     if failure.delay_level < 0 or tries >= (failure.attempts_max or group.retries_max):
         letter = dead_letter(again, group.group, message_id=unique_key)
-        return SentBack(Fate.DEAD, with_source(letter, record, failure.version), 0, origin_topic)
+        return SendBackDecision(
+            SendBackAction.DEAD, with_source(letter, record, failure.version), 0, origin_topic
+        )
     level = min(failure.delay_level or _FIRST_RETRY_LEVEL + tries, DELAY_LEVELS)
     retry = replace(again, topic=retry_topic(group.group), queue_id=queue_id)
-    return SentBack(Fate.RETRY, with_source(retry, record, failure.version), level, origin_topic)
+    return SendBackDecision(
+        SendBackAction.RETRY, with_source(retry, record, failure.version), level, origin_topic
+    )
 
 
 def dead_letter(message: InternalRecord, group: str, *, message_id: str) -> InternalRecord:

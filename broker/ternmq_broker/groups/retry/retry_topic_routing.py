@@ -1,4 +1,4 @@
-"""Messages that clients send to a retry topic themselves, when a send-back did not get through.
+"""Routing of messages that clients send to a retry topic, after a send-back that failed.
 
 Source: RocketMQ `SendMessageProcessor.handleRetryAndDLQ`.
 """
@@ -59,8 +59,8 @@ def _number(record: InternalRecord, name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class RetrySends:
-    """Looks up what `retried` must know. Owns nothing.
+class RetryTopicRouting:
+    """Calls `retried` with settings and locks of the group. Owns nothing.
 
     Args:
         groups: Every group's settings.

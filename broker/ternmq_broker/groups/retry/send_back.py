@@ -1,4 +1,4 @@
-"""SendBack: members give messages back that they could not consume."""
+"""SendBack: messages that members could not consume come back for a retry."""
 
 import asyncio
 import logging
@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from ternmq_broker.groups.retry.copy_search import StoredCopies, copy_name
+from ternmq_broker.groups.retry.copy_search import CopySearch, copy_name
 from ternmq_broker.groups.retry.group_topics import GroupTopics, retry_topic
-from ternmq_broker.groups.retry.retry_policy import Failure, Fate, SentBack, sent_back, why_not
+from ternmq_broker.groups.retry.retry_policy import (
+    FailedMessage,
+    SendBackAction,
+    SendBackDecision,
+    decide_retry,
+    why_not,
+)
 from ternmq_broker.state.clients import check_client_id
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
@@ -47,8 +53,8 @@ one message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SendBackServices:
-    """What SendBack stands on. All owned by the broker's loop."""
+class SendBackContext:
+    """Tables and services behind SendBack. All owned by the broker's loop."""
 
     reader: StoreReader
     writer: InternalWriter
@@ -68,11 +74,13 @@ class SendBackServices:
 
 
 @dataclass(slots=True)
-class _Batch:
-    """What is to be stored together. Owned by one call."""
+class _SendBackBatch:
+    """Copies that are stored together. Owned by one call."""
 
     records: list[InternalRecord] = field(default_factory=list[InternalRecord])
-    messages: list[tuple[int, SentBack]] = field(default_factory=list[tuple[int, SentBack]])
+    messages: list[tuple[int, SendBackDecision]] = field(
+        default_factory=list[tuple[int, SendBackDecision]]
+    )
     """Of each record: the message's place in the request, and what becomes of it."""
 
     body_bytes: int = 0
@@ -81,8 +89,8 @@ class _Batch:
 class SendBackService:
     """Serves SendBack."""
 
-    def __init__(self, services: SendBackServices) -> None:
-        self._services = services
+    def __init__(self, context: SendBackContext) -> None:
+        self._context = context
         self._under_way: dict[tuple[str | None, ...], asyncio.Event] = {}
         """Copies that are looked for, or being stored; set once that is over."""
 
@@ -97,26 +105,26 @@ class SendBackService:
         member keeps the message. A copy that is stored already counts, whoever sent it back: a
         member that got the message again after a crash, or one whose answer was lost.
         """
-        services = self._services
-        if services.is_closing():
+        context = self._context
+        if context.is_closing():
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
         if len(request.messages) > MESSAGES_MAX:
             remark = f"{len(request.messages)} messages; at most {MESSAGES_MAX} go back at once"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-        with services.storing():
+        with context.storing():
             return groups.SendBackReply(outcomes=await self._send_back(request))
 
     async def _send_back(self, request: groups.SendBackRequest) -> Sequence[common.Status]:
-        services = self._services
+        context = self._context
         check_client_id(request.client_id)
-        group = services.groups.use(request.group, now_ms=services.clock.wall_ms())
+        group = context.groups.use(request.group, now_ms=context.clock.wall_ms())
         outcomes = [common.Status() for _ in request.messages]
-        batch = _Batch()
+        batch = _SendBackBatch()
         dropped = 0
         for index, told in enumerate(request.messages):
             try:
                 decided = await self._decide(group, told)
-                if decided.fate is Fate.DROPPED:
+                if decided.action is SendBackAction.DROPPED:
                     dropped += 1
                 else:
                     batch.records.append(self._stored_form(group, decided))
@@ -126,7 +134,7 @@ class SendBackService:
                 outcomes[index].CopyFrom(status_of(error))
             if batch.body_bytes >= _PUT_BYTES_MAX:
                 await self._put_new(group.group, batch, request.messages, outcomes)
-                batch = _Batch()
+                batch = _SendBackBatch()
         await self._put_new(group.group, batch, request.messages, outcomes)
         if dropped:
             why = "the group has no retry queues"
@@ -135,20 +143,20 @@ class SendBackService:
             )
         return outcomes
 
-    async def _decide(self, group: GroupSettings, told: groups.FailedMessage) -> SentBack:
+    async def _decide(self, group: GroupSettings, told: groups.FailedMessage) -> SendBackDecision:
         """Return what becomes of one message.
 
         Raises:
             TernError: It cannot be sent back.
         """
-        services = self._services
+        context = self._context
         # Before the record is looked for: to a member without the lock it is of no account that the
         # record is gone, and it must not send a copy of what it has in hand.
         if (fenced := self._fenced(group.group, told)) is not None:
             raise fenced
         record = await self._record(told.physical_offset)
-        version = services.offsets.version(group.group, told.topic, told.queue_id)
-        failure = Failure(
+        version = context.offsets.version(group.group, told.topic, told.queue_id)
+        failure = FailedMessage(
             told.message_id,
             told.topic,
             told.queue_id,
@@ -164,8 +172,8 @@ class SendBackService:
             # The copy would pass for that of a failure after a later seek.
             remark = f"version {told.version} of the offset is not committed; {version} is kept"
             raise refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
-        queue_id = services.random.randrange(max(1, group.retry_queues))
-        return sent_back(record, failure, group, queue_id=queue_id)
+        queue_id = context.random.randrange(max(1, group.retry_queues))
+        return decide_retry(record, failure, group, queue_id=queue_id)
 
     async def _record(self, offset: int) -> Record:
         """Return the record that begins at `offset`.
@@ -174,7 +182,7 @@ class SendBackService:
             MessageNotFound: It is not kept any more, or none ever began there.
             RefusedError: The disk failed.
         """
-        reader = self._services.reader
+        reader = self._context.reader
         least = reader.store.min_physical
         data = await reader.record(PhysicalOffset(offset)) if offset >= least else None
         if data is not None:
@@ -190,31 +198,29 @@ class SendBackService:
             remark = f"no record begins at physical offset {offset}"
         raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
 
-    def _stored_form(self, group: GroupSettings, decided: SentBack) -> InternalRecord:
+    def _stored_form(self, group: GroupSettings, decided: SendBackDecision) -> InternalRecord:
         """Return what is stored now; its topic is there from then on.
 
         Raises:
             RefusedError: The group's topic may not be written, or no more topics fit.
         """
-        services = self._services
-        if decided.fate is Fate.DEAD:
-            services.group_topics.dead_letters(group.group)
+        context = self._context
+        if decided.action is SendBackAction.DEAD:
+            context.group_topics.dead_letters(group.group)
             return decided.record
-        services.group_topics.retry(group)
-        return services.delayed(decided.record, decided.delay_level)
+        context.group_topics.retry(group)
+        return context.delayed(decided.record, decided.delay_level)
 
     def _fenced(self, group: str, told: groups.FailedMessage) -> RefusedError | None:
         """Return why the member may not act for the message's queue; None when it may."""
-        services = self._services
-        now_ms = services.clock.monotonic_ms()
-        return services.locks.check(
-            group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms
-        )
+        context = self._context
+        now_ms = context.clock.monotonic_ms()
+        return context.locks.check(group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms)
 
     async def _put_new(
         self,
         group: str,
-        batch: _Batch,
+        batch: _SendBackBatch,
         told: Sequence[groups.FailedMessage],
         outcomes: Sequence[common.Status],
     ) -> None:
@@ -234,16 +240,16 @@ class SendBackService:
     async def _look_and_put(
         self,
         group: str,
-        batch: _Batch,
+        batch: _SendBackBatch,
         told: Sequence[groups.FailedMessage],
         outcomes: Sequence[common.Status],
     ) -> None:
         """Store what is not stored yet, and what the member may still act for: while records were
         read, a lock may have fallen."""
-        store, left = self._services.reader.store, _Batch()
+        store, left = self._context.reader.store, _SendBackBatch()
         start = store.deletions.get(retry_topic(group), PhysicalOffset(0))
         try:
-            ends = await StoredCopies(self._services.reader).find(batch.records, start=start)
+            ends = await CopySearch(self._context.reader).find(batch.records, start=start)
         except RefusedError as error:
             for index, _ in batch.messages:
                 outcomes[index].CopyFrom(status_of(error))
@@ -263,16 +269,18 @@ class SendBackService:
         if left.records:
             await self._put(group, left, outcomes)
 
-    async def _put(self, group: str, batch: _Batch, outcomes: Sequence[common.Status]) -> None:
+    async def _put(
+        self, group: str, batch: _SendBackBatch, outcomes: Sequence[common.Status]
+    ) -> None:
         """Store a batch and note the outcome of its messages."""
-        services = self._services
+        context = self._context
         try:
-            await services.writer.put(batch.records)
+            await context.writer.put(batch.records)
         except TernError as error:
             if len(batch.records) > 1 and isinstance(error, (IllegalMessage, MessageRefused)):
                 # One of them cannot be stored at all: it must not hold up the others.
                 for record, message in zip(batch.records, batch.messages, strict=True):
-                    await self._put(group, _Batch([record], [message]), outcomes)
+                    await self._put(group, _SendBackBatch([record], [message]), outcomes)
                 return
             for index, _ in batch.messages:
                 outcomes[index].CopyFrom(status_of(error))
@@ -282,7 +290,7 @@ class SendBackService:
             )
             return
         for _, decided in batch.messages:
-            count = services.statistics.sent_back_by
-            if decided.fate is Fate.DEAD:
-                count = services.statistics.died
+            count = context.statistics.sent_back_by
+            if decided.action is SendBackAction.DEAD:
+                count = context.statistics.died
             count(group, decided.origin_topic)

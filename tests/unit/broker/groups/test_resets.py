@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.groups.resets import Change, QueueState, is_cloned, reset
+from ternmq_broker.groups.resets import OffsetReset, QueueState, is_cloned, reset
 from ternmq_model.offsets import QueueOffset as At
 
 
@@ -16,7 +16,7 @@ def test_offset_is_reset_as_wanted_or_to_the_nearest_end(
     before: int | None, wanted: int, after: int
 ) -> None:
     (change,) = reset([(state(before), wanted)], backwards_only=False)
-    assert change == Change("T", 0, None if before is None else At(before), At(after))
+    assert change == OffsetReset("T", 0, None if before is None else At(before), At(after))
 
 
 @pytest.mark.parametrize(

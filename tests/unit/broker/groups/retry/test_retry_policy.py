@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 
 from ternmq_broker.groups.retry.retry_policy import (
-    Failure,
-    Fate,
-    SentBack,
+    FailedMessage,
+    SendBackAction,
+    SendBackDecision,
     clean,
-    sent_back,
+    decide_retry,
     why_not,
 )
 from ternmq_model.errors import PermissionRefused, RefusedError
@@ -26,7 +26,7 @@ from ternmq_model.record.format import (
 
 HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
 GROUP = GroupSettings("G")
-FAILURE = Failure("KEY", "T", 3, 17)
+FAILURE = FailedMessage("KEY", "T", 3, 17)
 
 
 def record(topic: str = "T", properties: dict[str, str] | None = None, **fields: Any) -> Record:
@@ -50,40 +50,40 @@ OFFSET_ID = offset_message_id(HOST, PhysicalOffset(400))
 
 
 def back(
-    told: Record, failure: Failure = FAILURE, group: GroupSettings = GROUP, queue_id: int = 0
-) -> SentBack:
-    return sent_back(told, failure, group, queue_id=queue_id)
+    told: Record, failure: FailedMessage = FAILURE, group: GroupSettings = GROUP, queue_id: int = 0
+) -> SendBackDecision:
+    return decide_retry(told, failure, group, queue_id=queue_id)
 
 
 @pytest.mark.parametrize("tries", range(16))
 def test_first_retry_waits_10_s_and_each_further_one_a_level_longer(tries: int) -> None:
     done = back(record(reconsume_times=tries))
-    assert done.fate is Fate.RETRY
+    assert done.action is SendBackAction.RETRY
     assert done.delay_level == 3 + tries
     assert done.record.reconsume_times == tries + 1
 
 
 @pytest.mark.parametrize(
-    ("tries", "level", "attempts_max", "retries_max", "fate", "waits"),
+    ("tries", "level", "attempts_max", "retries_max", "action", "waits"),
     [
-        (0, 0, 0, 16, Fate.RETRY, 3),
-        (15, 0, 0, 16, Fate.RETRY, 18),
-        (16, 0, 0, 16, Fate.DEAD, 0),
-        (40, 0, 0, 16, Fate.DEAD, 0),
-        (16, 0, 100, 16, Fate.RETRY, 18),
-        (0, 1, 0, 16, Fate.RETRY, 1),
-        (0, 18, 0, 16, Fate.RETRY, 18),
-        (16, 5, 0, 16, Fate.DEAD, 0),
-        (0, -1, 0, 16, Fate.DEAD, 0),
-        (2, 0, 2, 16, Fate.DEAD, 0),
-        (1, 0, 2, 16, Fate.RETRY, 4),
-        (0, 0, 0, 0, Fate.DEAD, 0),
-        (3, 0, 0, 3, Fate.DEAD, 0),
-        (3, 0, 5, 3, Fate.RETRY, 6),
+        (0, 0, 0, 16, SendBackAction.RETRY, 3),
+        (15, 0, 0, 16, SendBackAction.RETRY, 18),
+        (16, 0, 0, 16, SendBackAction.DEAD, 0),
+        (40, 0, 0, 16, SendBackAction.DEAD, 0),
+        (16, 0, 100, 16, SendBackAction.RETRY, 18),
+        (0, 1, 0, 16, SendBackAction.RETRY, 1),
+        (0, 18, 0, 16, SendBackAction.RETRY, 18),
+        (16, 5, 0, 16, SendBackAction.DEAD, 0),
+        (0, -1, 0, 16, SendBackAction.DEAD, 0),
+        (2, 0, 2, 16, SendBackAction.DEAD, 0),
+        (1, 0, 2, 16, SendBackAction.RETRY, 4),
+        (0, 0, 0, 0, SendBackAction.DEAD, 0),
+        (3, 0, 0, 3, SendBackAction.DEAD, 0),
+        (3, 0, 5, 3, SendBackAction.RETRY, 6),
     ],
 )
 def test_attempts_and_levels_decide_between_retry_and_dead_letter(
-    tries: int, level: int, attempts_max: int, retries_max: int, fate: Fate, waits: int
+    tries: int, level: int, attempts_max: int, retries_max: int, action: SendBackAction, waits: int
 ) -> None:
     failure = replace(FAILURE, delay_level=level, attempts_max=attempts_max)
     done = back(
@@ -91,7 +91,7 @@ def test_attempts_and_levels_decide_between_retry_and_dead_letter(
         failure,
         GroupSettings("G", True, True, False, 1, retries_max),
     )
-    assert (done.fate, done.delay_level) == (fate, waits)
+    assert (done.action, done.delay_level) == (action, waits)
 
 
 @pytest.mark.parametrize("level", [0, -1])
@@ -102,18 +102,20 @@ def test_copy_counts_on_from_the_greater_number_of_retries(
     failure = replace(FAILURE, delay_level=level, reconsume_times=told)
     done = back(record(reconsume_times=recorded), failure)
     assert done.record.reconsume_times == 6
-    assert (done.fate, done.delay_level) == ((Fate.DEAD, 0) if level else (Fate.RETRY, 8))
+    assert (done.action, done.delay_level) == (
+        (SendBackAction.DEAD, 0) if level else (SendBackAction.RETRY, 8)
+    )
 
 
 def test_retries_of_a_member_count_towards_the_limit() -> None:
     failure = replace(FAILURE, reconsume_times=16)
-    assert back(record(), failure).fate is Fate.DEAD
+    assert back(record(), failure).action is SendBackAction.DEAD
 
 
 def test_group_without_retry_queues_drops_its_messages() -> None:
     group = replace(GROUP, retry_queues=0)
-    assert back(record(), group=group).fate is Fate.DROPPED
-    assert back(record(reconsume_times=16), group=group).fate is Fate.DROPPED
+    assert back(record(), group=group).action is SendBackAction.DROPPED
+    assert back(record(reconsume_times=16), group=group).action is SendBackAction.DROPPED
 
 
 def test_retry_keeps_the_message_and_names_its_origin() -> None:
@@ -162,7 +164,7 @@ def test_dead_letter_is_not_delayed_and_names_its_origin() -> None:
         "TIMER_OUT_MS": "2",
     }
     done = back(record("%RETRY%G", properties, reconsume_times=16))
-    assert done.fate is Fate.DEAD
+    assert done.action is SendBackAction.DEAD
     letter = done.record
     assert (letter.topic, letter.queue_id, letter.reconsume_times) == ("%DLQ%G", 0, 17)
     assert dict(letter.properties) == {
