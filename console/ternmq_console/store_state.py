@@ -13,7 +13,7 @@ from ternmq_broker.state.table_generations import (
 )
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_whole
-from ternmq_store.inspection.findings import Finding, note, problem
+from ternmq_store.inspection.audit_findings import Finding, note, problem
 
 _AREA: Final = "state"
 

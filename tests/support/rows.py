@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ternmq_model.stored_message import StoredMessage
-from ternmq_store.columns.names import COLUMNS
+from ternmq_store.columns.column_names import COLUMNS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

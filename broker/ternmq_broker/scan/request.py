@@ -9,7 +9,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import ALL_TAGS, TAG
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.request_parser import check_range
-from ternmq_store.columns.names import check_columns
+from ternmq_store.columns.column_names import check_columns
 from ternmq_store.scan.scan_spec import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 
 KEYS_MAX: Final = 64

@@ -16,7 +16,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Handler, stream, unary
 from ternmq_remoting.service_methods import MEASURE_QUEUES, SCAN
 from ternmq_runtime.service import Job
-from ternmq_store.columns.package import has_pyarrow
+from ternmq_store.columns.pyarrow_support import has_pyarrow
 from ternmq_store.message_store import MessageStore
 
 

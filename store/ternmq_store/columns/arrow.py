@@ -6,7 +6,7 @@ Untyped, since what stubs know of building arrays from buffers is narrower than 
 import importlib
 from typing import Any, Final
 
-from ternmq_store.columns.package import check_pyarrow
+from ternmq_store.columns.pyarrow_support import check_pyarrow
 
 check_pyarrow()
 

@@ -14,11 +14,17 @@ from ternmq_model.arrays import Ints
 from ternmq_model.message_id import host_text, offset_message_id
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6
-from ternmq_store.columns import names
+from ternmq_store.columns import column_names
 from ternmq_store.columns.arrow import arrow, compute
-from ternmq_store.columns.names import COLUMNS, check_columns
+from ternmq_store.columns.column_names import COLUMNS, check_columns
 from ternmq_store.columns.property_columns import LIST_TYPE, MAP_TYPE, PropertyColumns
-from ternmq_store.columns.records import Damage, Expected, Found, find_records, unpack_bodies
+from ternmq_store.columns.record_validation import (
+    Damage,
+    Expected,
+    Found,
+    find_records,
+    unpack_bodies,
+)
 from ternmq_store.columns.slices import as_text, gather, numbers
 
 if TYPE_CHECKING:
@@ -29,29 +35,31 @@ BATCH_BYTES_MAX: Final = 8 << 20
 
 _TIMESTAMP: Final = arrow.timestamp("us", "UTC")
 _TYPES: Final[dict[str, Any]] = {
-    names.TOPIC: arrow.string(),
-    names.BROKER_NAME: arrow.string(),
-    names.QUEUE_ID: arrow.int32(),
-    names.QUEUE_OFFSET: arrow.int64(),
-    names.MESSAGE_ID: arrow.string(),
-    names.KEYS: LIST_TYPE,
-    names.TAGS: arrow.string(),
-    names.BODY: arrow.binary(),
-    names.PROPERTIES: MAP_TYPE,
-    names.BORN_AT: _TIMESTAMP,
-    names.STORED_AT: _TIMESTAMP,
-    names.BORN_HOST: arrow.string(),
-    names.RECONSUME_TIMES: arrow.int32(),
-    names.SYS_FLAG: arrow.int32(),
+    column_names.TOPIC: arrow.string(),
+    column_names.BROKER_NAME: arrow.string(),
+    column_names.QUEUE_ID: arrow.int32(),
+    column_names.QUEUE_OFFSET: arrow.int64(),
+    column_names.MESSAGE_ID: arrow.string(),
+    column_names.KEYS: LIST_TYPE,
+    column_names.TAGS: arrow.string(),
+    column_names.BODY: arrow.binary(),
+    column_names.PROPERTIES: MAP_TYPE,
+    column_names.BORN_AT: _TIMESTAMP,
+    column_names.STORED_AT: _TIMESTAMP,
+    column_names.BORN_HOST: arrow.string(),
+    column_names.RECONSUME_TIMES: arrow.int32(),
+    column_names.SYS_FLAG: arrow.int32(),
 }
 _NUMBERS: Final = {
-    names.QUEUE_ID: ("queue_id", np.int32),
-    names.QUEUE_OFFSET: ("queue_offset", np.int64),
-    names.RECONSUME_TIMES: ("reconsume_times", np.int32),
-    names.SYS_FLAG: ("sys_flag", np.int32),
+    column_names.QUEUE_ID: ("queue_id", np.int32),
+    column_names.QUEUE_OFFSET: ("queue_offset", np.int64),
+    column_names.RECONSUME_TIMES: ("reconsume_times", np.int32),
+    column_names.SYS_FLAG: ("sys_flag", np.int32),
 }
-_TIMES: Final = {names.BORN_AT: "born_at_ms", names.STORED_AT: "stored_at_ms"}
-_FROM_PROPERTIES: Final = frozenset({names.MESSAGE_ID, names.KEYS, names.TAGS, names.PROPERTIES})
+_TIMES: Final = {column_names.BORN_AT: "born_at_ms", column_names.STORED_AT: "stored_at_ms"}
+_FROM_PROPERTIES: Final = frozenset(
+    {column_names.MESSAGE_ID, column_names.KEYS, column_names.TAGS, column_names.PROPERTIES}
+)
 _EARLIEST_MS: Final = -62_135_596_800_000
 _LATEST_MS: Final = 253_402_300_799_999
 """From the year 1 to 9999: all that a timestamp can show."""
@@ -142,7 +150,7 @@ def build_rows(
     found, damaged = find_records(view, starts, sizes, expected)
     looked_at = len(starts)
     unpacked: Sequence[tuple[int, bytes]] = ()
-    if found is not None and names.BODY in columns:
+    if found is not None and column_names.BODY in columns:
         bodies = unpack_bodies(found, bytes_max)
         unpacked = bodies.unpacked
         if bodies.rows < len(found.rows):
@@ -193,22 +201,22 @@ class _Columns:
             return numbers(at_ms * 1000, _TIMESTAMP)
         if name in _FROM_PROPERTIES:
             return self._of_properties(name)
-        if name == names.TOPIC:
+        if name == column_names.TOPIC:
             begins = self._layout.topics
             return as_text(gather(self._view, begins, begins + self._layout.topic_bytes))
-        if name == names.BROKER_NAME:
+        if name == column_names.BROKER_NAME:
             return arrow.repeat(arrow.scalar(self._broker_name, arrow.string()), self._rows)
-        return self._bodies() if name == names.BODY else self._born_hosts()
+        return self._bodies() if name == column_names.BODY else self._born_hosts()
 
     def _of_properties(self, name: str) -> Any:
         if self._read is None:
             layout = self._layout
             self._read = PropertyColumns(self._view, layout.properties, layout.ends)
-        if name == names.PROPERTIES:
+        if name == column_names.PROPERTIES:
             return self._read.maps()
-        if name == names.KEYS:
+        if name == column_names.KEYS:
             return self._read.keys()
-        if name == names.TAGS:
+        if name == column_names.TAGS:
             return self._read.values(properties.TAGS)
         found = self._read.values(properties.UNIQUE_KEY)
         return self._with_offset_ids(found) if found.null_count else found

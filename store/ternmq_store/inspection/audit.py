@@ -24,9 +24,9 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.state_file import read_whole
 from ternmq_store.dispatch.topic_deletions import load_deletions
+from ternmq_store.inspection.audit_findings import Finding, note, problem
 from ternmq_store.inspection.audit_index import IndexAudit
 from ternmq_store.inspection.audit_queues import QueueAudit
-from ternmq_store.inspection.findings import Finding, note, problem
 from ternmq_store.inspection.log_inspection import (
     BadStretch,
     FoundRecord,

@@ -12,7 +12,7 @@ from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_prop
 from ternmq_model.record.format import FLAG_ROLLBACK, FLAG_TRANSACTION_MASK, Record
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.index.index_format import chain
-from ternmq_store.inspection.findings import Finding, note, problem
+from ternmq_store.inspection.audit_findings import Finding, note, problem
 from ternmq_store.inspection.index_inspection import (
     IndexHead,
     find_index_files,

@@ -12,7 +12,7 @@ from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties, tag_code
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.inspection.findings import Finding, note, problem
+from ternmq_store.inspection.audit_findings import Finding, note, problem
 from ternmq_store.inspection.log_inspection import FoundRecord
 from ternmq_store.inspection.queue_inspection import (
     ExtReader,

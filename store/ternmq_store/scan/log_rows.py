@@ -12,10 +12,10 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import SIZE_BYTES
 from ternmq_model.record.scanner import Verify
-from ternmq_store.columns import names
+from ternmq_store.columns import column_names
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.batches import build_rows
-from ternmq_store.columns.records import Damage, Expected
+from ternmq_store.columns.record_validation import Damage, Expected
 from ternmq_store.read.record_filter import properties_at
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import Wanted
@@ -264,16 +264,18 @@ def only_wanted(batch: "pa.RecordBatch", wanted: Wanted) -> "pa.RecordBatch":
     """Return the rows that are wanted, with the columns that are."""
     found: Any = batch
     if wanted.tags:
-        found = found.filter(compute.is_in(found[names.TAGS], arrow.array(sorted(wanted.tags))))
+        found = found.filter(
+            compute.is_in(found[column_names.TAGS], arrow.array(sorted(wanted.tags)))
+        )
     if wanted.stored_from_ms or wanted.stored_before_ms:
-        at_us = found[names.STORED_AT].view(arrow.int64()).to_numpy()
+        at_us = found[column_names.STORED_AT].view(arrow.int64()).to_numpy()
         good = at_us >= wanted.stored_from_ms * 1000
         if wanted.stored_before_ms:
             good &= at_us < wanted.stored_before_ms * 1000
         if not good.all():
             found = found.filter(arrow.array(good))
     if wanted.keys:
-        keys = found[names.KEYS]
+        keys = found[column_names.KEYS]
         hit = compute.is_in(keys.flatten(), arrow.array(sorted(wanted.keys))).to_numpy(
             zero_copy_only=False
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ternmq_model.errors import UsageError
 from ternmq_model.properties import decode_properties
 from ternmq_model.subscription import Subscription
-from ternmq_store.columns.names import (
+from ternmq_store.columns.column_names import (
     COLUMNS,
     KEYS,
     STORED_AT,

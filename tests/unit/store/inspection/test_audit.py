@@ -8,7 +8,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.inspection.audit import LogState, StoreAudit
-from ternmq_store.inspection.findings import Finding
+from ternmq_store.inspection.audit_findings import Finding
 from ternmq_store.inspection.log_inspection import FoundRecord, find_log_files, walk_log
 from ternmq_store.log.checksum_ranges import ChecksumRange
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes

@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.inspection.decisions import decide
+from ternmq_store.inspection.log_file_changes import decide
 from tests.support.damage import CONFIG, Key, filled, readable
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.stores import ROOT, open_store, whole

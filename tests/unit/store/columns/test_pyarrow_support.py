@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from ternmq_model.errors import MissingPackage
-from ternmq_store.columns.package import check_pyarrow, has_pyarrow
+from ternmq_store.columns.pyarrow_support import check_pyarrow, has_pyarrow
 
 WITHOUT = """
 import sys
 sys.modules["pyarrow"] = None
-import ternmq_store.columns.names, ternmq_store.columns.package
+import ternmq_store.columns.column_names, ternmq_store.columns.pyarrow_support
 import ternmq_store.scan.directory, ternmq_store.scan.user_topics, ternmq_store.scan.scan_spec
 from ternmq_model.errors import MissingPackage
 try:

@@ -9,7 +9,7 @@ from ternmq_model.errors import StoreError
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
-from ternmq_store.inspection.findings import Finding, note, problem
+from ternmq_store.inspection.audit_findings import Finding, note, problem
 from ternmq_store.inspection.overlay import Overlay
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.opened_files import RecoveryAction, RecoveryReport
