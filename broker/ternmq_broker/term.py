@@ -34,8 +34,8 @@ from ternmq_remoting.rpc import Identity, Listener
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import StoreConfig
+from ternmq_store.disk.fail_stop import WatchedFileSystem
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.log.clock_moves import ClockDoubt, moved_ms
 from ternmq_store.message_store import MessageStore
 from ternmq_store.truncation.log_truncation import reset_log, truncate_log

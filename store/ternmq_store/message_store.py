@@ -23,10 +23,10 @@ from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.batch import RecordBatch, conform_checksums
 from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.disk.fail_stop import WatchedFileSystem
 from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import abort_path
-from ternmq_store.disk.shortage import is_full, is_shortage
-from ternmq_store.disk.watched import WatchedFileSystem
+from ternmq_store.disk.resource_exhaustion import is_full, is_shortage
 from ternmq_store.dispatch.dispatch_request import BitMaps, dispatch_request_of
 from ternmq_store.dispatch.log_dispatcher import Dispatched
 from ternmq_store.dispatch.reservations import Reservations, store_time

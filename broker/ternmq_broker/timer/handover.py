@@ -18,8 +18,8 @@ from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import QueueOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.shielded_call import run_shielded
+from ternmq_store.disk.fail_stop import WatchedFileSystem
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import Units
 

@@ -10,7 +10,7 @@ from ternmq_model.index_keys import KeyRows, find_keys
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import FLAG_PREPARED
-from ternmq_store.disk.shortage import check_full
+from ternmq_store.disk.resource_exhaustion import check_full
 from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues

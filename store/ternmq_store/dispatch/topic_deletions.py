@@ -15,7 +15,7 @@ from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import deletions_path
-from ternmq_store.disk.shortage import check_full
+from ternmq_store.disk.resource_exhaustion import check_full
 from ternmq_store.disk.state_file import read_generations, replace_file
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.commit_log import CommitLog

@@ -7,8 +7,8 @@ which may be half a second later.
 from dataclasses import dataclass
 from pathlib import Path
 
+from ternmq_store.disk.fail_stop import WatchedFileSystem
 from ternmq_store.disk.layout import abort_path
-from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.log.commit_log import CommitLog
 
 

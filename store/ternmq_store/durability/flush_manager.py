@@ -11,7 +11,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.disk.mapped_file_queue import NewNames
-from ternmq_store.disk.reserve import give_up_reserve, keep_reserve
+from ternmq_store.disk.reserve_file import give_up_reserve, keep_reserve
 from ternmq_store.log.checkpoint import Checkpoint, encode_checkpoint
 from ternmq_store.log.flush import CheckpointTask, FlushTask, is_flush_due
 from ternmq_store.opened_files import OpenedFiles

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ternmq_store.disk.fail_stop import WatchedFileSystem
 from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import (
     abort_path,
@@ -23,7 +24,6 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import MappedFileQueue
-from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.opened_files import OpenedFiles
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name, fits, next_file_path
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import MappedFileQueue
-from ternmq_store.disk.shortage import check_full, check_only_full
+from ternmq_store.disk.resource_exhaustion import check_full, check_only_full
 from ternmq_store.log.file_allocation import FileTask, FillTask, PrepareTask, next_fill, wipe
 from ternmq_store.log.transient_pool import TransientPool, Write
 

@@ -15,7 +15,7 @@ from typing import Final
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import File, FileSystem
-from ternmq_store.disk.shortage import is_full
+from ternmq_store.disk.resource_exhaustion import is_full
 from ternmq_store.log.log_notes import LogNotes, save_notes
 
 PAGE_BYTES: Final = 4096

@@ -30,7 +30,7 @@ from ternmq_store.query.time_search import (
     plan_time_search,
 )
 from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX, UniqueSearch
-from ternmq_store.queues.log_places import first_from
+from ternmq_store.queues.offset_search import first_from
 from ternmq_store.queues.units import UNIT, Units
 from ternmq_store.read.cold_read import ColdRecord
 from ternmq_store.read.log_source import Source

@@ -31,7 +31,7 @@ from ternmq_store.queues.consume_queue_ext import (
     plain_tag_codes,
     rows_from,
 )
-from ternmq_store.queues.log_places import first_kept, last_message
+from ternmq_store.queues.offset_search import first_kept, last_message
 from ternmq_store.queues.units import (
     PADDING_SIZE,
     UNIT,

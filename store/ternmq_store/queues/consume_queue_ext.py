@@ -21,7 +21,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name, queue_ext_folder, step_end
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue
-from ternmq_store.queues.bit_tests import EXT_FIELDS, BitTest, units_in
+from ternmq_store.queues.bit_map_filter import EXT_FIELDS, BitTest, units_in
 
 _HEAD: Final = struct.Struct(">hqqh")
 _HEAD_TYPE: Final[np.dtype[np.void]] = np.dtype(EXT_FIELDS)

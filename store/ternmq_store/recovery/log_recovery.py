@@ -25,7 +25,7 @@ from ternmq_store.disk.layout import (
     next_file_path,
     notes_path,
 )
-from ternmq_store.disk.reserve import give_up_reserve
+from ternmq_store.disk.reserve_file import give_up_reserve
 from ternmq_store.dispatch.dispatch_request import no_bit_maps
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.dispatch.topic_deletions import load_deletions, settle_deletions

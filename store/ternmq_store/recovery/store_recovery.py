@@ -16,8 +16,8 @@ from ternmq_store.disk.layout import (
     consume_queue_folder,
     lock_path,
 )
-from ternmq_store.disk.reserve import keep_reserve
-from ternmq_store.disk.shortage import is_shortage
+from ternmq_store.disk.reserve_file import keep_reserve
+from ternmq_store.disk.resource_exhaustion import is_shortage
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.recovery.index_recovery import open_index
 from ternmq_store.recovery.log_recovery import open_files

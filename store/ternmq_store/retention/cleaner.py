@@ -29,7 +29,7 @@ from ternmq_store.disk.layout import (
     file_name,
 )
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.disk.shortage import is_full
+from ternmq_store.disk.resource_exhaustion import is_full
 from ternmq_store.log.clock_moves import Moves, moved_ms
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue

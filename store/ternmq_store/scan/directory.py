@@ -38,7 +38,7 @@ from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.queues.consume_queue_ext import ExtSource
 from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
-from ternmq_store.queues.log_places import first_from, first_kept
+from ternmq_store.queues.offset_search import first_from, first_kept
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.read.log_source import Source

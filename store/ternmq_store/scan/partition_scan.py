@@ -14,7 +14,7 @@ import numpy as np
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import MessageDamaged, StretchGone
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_store.queues.log_places import first_from
+from ternmq_store.queues.offset_search import first_from
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.read.message_selection import select
 from ternmq_store.scan.directory import StoreDirectory

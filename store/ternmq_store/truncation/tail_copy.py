@@ -10,7 +10,7 @@ from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import cut_folder, cut_name, cut_range
 from ternmq_store.disk.mapped_file_queue import FoundFile
-from ternmq_store.disk.shortage import is_full
+from ternmq_store.disk.resource_exhaustion import is_full
 from ternmq_store.log.file_allocation import USED_SHARE_MAX
 from ternmq_store.log.resync import next_record
 

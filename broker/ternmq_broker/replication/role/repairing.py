@@ -26,7 +26,7 @@ from ternmq_model.epochs import EPOCH_MAX, doubt_of
 from ternmq_model.errors import StoreNotFound
 from ternmq_model.json_checksum import add_checksum
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.reserve import replace_file_from_reserve
+from ternmq_store.disk.reserve_file import replace_file_from_reserve
 from ternmq_store.disk.state_file import previous_path, read_whole
 
 _BEYOND_TOLD: Final = 2 * PROMOTION_STEP

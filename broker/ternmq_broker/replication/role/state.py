@@ -22,7 +22,7 @@ from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.reserve import replace_file_from_reserve
+from ternmq_store.disk.reserve_file import replace_file_from_reserve
 
 SAVE_JOB: Final = "save-replication"
 

@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from ternmq_store.config import FlushMode
+from ternmq_store.disk.fail_stop import FileLost
 from ternmq_store.disk.layout import abort_path
-from ternmq_store.disk.watched import FileLost
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store

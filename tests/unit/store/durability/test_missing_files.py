@@ -11,6 +11,7 @@ import pytest
 
 from ternmq_model.errors import StoreFailed
 from ternmq_store.config import StoreConfig
+from ternmq_store.disk.fail_stop import WatchedFileSystem
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import (
     checkpoint_path,
@@ -20,7 +21,6 @@ from ternmq_store.disk.layout import (
     queue_folder,
 )
 from ternmq_store.disk.state_file import replace_file
-from ternmq_store.disk.watched import WatchedFileSystem
 from ternmq_store.durability.missing_files import CheckedFile
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem

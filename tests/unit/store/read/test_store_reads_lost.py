@@ -6,8 +6,8 @@ from typing import TypeVar
 import pytest
 
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_store.disk.fail_stop import FileLost
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
-from ternmq_store.disk.watched import FileLost
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
 from ternmq_store.query.time_search import Boundary

@@ -13,7 +13,7 @@ from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
-from ternmq_store.disk.reserve import keep_reserve
+from ternmq_store.disk.reserve_file import keep_reserve
 from tests.support.failpoints import FailingDisk
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time

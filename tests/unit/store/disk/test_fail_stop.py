@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_store.disk.fail_stop import WatchedFileSystem
 from ternmq_store.disk.filesystem import File
-from ternmq_store.disk.watched import WatchedFileSystem
 from tests.support.files import MemoryFileSystem
 
 ROOT = Path("/store")

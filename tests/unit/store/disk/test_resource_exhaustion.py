@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_model.errors import StoreFailed, StoreFull
 from ternmq_store.config import FlushMode
-from ternmq_store.disk.shortage import check_full, check_only_full, is_full, is_shortage
+from ternmq_store.disk.resource_exhaustion import check_full, check_only_full, is_full, is_shortage
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record

@@ -9,7 +9,7 @@ from typing import Final
 
 from ternmq_store.disk.directory_lock import NO_SUCH_NAME, Node
 from ternmq_store.disk.filesystem import File, FileSystem, Lock, Region
-from ternmq_store.disk.shortage import is_full, is_shortage
+from ternmq_store.disk.resource_exhaustion import is_full, is_shortage
 
 logger = logging.getLogger(__name__)
 

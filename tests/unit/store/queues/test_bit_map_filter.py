@@ -3,7 +3,7 @@ import pytest
 
 from ternmq_model.arrays import Ints
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.queues.bit_tests import BitTest
+from ternmq_store.queues.bit_map_filter import BitTest
 from ternmq_store.queues.consume_queue_ext import ConsumeQueueExt, ExtRows
 from ternmq_store.queues.units import Units, make_units
 from tests.support.files import MemoryFileSystem

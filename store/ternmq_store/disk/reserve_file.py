@@ -11,7 +11,7 @@ from typing import Final
 
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import reserve_path
-from ternmq_store.disk.shortage import is_full
+from ternmq_store.disk.resource_exhaustion import is_full
 from ternmq_store.disk.state_file import replace_file
 
 logger = logging.getLogger(__name__)
