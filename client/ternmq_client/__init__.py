@@ -1,4 +1,4 @@
-"""What producers and consumers share: routes, connections to brokers, sessions."""
+"""Client of a cluster, shared by producers and consumers: routes, connections, Sessions."""
 
 from ternmq_client.blocking_client import BlockingClient as BlockingClient
 from ternmq_client.blocking_client import LoopThread as LoopThread

@@ -31,13 +31,13 @@ from ternmq_runtime.service import OwnedTasks
 logger = logging.getLogger(__name__)
 
 GOODBYE_TIMEOUT_S: Final = 1.0
-"""How long a closing client waits for a broker to hear its goodbye."""
+"""Time that a closing client gives a broker to hear its goodbye."""
 
 SAYINGS_MAX: Final = 256
 """Answers that may wait for one broker to be told; the oldest gives way."""
 
 SETTLED_MS: Final = 10_000
-"""Who was greeted so long ago knows the other members too: they try each broker more often."""
+"""Age at which a Session's broker knows the other members too: they try each broker more often."""
 
 OnCommand = Callable[[groups.SessionReply, str], None]
 """Takes a broker's command and the broker's name. Must not block."""

@@ -1,4 +1,4 @@
-"""How a client finds and talks to its services."""
+"""Settings of a client: its services, its id, its timeouts."""
 
 import os
 import socket
@@ -34,7 +34,7 @@ def default_nameservers() -> DefaultNameServers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientConfig:
-    """What producers and consumers have in common. Durations in seconds."""
+    """Settings that producers and consumers have in common. Durations in seconds."""
 
     nameservers: tuple[str, ...] = field(default_factory=default_nameservers)
     """`HOST:PORT` of each NameServer. One that answers is enough. Not given = those of the
@@ -48,27 +48,27 @@ class ClientConfig:
     process id, start time and a random number."""
 
     request_timeout_s: float = 3.0
-    """How long to wait for the answer to one request."""
+    """Time limit for the answer to one request."""
 
     connect_timeout_s: float = 1.0
-    """How long to try each address of a service."""
+    """Time limit for connecting to each address of a service."""
 
     route_refresh_s: float = 30.0
-    """How often the routes of known topics are asked again."""
+    """Interval between two questions for the route of a known topic."""
 
     heartbeat_s: float = 30.0
-    """How often a broker hears from a client that has nothing to say."""
+    """Interval between heartbeats of a client that has nothing else to say."""
 
     session_retry_s: float = 1.0
     """Longest wait before a broken Session is opened again the first time; doubles up to 8 times
     this."""
 
     trace: bool = False
-    """Who sent and who consumed which message, when and with what outcome, is sent to
-    `trace_topic`, a moment later. Never delays or fails a message."""
+    """Message traces (who sent and consumed which message, with what outcome) go to `trace_topic`,
+    a moment later. Never delays or fails a message."""
 
     trace_topic: str = TRACE_TOPIC
-    """Where to. Brokers have the default one when `broker.trace_topic_enabled` says so."""
+    """Topic of the traces. Brokers have the default one with `broker.trace_topic_enabled`."""
 
     def __post_init__(self) -> None:
         given: object = self.nameservers

@@ -1,4 +1,4 @@
-"""What producers and consumers share: routes, connections, sessions, and the tasks behind them."""
+"""Client instance: routes, connections and Sessions, and the tasks behind them."""
 
 import asyncio
 import logging
@@ -29,10 +29,10 @@ from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 logger = logging.getLogger(__name__)
 
 MASTER_RETRY_S: Final = 1.0
-"""How often a master is tried for which a slave stands in."""
+"""Interval between attempts to reach a master for which a slave serves."""
 
 CALLS_WAIT_S: Final = 1.0
-"""How long leaving a client waits for functions of the application, such as the check of a
+"""Time that leaving a client gives functions of the application, such as the check of a
 transaction, that still run in its threads and whose answer nobody wants any more."""
 
 _DENIAL_TIMEOUT_S: Final = 1.0
@@ -92,7 +92,7 @@ class ClientInstance(Lifecycle):
 
     @property
     def tasks(self) -> OwnedTasks:
-        """Where producers and consumers spawn theirs; they end with the client."""
+        """Tasks, also those of producers and consumers; they end with the client."""
         return self._components.tasks
 
     @property
@@ -107,7 +107,7 @@ class ClientInstance(Lifecycle):
 
     @property
     def sessions(self) -> BrokerSessions:
-        """Who brokers think is here."""
+        """Sessions with the brokers, by which they know who is here."""
         return self._components.sessions
 
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:

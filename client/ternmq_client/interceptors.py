@@ -1,4 +1,4 @@
-"""What an application may put between itself and every send, and every call of a listener.
+"""Interceptors that applications put around every send and every call of a listener.
 
 Interceptors are objects with two methods, called on the client's event loop: they must be quick
 and must not block. Those given first are called first before, and last after. What one raises never
@@ -26,7 +26,7 @@ EventT = TypeVar("EventT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendEvent:
-    """What became of one message. Exactly one of `result` and `error` is there."""
+    """Outcome of one send. Exactly one of `result` and `error` is there."""
 
     group: str
     """The producer group."""
@@ -35,7 +35,7 @@ class SendEvent:
     """As it was sent: what the last `before_send` returned."""
 
     result: SendResult | None
-    """Where it was stored; None when it was not, when nobody knows, or when nobody asked."""
+    """Place where it was stored; None when it was not, nobody knows, or nobody asked."""
 
     error: TernError | None
     """Why not. None for a one-way send, too, as long as it was not refused at once."""
@@ -75,7 +75,7 @@ class SendInterceptor(Protocol):
 
 
 class ConsumeOutcome(Enum):
-    """How a listener's call ended. The values are those of RocketMQ's traces.
+    """Outcome of a listener's call. The values are those of RocketMQ's traces.
 
     Attributes:
         SUCCESS: Every message is finished.
@@ -98,25 +98,25 @@ class ConsumeEvent:
     """The consumer group."""
 
     queue: MessageQueue
-    """Where the messages were read: for those tried again, the group's retry topic."""
+    """Queue that the messages were read from: for those tried again, the group's retry topic."""
 
     messages: Sequence[StoredMessage]
-    """What the listener is handed: one, or a batch."""
+    """Messages that the listener is handed: one, or a batch."""
 
     began_at_ms: int
     """When the call began, Unix milliseconds."""
 
     took_ms: int = 0
-    """How long it took; 0 before it."""
+    """Duration of the call; 0 before it."""
 
     outcome: ConsumeOutcome | None = None
-    """How it ended; None before it."""
+    """Outcome of the call; None before it."""
 
     error: Exception | None = None
-    """What the listener raised."""
+    """Exception that the listener raised."""
 
     unfinished: Sequence[StoredMessage] = ()
-    """Which of the messages will be tried again, or are given up."""
+    """Those of the messages that will be tried again, or are given up."""
 
 
 class ConsumeInterceptor(Protocol):

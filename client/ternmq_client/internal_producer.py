@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_remoting.rpc import Connection
 
 _BROKERS_MAX: Final = 3
-"""How many brokers are tried, when any will do."""
+"""Brokers that are tried, when any will do."""
 
 
 class InternalProducer:

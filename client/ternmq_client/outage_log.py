@@ -9,7 +9,7 @@ from ternmq_model.clock import Clock
 logger = logging.getLogger(__name__)
 
 QUIET_MS: Final = 30_000
-"""What is said within so long of what was said last is about the same outage: a broker that
+"""Losses that follow each other within this time are one outage: a broker that
 restarts is lost several times, and one that stays away is tried again and again."""
 
 _OF_PROCESS: Final[set["OutageLog"]] = set()

@@ -10,7 +10,7 @@ from typing import Final
 from ternmq_model.route import MASTER_ID
 
 NO_EPOCH: Final = 0
-"""Of a broker that was never reached, or tells none."""
+"""Epoch of a broker that was never reached, or tells none."""
 
 
 def member_to_ask(members: Iterable[int], away: Iterable[int]) -> int:

@@ -26,13 +26,13 @@ from ternmq_remoting.environment import Environment
 logger = logging.getLogger(__name__)
 
 TOLD_EVERY_MS: Final = 10_000
-"""How often the log says what is waited for."""
+"""Interval between log lines about what is waited for."""
 
 RETRY_TIMEOUT: Final = "retryTimeout"
 """The name of Spark's option for it; the log and errors say it to everybody."""
 
 RETRY_TIMEOUT_S: Final = 120.0
-"""How long that is by default."""
+"""The default of that option."""
 
 _DELAYS: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=2.0)
 

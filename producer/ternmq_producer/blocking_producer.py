@@ -135,7 +135,7 @@ class BlockingProducer(BlockingClient[Producer]):
 
     @property
     def is_connected(self) -> bool:
-        """Whether a broker can be reached. See `Producer.is_connected`."""
+        """True while a broker can be reached. See `Producer.is_connected`."""
         return self._client.is_connected
 
     def statistics(self) -> SendStatistics:

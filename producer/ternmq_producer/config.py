@@ -20,30 +20,30 @@ class ProducerConfig:
     """Sizes in bytes, durations in seconds."""
 
     send_timeout_s: float = 3.0
-    """How long one message may take in all: waiting for room, sending, trying again."""
+    """Time limit for one message: waiting for room, sending, trying again."""
 
     fail_fast: bool = False
-    """Whether a send fails with `Unreachable` at once, instead of waiting for `send_timeout_s`,
-    while no broker of its topic can be reached; a message with an order, while its own broker
-    cannot. The brokers are tried again in the background, at most 1 s apart."""
+    """A send fails with `Unreachable` at once, instead of waiting for `send_timeout_s`, while no
+    broker of its topic can be reached; a message with an order, while its own broker cannot.
+    The brokers are tried again in the background, at most 1 s apart."""
 
     attempts_max: int = 3
-    """How often one message is tried, the first time included. A broker that cannot be reached does
+    """Most attempts for one message, the first one included. A broker that cannot be reached does
     not count: it is waited for until `send_timeout_s` is over."""
 
     retry_delay_s: float = 0.1
     """Ceiling of the wait before the second attempt at the same broker; doubles up to 1 s."""
 
     duplicates_allowed: bool = True
-    """Whether a message whose answer was lost may be sent to another broker, or to one that has no
-    index: it may then be stored twice. When False, only the broker that may have it is asked again,
-    and where it cannot tell, the message fails with an error whose `may_have_happened` is True."""
+    """A message whose answer was lost may be sent to another broker, or to one that has no index:
+    it may then be stored twice. When False, only the broker that may have it is asked again, and
+    where it cannot tell, the message fails with an error whose `may_have_happened` is True."""
 
     retry_another_broker_when_not_ok: bool = False
-    """Whether a message that is stored, but not as safely as its broker was asked to (see
-    `SendStatus`), is sent to another broker as well, if its topic has one: the first SEND_OK
-    counts, and consumers may get it twice. Not for ordered messages, `send_many` and `send_batch`,
-    nor where `duplicates_allowed` is False."""
+    """A message that is stored, but not as safely as its broker was asked to (see `SendStatus`), is
+    sent to another broker as well, if its topic has one: the first SEND_OK counts, and consumers
+    may get it twice. Not for ordered messages, `send_many` and `send_batch`, nor where
+    `duplicates_allowed` is False."""
 
     buffer_bytes: int = 64 << 20
     """Memory for messages that are waiting or unanswered. When it is used up, sends wait."""
@@ -56,9 +56,9 @@ class ProducerConfig:
     meanwhile forms the next batch, so more would make batches smaller, not sending faster."""
 
     compression: Format | None = "zlib"
-    """How bodies of `compress_over_bytes` and more are sent and stored: `zlib`, or with the extra
-    `compression` also `lz4` and `zstd`. None = as they are. A body that would not become shorter
-    stays as it is; those of `send_batch` always do."""
+    """Format of bodies of `compress_over_bytes` and more, on the wire and on disk: `zlib`, or with
+    the extra `compression` also `lz4` and `zstd`. None = as they are. A body that would not become
+    shorter stays as it is; those of `send_batch` always do."""
 
     compression_level: int | None = None
     """0 to 9 for zlib, 0 to 16 for lz4, 1 to 22 for zstd. None = 5, 0 and 3."""
@@ -81,7 +81,7 @@ class ProducerConfig:
     """Queues on each broker of a topic that is so created, at most the template's."""
 
     template_topic: str = AUTO_CREATE_TOPIC
-    """Whose settings such a topic gets."""
+    """Topic whose settings such a topic gets."""
 
     def __post_init__(self) -> None:
         check_kinds("producer", self)

@@ -43,7 +43,7 @@ _NO_MESSAGE: Final = Message("", b"")
 
 _SLICE_BYTES: Final = 256 << 10
 _SLICE_MESSAGES_MAX: Final = 2048
-"""How much of a `send_many` is prepared in one go, while the broker works on the part before."""
+"""Most that is prepared of a `send_many` in one go, while the broker works on the part before."""
 
 
 class Producer(Lifecycle):
@@ -322,7 +322,7 @@ class Producer(Lifecycle):
 
     @property
     def is_connected(self) -> bool:
-        """Whether a broker can be reached: for health checks and circuit breakers. Asks nobody.
+        """True while a broker can be reached: for health checks and circuit breakers. Asks nobody.
 
         False while none of the brokers of the topics sent to could be reached when it was tried
         last, while no NameServer tells where they are, and when the producer is not open. True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSends:
-    """How sending to one broker went since the producer was opened."""
+    """Counters of the sends to one broker since the producer was opened."""
 
     stored: int
     """Messages that it answered as stored."""
@@ -15,7 +15,7 @@ class BrokerSends:
     """Attempts that failed, one for each message and attempt."""
 
     retries: int
-    """Of those, the ones that were tried again, here or elsewhere."""
+    """Failed attempts that were followed by another one, here or elsewhere."""
 
     latency_ms: int
     """From the newest answered batch being written to its answer; −1 before the first."""
@@ -29,7 +29,7 @@ class BrokerSends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendStatistics:
-    """What a producer did since it was opened."""
+    """Counters of a producer since it was opened."""
 
     brokers: Mapping[str, BrokerSends]
     """By broker name, sorted."""

@@ -42,7 +42,7 @@ _CLOCKS_DIFFER_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """How many dead letters a group has."""
+    """Number of dead letters of a group."""
 
     group: str
     """Name of the group."""
@@ -59,13 +59,13 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What became of one dead letter."""
+    """Outcome of one dead letter's redrive."""
 
     message_id: str
-    """Of the message that died."""
+    """Id of the message that died."""
 
     topic: str
-    """Where it was sent."""
+    """Topic that it was sent to."""
 
     new_message_id: str
     """Id of the message that was sent for it."""

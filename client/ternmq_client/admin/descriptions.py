@@ -36,7 +36,7 @@ class UnreachableBroker:
 
 
 class BrokerList(list[T]):
-    """What the brokers of a cluster have, and which of them gave no answer.
+    """Items of a cluster's brokers, and the brokers that gave no answer.
 
     Args:
         found: What brokers that answered have.
@@ -76,10 +76,10 @@ def require_all(unreachable: Iterable[UnreachableBroker]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """What one queue holds: messages from `min_offset` up to, without, `max_offset`."""
+    """Offsets of one queue, which holds messages from `min_offset` up to, without, `max_offset`."""
 
     queue: MessageQueue
-    """Which queue."""
+    """The queue."""
 
     min_offset: int
     """Offset of the oldest message."""
@@ -99,7 +99,7 @@ class TopicCreatedAt:
     """Name of the broker."""
 
     log_offset: int | None
-    """Where the broker's log ended then: higher when the topic was deleted and created again. 0 =
+    """End of the broker's log then: higher when the topic was deleted and created again. 0 =
     it was created before brokers noted that, by RocketMQ, or is the broker's own; None = the broker
     notes none."""
 
@@ -129,7 +129,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
-    """What became of one topic that was to be created."""
+    """Outcome of the creation of one topic."""
 
     topic: str
     """Its name."""
@@ -177,10 +177,10 @@ class ProducerMember:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group is in one queue."""
+    """Progress of a group in one queue."""
 
     queue: MessageQueue
-    """Which queue."""
+    """The queue."""
 
     committed_offset: int
     """The next offset to consume; `NEVER_CONSUMED` = none was committed."""
@@ -192,13 +192,13 @@ class QueueProgress:
     """Offset that the next message will have."""
 
     version: int = 0
-    """How often the offset was reset, or sought."""
+    """Number of resets and seeks of the offset."""
 
     consumed_stored_at_ms: int = 0
     """Store time of the message consumed last, Unix milliseconds; 0 = none, or no longer kept."""
 
     lag_ms: int = 0
-    """How long the next message has lain there; 0 = there is none."""
+    """Age of the next message in the queue; 0 = there is none."""
 
     @property
     def lag(self) -> int:
@@ -208,10 +208,10 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """What became of a group's offset in one queue."""
+    """Change of a group's offset in one queue."""
 
     queue: MessageQueue
-    """Which queue."""
+    """The queue."""
 
     before: int
     """`NEVER_CONSUMED` = there was none."""
@@ -222,7 +222,7 @@ class OffsetChange:
 
 @dataclass(frozen=True, slots=True)
 class ResetOutcome:
-    """What a reset did, or would do."""
+    """Outcome of a reset, or of a dry run of it."""
 
     changes: tuple[OffsetChange, ...]
     """Sorted by queue."""

@@ -37,7 +37,7 @@ from ternmq_remoting.service_methods import (
 
 @dataclass(frozen=True, slots=True)
 class NameServerView:
-    """What one NameServer knows."""
+    """View of the cluster by one NameServer."""
 
     address: Address
     """Address of the NameServer."""

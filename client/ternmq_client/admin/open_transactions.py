@@ -26,7 +26,7 @@ class OpenBatch:
     """
 
     broker_name: str
-    """Where they are."""
+    """Name of the broker that has them."""
 
     staged_for: str
     """Batch that they are staged for, such as `QUERY/BATCH`; empty = they are not staged, and the
@@ -53,7 +53,7 @@ class OpenBatch:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a driver may still work on them: less than 3 minutes have passed."""
+        """True while a driver may still work on them: less than 3 minutes have passed."""
         return is_in_use(self.quiet_ms)
 
     def check_left_behind(self) -> None:
@@ -67,10 +67,10 @@ class OpenBatch:
 
 @dataclass(frozen=True, slots=True)
 class StagedRollback:
-    """What a roll-back of staged messages came to on one broker."""
+    """Outcome of a roll-back of staged messages on one broker."""
 
     broker_name: str
-    """Where."""
+    """Name of the broker."""
 
     rolled_back: int
     """Number of messages that are rolled back."""

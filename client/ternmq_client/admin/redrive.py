@@ -47,18 +47,18 @@ class DeadLetter:
 
     @property
     def group(self) -> str:
-        """Who gave it up."""
+        """The group that gave it up."""
         return self.message.topic.removeprefix(DEAD_LETTER_PREFIX)
 
     @property
     def origin_topic(self) -> str:
-        """Where it was sent to first; empty when nothing says it."""
+        """Topic that it was sent to first; empty when nothing says it."""
         told = self.message.properties
         return next((told[name] for name in ORIGIN_TOPICS if told.get(name)), "")
 
     @property
     def origin_message_id(self) -> str:
-        """Which message it was."""
+        """Id of the message that it was."""
         told = self.message.properties
         return told.get(names.DLQ_ORIGIN_MESSAGE_ID) or self.message.message_id
 

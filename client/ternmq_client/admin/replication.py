@@ -59,7 +59,7 @@ class MemberView:
 
     @property
     def is_master(self) -> bool:
-        """Whether it is registered as the master."""
+        """True for the member that is registered as the master."""
         return self.member.broker_id == MASTER_ID
 
 

@@ -45,7 +45,7 @@ class FoundRoute:
     """The host through which the NameServer that told the route was reached."""
 
     address: Address
-    """Of that NameServer."""
+    """Address of that NameServer."""
 
 
 class NameServers:

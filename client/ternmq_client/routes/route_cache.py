@@ -24,7 +24,7 @@ Source: RocketMQ `defaultTopicQueueNums`.
 """
 
 UNCERTAIN_REFRESH_MS: Final = 1_000
-"""How often a route is asked again that is young, watched and unknown, guessed from the template,
+"""Interval between questions for a route that is young, unknown but watched, a guess,
 or lacks a master or a broker that was told before: the true one may come any moment."""
 
 SOON_MS: Final = 200
@@ -38,17 +38,17 @@ NEVER_MS: Final = 1 << 62
 """When a route is due that is being asked for."""
 
 LOSS_GRACE_MS: Final = 5_000
-"""How long a member is kept that no NameServer tells any more while it tells others of its name;
+"""Time that a member is kept that no NameServer tells any more, but others of its name;
 and how long a route is young that was not told before. By then brokers have registered again with
 NameServers that have just started."""
 
 BROKER_KEPT_MS: Final = 30_000
-"""How long a broker name is kept that no NameServer tells any more, while it tells other names, and
+"""Time that a broker name is kept that no NameServer tells any more, while it tells others, and
 that gives no answer itself. Long enough for a restart."""
 
 TOPIC_KEPT_MS: Final = 600_000
-"""How long a broker name is kept whose topic no NameServer knows any more, and that gives no answer
-itself."""
+"""Time that a broker name is kept whose topic no NameServer knows any more, and that gives no
+answer itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class KnownBroker:
 
     data: BrokerData
     nameserver_host: str
-    """What "*" in its endpoints stands for."""
+    """Host that "*" in its endpoints stands for."""
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ BATCH_MAX: Final = 10
 
 BODY_BYTES_MAX: Final = 128_000
 KEYS_BYTES_MAX: Final = 16_384
-"""Of one trace message: half of what properties may take."""
+"""Limit for the keys of one trace message: half of what properties may take."""
 
 _FLUSH_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 3.0
@@ -40,7 +40,7 @@ SendTrace = Callable[[bytes, str], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class TraceStatistics:
-    """What became of traced calls."""
+    """Numbers of traced calls by outcome."""
 
     sent: int
     dropped: int
@@ -51,7 +51,7 @@ class TraceStatistics:
 
 
 Traces = Sequence[TraceRecord]
-"""Of one call: of a send, or of a listener."""
+"""Traces of one call: of a send, or of a listener."""
 
 
 class TraceDispatcher(Lifecycle):
@@ -78,7 +78,7 @@ class TraceDispatcher(Lifecycle):
 
     @property
     def statistics(self) -> TraceStatistics:
-        """What became of everything so far."""
+        """Numbers of traced calls so far."""
         return TraceStatistics(self._sent, self._dropped, self._failed)
 
     def offer(self, traces: Traces) -> bool:

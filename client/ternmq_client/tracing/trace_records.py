@@ -24,7 +24,7 @@ NOTHING: Final = "null"
 
 
 class MessageKind(enum.IntEnum):
-    """What kind of message was sent. RocketMQ's order.
+    """Kind of a sent message. RocketMQ's order.
 
     Attributes:
         NORMAL: Delivered at once.
@@ -73,7 +73,7 @@ class MessageSent:
     """Length of the body, bytes."""
 
     took_ms: int
-    """How long sending took, milliseconds."""
+    """Duration of the send, milliseconds."""
 
     kind: MessageKind
     """Kind of the message."""
@@ -82,7 +82,7 @@ class MessageSent:
     """Id that names broker and place."""
 
     is_success: bool
-    """Whether it was stored as safely as asked."""
+    """True when it was stored as safely as asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class ConsumeBegan:
     """Unique key of the message."""
 
     retries: int
-    """How often the message was tried before."""
+    """Number of tries before."""
 
     keys: str | None
     """Its keys, separated by blanks; None where it has none."""
@@ -125,7 +125,7 @@ class ConsumeEnded:
     """The call's time, divided by its messages."""
 
     is_success: bool
-    """Whether the message is finished."""
+    """True when the message is finished."""
 
     keys: str | None
     """Its keys, separated by blanks; None where it has none."""
@@ -178,7 +178,7 @@ class TransactionEnded:
     """COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
 
     is_from_check: bool
-    """Whether a broker had asked for it."""
+    """True when a broker had asked for it."""
 
 
 TraceRecord = MessageSent | ConsumeBegan | ConsumeEnded | TransactionEnded

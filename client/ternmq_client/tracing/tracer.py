@@ -40,7 +40,7 @@ class Tracer(Lifecycle):
 
     @property
     def statistics(self) -> TraceStatistics:
-        """What became of the traces so far."""
+        """Numbers of traced calls so far."""
         return self._dispatcher.statistics
 
     def of_sends(self) -> SendTraces:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
 RECORD_BYTES_MIN: Final = 91
-"""What a record has at least beside its topic, body and properties."""
+"""Least bytes of a record beside its topic, body and properties."""
 
 
 def check_messages(messages: Sequence[Message]) -> None:

@@ -26,7 +26,7 @@ _topic_of = attrgetter("topic")
 
 
 class StreamFormat:
-    """What a broker told when it opened a stream: how records for it look, and its limits.
+    """Format of records and limits that a broker told when it opened a stream.
 
     Args:
         opened: Its first reply.

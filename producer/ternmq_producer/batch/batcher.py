@@ -24,7 +24,7 @@ PendingT = TypeVar("PendingT", bound=PendingSend)
 
 @dataclass(slots=True)
 class ProducerBatch:
-    """What travels together. Its records lie in the order: singles, then slices."""
+    """Messages that travel together. Their records lie in the order: singles, then slices."""
 
     singles: list[PendingSend] = field(default_factory=list[PendingSend])
     slices: list[BulkSlice] = field(default_factory=list[BulkSlice])
@@ -34,7 +34,7 @@ class ProducerBatch:
     """The one of `singles`, when it is an atomic batch."""
 
     record_bytes: int = 0
-    """What the buffer is charged for all of it."""
+    """Bytes that the buffer is charged for all of it."""
 
     written_at_ms: int = 0
     """Monotonic."""
@@ -47,7 +47,7 @@ class ProducerBatch:
 
 @dataclass(slots=True)
 class ExpiredSends:
-    """What ran out of time, by whether a broker may have stored it."""
+    """Messages that ran out of time; a broker may have stored the unanswered ones."""
 
     unsent: list[PendingSend] = field(default_factory=list[PendingSend])
     unsent_slices: list[BulkSlice] = field(default_factory=list[BulkSlice])

@@ -43,7 +43,7 @@ class Bulk:
 
     @property
     def left(self) -> int:
-        """How many have no answer yet."""
+        """Number of messages without an answer yet."""
         return self._left
 
     def abandon(self) -> None:
@@ -127,7 +127,7 @@ class Bulk:
 
 
 class SendResults(Sequence[SendResult]):
-    """Where many messages were stored, in their order. Each result is made when it is asked for."""
+    """Results of many messages, in their order. Each is made when it is asked for."""
 
     __slots__ = ("_bulk",)
 

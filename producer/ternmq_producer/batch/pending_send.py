@@ -7,12 +7,12 @@ from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 
 RECORD_EXTRA_BYTES: Final = 256
-"""What a record has beside body, topic and the message's own properties, at most as far as known
+"""Most bytes of a record beside body, topic and the message's own properties, as far as known
 before a broker tells what it adds: a header of 115, UNIQ_KEY of 66, the broker's properties."""
 
 
 class ResultSink(Protocol):
-    """Where an answer goes: a future, or a place in the results of many messages."""
+    """Sink of an answer: a future, or a place in the results of many messages."""
 
     def done(self) -> bool:
         """Tell whether nobody waits any more: answered, timed out, or cancelled."""

@@ -18,7 +18,7 @@ class FaultRule(NamedTuple):
     """For so long, one for each."""
 
     failure_latency_ms: int
-    """What a failure counts as."""
+    """Latency that a failure counts as."""
 
     def isolation_ms(self, latency_ms: int) -> int:
         """Return for how long a broker with this latency is avoided; 0 = not at all."""
@@ -50,7 +50,7 @@ class FaultItem:
     """Latency and isolation of one broker."""
 
     latency_ms: int
-    """Of its newest answer, or what its newest failure counts as."""
+    """Latency of its newest answer, or the one that its newest failure counts as."""
 
     until_ms: int
     """It is avoided until then."""

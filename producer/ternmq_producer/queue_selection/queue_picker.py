@@ -22,7 +22,7 @@ class QueuePicker:
         self.queues = tuple(queues)
         self.count = len(self.queues)
         self.next_index = start % self.count
-        """Where the round goes on. The fast paths of a producer move it themselves."""
+        """Index where the round goes on. The fast paths of a producer move it themselves."""
 
         self._index_by_key: dict[str, int] = {}
 

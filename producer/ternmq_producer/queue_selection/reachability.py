@@ -11,7 +11,7 @@ from ternmq_producer.queue_selection.topic_publish_info import TopicPublishInfo,
 from ternmq_producer.send_stream.broker_link import BrokerLink
 
 LOOK_S: Final = 1.0
-"""How often brokers are tried, and routes asked for, while no broker is connected."""
+"""Interval between attempts to reach brokers and routes, while no broker is connected."""
 
 
 class BrokerReachability:

@@ -41,7 +41,7 @@ class TopicPublishInfo(QueuePicker):
 
     @property
     def is_reachable(self) -> bool:
-        """Whether any broker of the topic can be reached, as far as known."""
+        """True while any broker of the topic can be reached, as far as known."""
         return any(not link.is_away for link in self.links)
 
     def check_reachable(self) -> None:

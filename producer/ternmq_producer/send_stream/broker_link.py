@@ -46,7 +46,7 @@ SendStream = ClientStream[messages.SendStreamReply, messages.SendStreamRequest]
 _ROUTE_IS_OLD: Final = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION})
 
 _LEAVING_S: Final = 1.0
-"""How long messages go elsewhere, if they may, after a broker said that it takes none."""
+"""Time that messages go elsewhere, if they may, after a broker said that it takes none."""
 
 _BROKEN_OPENINGS_MAX: Final = 3
 """A broker whose stream breaks so often while it is opened is out of reach."""
@@ -72,7 +72,7 @@ class LinkOwner(Protocol):
 
     @property
     def buffer(self) -> SendBuffer:
-        """What messages are charged to until they are answered."""
+        """Buffer that messages are charged to until they are answered."""
         ...
 
     @property
@@ -146,7 +146,7 @@ class BrokerLink:
         self._failures = 0
         self._looks_up = False
         self._broken_openings = 0
-        """How often in a row the stream broke while it was opened."""
+        """Number of times in a row that the stream broke while it was opened."""
 
         self._is_draining = False  # it was logged that it takes no messages
         self._away: TernError | None = None

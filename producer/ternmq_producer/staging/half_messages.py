@@ -23,7 +23,7 @@ class HalfMessage(Message):
     """A message to be staged."""
 
     suffix: bytes = b""
-    """What makes it a staged half message: the properties that end its own, encoded."""
+    """Properties that make it a staged half message: they end its own, encoded."""
 
     def encoded_properties(self) -> bytes:
         """Do what `Message.encoded_properties` does, with the suffix behind.

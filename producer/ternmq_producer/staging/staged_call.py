@@ -32,7 +32,7 @@ _NOT_OPEN: Final = frozenset(
         ResponseCode.INVALID_PARAMETER,
     }
 )
-"""What is said of transactions that have ended otherwise, are gone or are another's."""
+"""Refusals of transactions that have ended otherwise, are gone or are another's."""
 
 _STATES: Final = frozenset(state.value for state in TransactionState)
 

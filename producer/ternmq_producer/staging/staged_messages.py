@@ -38,7 +38,7 @@ class StagedMessage(NamedTuple):
     topic: str
     """That it is meant for."""
     transaction: PhysicalOffset
-    """Where it lies in its broker's log: the transaction's name there."""
+    """Its offset in its broker's log: the transaction's name there."""
     message_id: str
 
 
