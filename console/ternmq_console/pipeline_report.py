@@ -11,8 +11,8 @@ from ternmq_console.admin import time_text
 from ternmq_console.exits import errors_as_exits, leave_if_partial
 from ternmq_console.options import duration_ms, nameserver_option, output_option
 from ternmq_console.output import print_line, print_record, print_rows
+from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, Report, rows_of
 from ternmq_pipeline.jobs.report import report as make_report
-from ternmq_pipeline.jobs.reporting.tables import TABLES, Report, rows_of
 
 _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "topics": ("topic", "messages", "bytes", "in_per_s", "out_per_s", "in_24h", "last_stored"),

@@ -13,10 +13,10 @@ from ternmq_model.message import Message
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_pipeline.cluster.reader import ClusterReader
-from ternmq_pipeline.jobs.reporting.asking import Measure, ask_cluster
-from ternmq_pipeline.jobs.reporting.measuring import first_offsets
-from ternmq_pipeline.jobs.reporting.page import page
-from ternmq_pipeline.jobs.reporting.tables import HOUR_MS, Report
+from ternmq_pipeline.jobs.cluster_report.page import page
+from ternmq_pipeline.jobs.cluster_report.queue_sizes import first_offsets
+from ternmq_pipeline.jobs.cluster_report.report_queries import Measure, ask_cluster
+from ternmq_pipeline.jobs.cluster_report.report_tables import HOUR_MS, Report
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 

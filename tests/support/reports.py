@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from ternmq_pipeline.jobs.reporting.tables import (
+from ternmq_pipeline.jobs.cluster_report.report_tables import (
     DeadLettersRow,
     GroupRow,
     HourRow,

@@ -13,12 +13,12 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.jobs.cluster import ask
+from ternmq_pipeline.jobs.cluster_report.files import write_tables, write_text
+from ternmq_pipeline.jobs.cluster_report.page import page
+from ternmq_pipeline.jobs.cluster_report.queue_sizes import first_offsets, kept_bytes
+from ternmq_pipeline.jobs.cluster_report.report_queries import ask_cluster
+from ternmq_pipeline.jobs.cluster_report.report_tables import Report
 from ternmq_pipeline.jobs.driver.requirements import need
-from ternmq_pipeline.jobs.reporting.asking import ask_cluster
-from ternmq_pipeline.jobs.reporting.files import write_tables, write_text
-from ternmq_pipeline.jobs.reporting.measuring import first_offsets, kept_bytes
-from ternmq_pipeline.jobs.reporting.page import page
-from ternmq_pipeline.jobs.reporting.tables import Report
 from ternmq_runtime.clock import SystemClock
 
 

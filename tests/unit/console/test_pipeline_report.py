@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from ternmq_console import pipeline_report
 from ternmq_console.pipeline_report import report_document
-from ternmq_pipeline.jobs.reporting.tables import TABLES, Report
+from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, Report
 from tests.support.reports import empty_report, group_row, some_report
 
 

@@ -10,7 +10,7 @@ from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.cluster.reader import ClusterReader
-from ternmq_pipeline.jobs.reporting.measuring import first_offsets, kept_bytes
+from ternmq_pipeline.jobs.cluster_report.queue_sizes import first_offsets, kept_bytes
 from ternmq_pipeline.offsets import OffsetRange
 
 FIRST, SECOND = MessageQueue("A", "a", 0), MessageQueue("B", "a", 1)

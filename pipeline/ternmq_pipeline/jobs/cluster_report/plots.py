@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from io import StringIO
 from typing import Any, Final, cast
 
-from ternmq_pipeline.jobs.reporting.tables import HourRow
+from ternmq_pipeline.jobs.cluster_report.report_tables import HourRow
 
 TOPICS_MAX: Final = 7
 """Topics with a colour of their own; the others are put together."""

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_pipeline.jobs.reporting.files import arrow_schema, write_tables, write_text
-from ternmq_pipeline.jobs.reporting.tables import TABLES, HourRow, TopicRow
+from ternmq_pipeline.jobs.cluster_report.files import arrow_schema, write_tables, write_text
+from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, HourRow, TopicRow
 from tests.support.reports import MADE_AT_MS, empty_report, some_report, topic_row
 
 pq: Any = pytest.importorskip("pyarrow.parquet")

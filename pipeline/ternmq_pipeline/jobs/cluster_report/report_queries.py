@@ -20,7 +20,7 @@ from ternmq_model.names import (
     is_system_topic,
 )
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.jobs.reporting.tables import (
+from ternmq_pipeline.jobs.cluster_report.report_tables import (
     HOUR_MS,
     DeadLettersRow,
     GroupRow,

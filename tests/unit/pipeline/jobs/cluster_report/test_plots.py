@@ -2,7 +2,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ternmq_pipeline.jobs.reporting.plots import (
+from ternmq_pipeline.jobs.cluster_report.plots import (
     OTHERS,
     TOPICS_MAX,
     bytes_text,
@@ -13,7 +13,7 @@ from ternmq_pipeline.jobs.reporting.plots import (
     stacks,
     traffic_svg,
 )
-from ternmq_pipeline.jobs.reporting.tables import HourRow
+from ternmq_pipeline.jobs.cluster_report.report_tables import HourRow
 
 
 def test_largest_values_come_first_and_zeros_are_left_out() -> None:

@@ -4,8 +4,8 @@ from typing import Final
 
 import pytest
 
-from ternmq_pipeline.jobs.reporting.page import page
-from ternmq_pipeline.jobs.reporting.tables import HourRow
+from ternmq_pipeline.jobs.cluster_report.page import page
+from ternmq_pipeline.jobs.cluster_report.report_tables import HourRow
 from tests.support.reports import (
     empty_report,
     group_row,

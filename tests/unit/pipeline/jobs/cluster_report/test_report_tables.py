@@ -1,4 +1,4 @@
-from ternmq_pipeline.jobs.reporting.tables import HourRow, Report, hour_starts, hourly
+from ternmq_pipeline.jobs.cluster_report.report_tables import HourRow, Report, hour_starts, hourly
 from tests.support.reports import group_row, some_report
 
 HOUR = 3_600_000

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, cast, get_args, get_type_hints
 
-from ternmq_pipeline.jobs.reporting.tables import TABLES, Report, Row, rows_of
+from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, Report, Row, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,6 +1,11 @@
 from ternmq_client.admin.descriptions import GroupDescription, QueueProgress
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.jobs.reporting.asking import Rate, counters, group_rows, member_row
+from ternmq_pipeline.jobs.cluster_report.report_queries import (
+    Rate,
+    counters,
+    group_rows,
+    member_row,
+)
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1.groups_pb2 import QueueState, RunningState
 

@@ -7,8 +7,8 @@ from html import escape
 from typing import Final
 
 from ternmq_model.printable_text import printable
-from ternmq_pipeline.jobs.reporting import plots
-from ternmq_pipeline.jobs.reporting.tables import TABLES, Report, Row, rows_of
+from ternmq_pipeline.jobs.cluster_report import plots
+from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, Report, Row, rows_of
 
 _CSS: Final = """
 :root { color-scheme: light dark; --page: #f4f6f8; --card: #fff; --edge: #e3e7ec; --text: #1f2733;

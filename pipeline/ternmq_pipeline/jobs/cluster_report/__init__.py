@@ -1,0 +1,1 @@
+"""Report of a cluster: its queries, tables, their files, plots and page."""

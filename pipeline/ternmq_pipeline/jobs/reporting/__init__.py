@@ -1,1 +1,0 @@
-"""The parts of the report: what is asked, its tables, their files and the page."""
