@@ -11,7 +11,7 @@ from ternmq_console.admin import time_text
 from ternmq_console.exits import errors_as_exits, leave_if_partial
 from ternmq_console.options import duration_ms, nameserver_option, output_option
 from ternmq_console.output import print_line, print_record, print_rows
-from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, Report, rows_of
+from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, ClusterReport, rows_of
 from ternmq_pipeline.jobs.report import report as make_report
 
 _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
@@ -86,7 +86,7 @@ def report(
     leave_if_partial(made.unreachable)
 
 
-def report_document(made: Report) -> dict[str, object]:
+def report_document(made: ClusterReport) -> dict[str, object]:
     """Return everything that a report says, for JSON."""
     told: dict[str, object] = {
         "made": time_text(made.made_at_ms),
@@ -98,7 +98,7 @@ def report_document(made: Report) -> dict[str, object]:
     return told | {table: _rows(made, table) for table in TABLES}
 
 
-def _rows(made: Report, table: str) -> Sequence[dict[str, object]]:
+def _rows(made: ClusterReport, table: str) -> Sequence[dict[str, object]]:
     return [
         dict(_field(name, value) for name, value in asdict(row).items())
         for row in rows_of(made, table)

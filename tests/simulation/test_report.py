@@ -15,8 +15,8 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.jobs.cluster_report.page import page
 from ternmq_pipeline.jobs.cluster_report.queue_sizes import first_offsets
-from ternmq_pipeline.jobs.cluster_report.report_queries import Measure, ask_cluster
-from ternmq_pipeline.jobs.cluster_report.report_tables import HOUR_MS, Report
+from ternmq_pipeline.jobs.cluster_report.report_queries import MeasureQueues, query_report
+from ternmq_pipeline.jobs.cluster_report.report_tables import HOUR_MS, ClusterReport
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
@@ -28,15 +28,15 @@ async def measured(queues: Sequence[QueueStatus]) -> int | None:
 
 
 async def report_of(
-    cluster: SimulatedCluster, hours: int = 3, measure: Measure = measured, now_ms: int = 0
-) -> Report:
+    cluster: SimulatedCluster, hours: int = 3, measure: MeasureQueues = measured, now_ms: int = 0
+) -> ClusterReport:
     config = ClientConfig(nameservers=(NAMESERVER,))
     env = cluster.environment("tool")
     async with (
         AdminClient(client=config, env=env) as admin,
         ClusterReader(config, env=env) as reader,
     ):
-        return await ask_cluster(
+        return await query_report(
             admin,
             measure,
             lambda times_ms: first_offsets(reader, times_ms),

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ternmq_pipeline.jobs.cluster_report.report_tables import (
+    ClusterReport,
     DeadLettersRow,
     GroupRow,
     HourRow,
     MemberRow,
-    Report,
     TopicRow,
 )
 
@@ -66,9 +66,9 @@ def member_row(client_id: str = "10.0.0.1@4711#1", **changes: Any) -> MemberRow:
     return replace(row, **changes)
 
 
-def some_report(**changes: Any) -> Report:
+def some_report(**changes: Any) -> ClusterReport:
     """Return a report with a row in each table."""
-    report = Report(
+    report = ClusterReport(
         made_at_ms=MADE_AT_MS,
         hours=24,
         slow_after_ms=300_000,
@@ -82,5 +82,5 @@ def some_report(**changes: Any) -> Report:
     return replace(report, **changes)
 
 
-def empty_report() -> Report:
-    return Report(MADE_AT_MS, 24, 300_000, (), (), (), (), (), ())
+def empty_report() -> ClusterReport:
+    return ClusterReport(MADE_AT_MS, 24, 300_000, (), (), (), (), (), ())

@@ -16,8 +16,8 @@ from ternmq_pipeline.jobs.cluster import ask
 from ternmq_pipeline.jobs.cluster_report.files import write_tables, write_text
 from ternmq_pipeline.jobs.cluster_report.page import page
 from ternmq_pipeline.jobs.cluster_report.queue_sizes import first_offsets, kept_bytes
-from ternmq_pipeline.jobs.cluster_report.report_queries import ask_cluster
-from ternmq_pipeline.jobs.cluster_report.report_tables import Report
+from ternmq_pipeline.jobs.cluster_report.report_queries import query_report
+from ternmq_pipeline.jobs.cluster_report.report_tables import ClusterReport
 from ternmq_pipeline.jobs.driver.requirements import need
 from ternmq_runtime.clock import SystemClock
 
@@ -30,7 +30,7 @@ def report(
     hours: int = 24,
     slow_after_s: float = 300.0,
     clock: Clock | None = None,
-) -> Report:
+) -> ClusterReport:
     """Ask a cluster how it stands, and write that down where it is wanted.
 
     Nothing of the cluster is changed and no message is read: rates are the brokers' counters, what
@@ -62,10 +62,10 @@ def report(
         need("the report as Parquet", "pyarrow")
     now_ms, slow_after_ms = (clock or SystemClock()).wall_ms(), round(slow_after_s * 1000)
 
-    async def question(admin: AdminClient) -> Report:
+    async def question(admin: AdminClient) -> ClusterReport:
         config = ClientConfig(nameservers=nameserver_texts(nameserver))
         async with ClusterReader(config, retry_timeout_s=0) as reader:
-            return await ask_cluster(
+            return await query_report(
                 admin,
                 lambda queues: kept_bytes(reader, queues),
                 lambda times_ms: first_offsets(reader, times_ms),

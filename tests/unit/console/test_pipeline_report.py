@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from ternmq_console import pipeline_report
 from ternmq_console.pipeline_report import report_document
-from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, Report
+from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, ClusterReport
 from tests.support.reports import empty_report, group_row, some_report
 
 
@@ -30,7 +30,7 @@ def test_tables_are_shown_and_requested_files_are_named(
 ) -> None:
     asked: list[dict[str, Any]] = []
 
-    def make_report(nameserver: str, **named: Any) -> Report:
+    def make_report(nameserver: str, **named: Any) -> ClusterReport:
         asked.append({"nameserver": nameserver, **named})
         return some_report()
 

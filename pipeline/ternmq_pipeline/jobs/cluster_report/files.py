@@ -8,7 +8,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, cast, get_args, get_type_hints
 
-from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, Report, Row, rows_of
+from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, ClusterReport, Row, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ def arrow_schema(row: type[Row]) -> "pa.Schema":
     return pa.schema(found)
 
 
-def arrow_table(report: Report, table: str) -> "pa.Table":
+def arrow_table(report: ClusterReport, table: str) -> "pa.Table":
     """Return a table of the report."""
     import pyarrow as pa
 
@@ -56,7 +56,7 @@ def arrow_table(report: Report, table: str) -> "pa.Table":
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def write_tables(report: Report, folder: Path) -> list[Path]:
+def write_tables(report: ClusterReport, folder: Path) -> list[Path]:
     """Write each table to `folder/TABLE.parquet`, over an older one, and return the files."""
     import pyarrow.parquet as pq
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ternmq_model.printable_text import printable
 from ternmq_pipeline.jobs.cluster_report import plots
-from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, Report, Row, rows_of
+from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, ClusterReport, Row, rows_of
 
 _CSS: Final = """
 :root { color-scheme: light dark; --page: #f4f6f8; --card: #fff; --edge: #e3e7ec; --text: #1f2733;
@@ -104,7 +104,7 @@ _HEADINGS: Final[Mapping[str, str]] = {
 }
 
 
-def page(report: Report) -> str:
+def page(report: ClusterReport) -> str:
     """Return the page. Every name in it is escaped: whoever makes topics does not make markup."""
     made = time_text(report.made_at_ms)
     return "\n".join(
@@ -133,14 +133,14 @@ def time_text(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _brokers(report: Report) -> str:
+def _brokers(report: ClusterReport) -> str:
     names = ", ".join(map(_name, report.brokers))
     silent = ", ".join(_name(each.broker_name) for each in report.unreachable)
     missing = f" No answer from {silent}: what they have is missing." if silent else ""
     return f"Brokers: {names}.{missing}" if names else "No broker is registered."
 
 
-def _footer(report: Report) -> str:
+def _footer(report: ClusterReport) -> str:
     patience = _patience(report)
     return (
         "<footer>Rates are over the last minute. What groups have read, sent back and given up is "
@@ -150,11 +150,11 @@ def _footer(report: Report) -> str:
     )
 
 
-def _patience(report: Report) -> str:
+def _patience(report: ClusterReport) -> str:
     return plots.duration_text(report.slow_after_ms / 1000)
 
 
-def _tiles(report: Report) -> str:
+def _tiles(report: ClusterReport) -> str:
     sizes = [row.bytes for row in report.topics if row.bytes is not None]
     waiting = sum(row.waiting for row in report.dead_letters)
     told = (
@@ -175,7 +175,7 @@ def _tiles(report: Report) -> str:
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
-def _slow(report: Report) -> str:
+def _slow(report: ClusterReport) -> str:
     if not report.slow:
         return ""
     lines = "".join(
@@ -191,7 +191,7 @@ def _slow(report: Report) -> str:
     )
 
 
-def _lag(report: Report) -> str:
+def _lag(report: ClusterReport) -> str:
     lags: dict[str, float] = {}
     for row in report.groups:
         lags[row.group] = max(lags.get(row.group, 0), row.lag_s)
@@ -201,7 +201,7 @@ def _lag(report: Report) -> str:
                     "No group is behind.")  # fmt: skip
 
 
-def _sizes(report: Report) -> str:
+def _sizes(report: ClusterReport) -> str:
     if any(row.bytes for row in report.topics):
         sizes: dict[str, float] = {row.topic: row.bytes or 0 for row in report.topics}
         bars = _bars(sizes, unit="bytes")
@@ -211,19 +211,19 @@ def _sizes(report: Report) -> str:
     return _section("What topics keep<small>messages</small>", bars, "No topic keeps a message.")
 
 
-def _rates(report: Report) -> str:
+def _rates(report: ClusterReport) -> str:
     bars = _bars({row.topic: row.in_24h for row in report.topics}, unit="messages")
     return _section("What topics got<small>messages, 24 h</small>", bars, "None got a message.")
 
 
-def _letters(report: Report) -> str:
+def _letters(report: ClusterReport) -> str:
     waiting: dict[str, float] = {row.group: row.waiting for row in report.dead_letters}
     bars = _bars(waiting, unit="messages", alarmed=list(waiting))
     title = "Dead letters that wait<small>by group</small>"
     return _section(title, bars, "No dead letter waits.")
 
 
-def _traffic(report: Report) -> str:
+def _traffic(report: ClusterReport) -> str:
     """Return the plot, and its legend as text that wraps: names may be longer than a line."""
     svg = plots.traffic_svg(report.traffic)
     if not svg:
@@ -259,7 +259,7 @@ def _section(title: str, plot: str, empty: str) -> str:
     return f"<section><h2>{title}</h2>{body}</section>"
 
 
-def _table(report: Report, name: str) -> str:
+def _table(report: ClusterReport, name: str) -> str:
     rows = rows_of(report, name)
     if not rows:
         return _section(_TITLES[name], "", "None.")

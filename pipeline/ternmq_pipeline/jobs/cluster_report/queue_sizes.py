@@ -1,4 +1,4 @@
-"""What brokers find out about queues: how many bytes they keep, and where they stood."""
+"""Sizes of queues, and their offsets at times, as brokers find them out."""
 
 from collections.abc import Mapping, Sequence
 

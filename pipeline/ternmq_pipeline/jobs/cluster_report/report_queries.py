@@ -1,4 +1,4 @@
-"""What a report asks of a cluster, and how its tables are made of the answers."""
+"""Queries of a report to a cluster, and the rows of its tables made of the answers."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from ternmq_model.names import (
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.jobs.cluster_report.report_tables import (
     HOUR_MS,
+    ClusterReport,
     DeadLettersRow,
     GroupRow,
     HourRow,
     MemberRow,
-    Report,
     TopicRow,
     hour_starts,
     hourly,
@@ -34,7 +34,7 @@ from ternmq_pipeline.jobs.cluster_report.report_tables import (
 from ternmq_protos.v1.admin_pb2 import StatisticsItem
 from ternmq_protos.v1.groups_pb2 import RunningState
 
-Measure = Callable[[Sequence[QueueStatus]], Awaitable[int | None]]
+MeasureQueues = Callable[[Sequence[QueueStatus]], Awaitable[int | None]]
 """Returns the bytes that queues keep together; None when a broker does not measure."""
 
 OffsetsAt = Callable[[Mapping[MessageQueue, int]], Awaitable[Mapping[MessageQueue, int]]]
@@ -47,7 +47,7 @@ _DAY_MS: Final = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class CounterRate:
     """One counter over all brokers."""
 
     per_s: float = 0.0
@@ -57,20 +57,20 @@ class Rate:
     """What the last 24 hours added."""
 
 
-_NONE: Final = Rate()
-Counted = Mapping[str, Mapping[str, Rate]]
+_NONE: Final = CounterRate()
+CounterRates = Mapping[str, Mapping[str, CounterRate]]
 """Rates by a counter's name and key."""
 
 
-async def ask_cluster(
+async def query_report(
     admin: AdminClient,
-    measure: Measure,
+    measure: MeasureQueues,
     offsets_at: OffsetsAt,
     *,
     now_ms: int,
     hours: int,
     slow_after_ms: int,
-) -> Report:
+) -> ClusterReport:
     """Return a report of all topics and groups but those of the system.
 
     What is deleted while it is asked is left out, as is what only brokers know that give no answer.
@@ -89,7 +89,7 @@ async def ask_cluster(
     """
     brokers = [data.broker_name for data in await admin.brokers()]
     if not brokers:
-        return Report(now_ms, hours, slow_after_ms, (), (), (), (), (), ())
+        return ClusterReport(now_ms, hours, slow_after_ms, (), (), (), (), (), ())
     unreachable: dict[str, UnreachableBroker] = {}
 
     def note(found: Iterable[UnreachableBroker]) -> None:
@@ -125,7 +125,7 @@ async def ask_cluster(
         topics.append(topic_row(found, kept_bytes, max(0, in_24h), counted, descriptions))
     letters = await admin.dead_letter_counts()
     note(letters.unreachable)
-    return Report(
+    return ClusterReport(
         now_ms,
         hours,
         slow_after_ms,
@@ -142,14 +142,16 @@ async def ask_cluster(
     )
 
 
-def counters(found: Sequence[tuple[str, StatisticsItem]]) -> Counted:
+def counters(found: Sequence[tuple[str, StatisticsItem]]) -> CounterRates:
     """Return what brokers count that has spans, put together over them."""
-    sums: dict[str, dict[str, Rate]] = {}
+    sums: dict[str, dict[str, CounterRate]] = {}
     for _, item in found:
         if len(item.spans) > _DAY:
             before = sums.setdefault(item.name, {}).get(item.key, _NONE)
             minute, day = item.spans[0], item.spans[_DAY]
-            sums[item.name][item.key] = Rate(before.per_s + minute.rate, before.day + day.sum)
+            sums[item.name][item.key] = CounterRate(
+                before.per_s + minute.rate, before.day + day.sum
+            )
     return sums
 
 
@@ -157,7 +159,7 @@ def topic_row(
     found: TopicDescription,
     kept_bytes: int | None,
     in_24h: int,
-    counted: Counted,
+    counted: CounterRates,
     descriptions: Sequence[GroupDescription],
 ) -> TopicRow:
     """Return a topic's row."""
@@ -180,7 +182,9 @@ def topic_row(
     )
 
 
-def group_rows(found: GroupDescription, counted: Counted, slow_after_ms: int) -> list[GroupRow]:
+def group_rows(
+    found: GroupDescription, counted: CounterRates, slow_after_ms: int
+) -> list[GroupRow]:
     """Return a row for each topic of a group, its retries too. Slow: lag that is so old."""
     by_topic: dict[str, list[QueueProgress]] = {}
     for one in found.progress:
@@ -249,7 +253,7 @@ def _fact(state: RunningState, name: str) -> int | None:
     return int(told) if told.isdecimal() else None
 
 
-def _rate(counted: Counted, name: str, key: str) -> Rate:
+def _rate(counted: CounterRates, name: str, key: str) -> CounterRate:
     return counted.get(name, {}).get(key, _NONE)
 
 

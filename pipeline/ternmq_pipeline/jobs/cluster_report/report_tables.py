@@ -9,7 +9,7 @@ from ternmq_client.admin.descriptions import UnreachableBroker
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """What a topic keeps and gets, over all brokers."""
+    """Row of a topic: its contents and rates, over all brokers."""
 
     topic: str
     queues: int
@@ -35,7 +35,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """How far a group is in one topic; its retries are a topic of their own."""
+    """Row of a group: its lag in one topic; its retries are a topic of their own."""
 
     group: str
     topic: str
@@ -94,7 +94,7 @@ class DeadLettersRow:
 
 @dataclass(frozen=True, slots=True)
 class HourRow:
-    """What a topic got in one hour, as far as it still keeps it."""
+    """Row of an hour: messages that a topic got in it, as far as it still keeps them."""
 
     topic: str
     hour_at_ms: int
@@ -102,8 +102,8 @@ class HourRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """How a cluster stood at one moment."""
+class ClusterReport:
+    """State of a cluster at one moment."""
 
     made_at_ms: int
     hours: int
@@ -136,10 +136,10 @@ TABLES: Final[dict[str, type[Row]]] = {
     "dead_letters": DeadLettersRow,
     "traffic": HourRow,
 }
-"""Attributes of a `Report` that are tables, with their rows."""
+"""Attributes of a `ClusterReport` that are tables, with their rows."""
 
 
-def rows_of(report: Report, table: str) -> Sequence[Row]:
+def rows_of(report: ClusterReport, table: str) -> Sequence[Row]:
     """Return one of `TABLES`."""
     rows: Sequence[Row] = getattr(report, table)
     return rows

@@ -1,7 +1,7 @@
 from ternmq_client.admin.descriptions import GroupDescription, QueueProgress
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.jobs.cluster_report.report_queries import (
-    Rate,
+    CounterRate,
     counters,
     group_rows,
     member_row,
@@ -28,7 +28,7 @@ def progress(topic: str, queue_id: int, waiting: int, lag_ms: int) -> QueueProgr
 
 def test_counters_of_several_brokers_are_added() -> None:
     found = counters([("a", counter("T", 1.5, 10)), ("b", counter("T", 0.5, 7))])
-    assert found == {"TOPIC_PUT_NUMS": {"T": Rate(2.0, 17)}}
+    assert found == {"TOPIC_PUT_NUMS": {"T": CounterRate(2.0, 17)}}
 
 
 def test_gauge_is_no_rate() -> None:
@@ -41,7 +41,7 @@ def test_group_has_a_row_for_each_topic_including_its_retries() -> None:
         (),
         (progress("T", 0, 5, 700), progress("T", 1, 0, 0), progress("%RETRY%G", 0, 1, 90)),
     )
-    retries, topic = group_rows(found, {"GROUP_GET_NUMS": {"T@G": Rate(2.0, 30)}}, 700)
+    retries, topic = group_rows(found, {"GROUP_GET_NUMS": {"T@G": CounterRate(2.0, 30)}}, 700)
     assert (retries.topic, retries.is_retry, retries.lag, retries.is_slow) == (
         "%RETRY%G",
         True,

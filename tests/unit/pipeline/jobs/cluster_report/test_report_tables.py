@@ -1,4 +1,9 @@
-from ternmq_pipeline.jobs.cluster_report.report_tables import HourRow, Report, hour_starts, hourly
+from ternmq_pipeline.jobs.cluster_report.report_tables import (
+    ClusterReport,
+    HourRow,
+    hour_starts,
+    hourly,
+)
 from tests.support.reports import group_row, some_report
 
 HOUR = 3_600_000
@@ -19,5 +24,5 @@ def test_slow_groups_come_with_the_slowest_first() -> None:
         group_row("slow", lag_s=400.0, is_slow=True),
         group_row("slower", lag_s=900.0, is_slow=True),
     ]
-    report: Report = some_report(groups=rows)
+    report: ClusterReport = some_report(groups=rows)
     assert [row.group for row in report.slow] == ["slower", "slow"]
