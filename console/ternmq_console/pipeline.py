@@ -28,8 +28,8 @@ from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL
 from ternmq_pipeline.jobs.redrive import redrive as redrive_letters
 from ternmq_pipeline.jobs.replay import replay as replay_messages
-from ternmq_pipeline.jobs.sending import BATCH_ROWS, Sent
-from ternmq_pipeline.jobs.starting import EDGES
+from ternmq_pipeline.jobs.resend import BATCH_ROWS, Sent
+from ternmq_pipeline.jobs.start_options import EDGES
 
 F = TypeVar("F", bound=Callable[..., Any])
 

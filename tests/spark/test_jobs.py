@@ -30,7 +30,7 @@ from ternmq_pipeline.jobs.archive import (
     archive,
     archived_files,
 )
-from ternmq_pipeline.jobs.cluster import ask
+from ternmq_pipeline.jobs.cluster_queries import ask
 from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
 from ternmq_pipeline.jobs.driver.spark_session import spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Totals, run

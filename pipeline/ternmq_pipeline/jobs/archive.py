@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.cluster import check_topics, mean_bytes, retry_option
+from ternmq_pipeline.jobs.cluster_queries import check_topics, mean_bytes, retry_option
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, run
 from ternmq_pipeline.jobs.folders import file_sink_log
 from ternmq_pipeline.jobs.folders.file_sink_log import CommittedFile
 from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
 from ternmq_pipeline.jobs.folders.job_checkpoint import claim, exclusive_run
-from ternmq_pipeline.jobs.starting import start_options
+from ternmq_pipeline.jobs.start_options import start_options
 from ternmq_pipeline.planning.offset_ranges import PARTITIONS_MAX
 from ternmq_runtime.clock import SystemClock
 

@@ -18,13 +18,13 @@ from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept_group
-from ternmq_pipeline.jobs.cluster import ask, check_topics, going_on, retry_option
+from ternmq_pipeline.jobs.cluster_queries import ask, check_topics, going_on, retry_option
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
 from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
 from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets
-from ternmq_pipeline.jobs.resending import message_columns, origin_topic
-from ternmq_pipeline.jobs.sending import (
+from ternmq_pipeline.jobs.message_columns import message_columns, origin_topic
+from ternmq_pipeline.jobs.resend import (
     BATCH_ROWS,
     Sent,
     count_rows,

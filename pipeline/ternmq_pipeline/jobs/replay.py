@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.cluster import check_topics, going_on, retry_option
+from ternmq_pipeline.jobs.cluster_queries import check_topics, going_on, retry_option
 from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
 from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
 from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets
-from ternmq_pipeline.jobs.resending import all_of, between, message_columns, text
-from ternmq_pipeline.jobs.sending import (
+from ternmq_pipeline.jobs.message_columns import all_of, between, message_columns, text
+from ternmq_pipeline.jobs.resend import (
     BATCH_ROWS,
     Sent,
     count_rows,
@@ -33,7 +33,7 @@ from ternmq_pipeline.jobs.sending import (
     sent,
     types_of,
 )
-from ternmq_pipeline.jobs.starting import start_options
+from ternmq_pipeline.jobs.start_options import start_options
 from ternmq_pipeline.options.sink_options import written_topic
 from ternmq_runtime.clock import SystemClock
 

@@ -12,7 +12,7 @@ from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.cluster.reader import ClusterReader
-from ternmq_pipeline.jobs.cluster import ask
+from ternmq_pipeline.jobs.cluster_queries import ask
 from ternmq_pipeline.jobs.cluster_report.files import write_tables, write_text
 from ternmq_pipeline.jobs.cluster_report.page import page
 from ternmq_pipeline.jobs.cluster_report.queue_sizes import first_offsets, kept_bytes

@@ -12,7 +12,7 @@ from ternmq_console.main import ternmq
 from ternmq_console.pipeline import file_bytes, setting, show_progress, start
 from ternmq_pipeline.jobs.archive import Archived
 from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
-from ternmq_pipeline.jobs.sending import Sent
+from ternmq_pipeline.jobs.resend import Sent
 
 
 def test_spark_setting_has_a_name_and_a_value() -> None:

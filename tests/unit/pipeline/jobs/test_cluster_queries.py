@@ -16,8 +16,8 @@ from ternmq_model.errors import (
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_pipeline.jobs import cluster
-from ternmq_pipeline.jobs.cluster import check_topics, going_on, mean_bytes, retry_option
+from ternmq_pipeline.jobs import cluster_queries
+from ternmq_pipeline.jobs.cluster_queries import check_topics, going_on, mean_bytes, retry_option
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_text
 from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
 
@@ -54,7 +54,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             asking.send(None)
         return answer.value.value
 
-    monkeypatch.setattr(cluster, "ask", ask)
+    monkeypatch.setattr(cluster_queries, "ask", ask)
     return found
 
 
@@ -119,7 +119,7 @@ def test_mean_size_is_that_of_the_newest_messages(monkeypatch: pytest.MonkeyPatc
     def opened(_: object) -> View:
         return view
 
-    monkeypatch.setattr(cluster, "open_cluster_reader", opened)
+    monkeypatch.setattr(cluster_queries, "open_cluster_reader", opened)
     source = {"nameserver": "127.0.0.1:1", "subscribe": "A"}
     assert mean_bytes(source) == 10_000 // 100
     view.failure = refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "older")

@@ -1,5 +1,5 @@
 from ternmq_pipeline.jobs.driver.streaming_query import Totals
-from ternmq_pipeline.jobs.sending import LEFT, ROWS, Sent, planned, sent
+from ternmq_pipeline.jobs.resend import LEFT, ROWS, Sent, planned, sent
 
 
 def test_rows_without_a_topic_are_not_counted_as_sent() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.resending import (
+from ternmq_pipeline.jobs.message_columns import (
     all_of,
     between,
     message_columns,
