@@ -28,8 +28,8 @@ from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL
 from ternmq_pipeline.jobs.redrive import redrive as redrive_letters
 from ternmq_pipeline.jobs.replay import replay as replay_messages
-from ternmq_pipeline.jobs.resend import BATCH_ROWS, Sent
-from ternmq_pipeline.jobs.start_options import EDGES
+from ternmq_pipeline.jobs.resend import BATCH_ROWS, ResendResult
+from ternmq_pipeline.jobs.start_options import START_POSITIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +55,7 @@ def start(text: str) -> str:
     Raises:
         BadParameter: It is neither an edge nor a time.
     """
-    return text if text in EDGES else str(time_ms(text))
+    return text if text in START_POSITIONS else str(time_ms(text))
 
 
 _BYTES_UNITS: Final = ("", "KiB", "MiB", "GiB", "TiB")
@@ -309,7 +309,7 @@ def show_progress(progress: BatchProgress) -> None:
     print_line(str(progress), to_stderr=True)
 
 
-def _print_sent(done: Sent, output: str) -> None:
+def _print_sent(done: ResendResult, output: str) -> None:
     print_record(_record(asdict(done), done.seconds), output)
     if done.is_stopped:
         raise SystemExit(INTERRUPTED)

@@ -33,7 +33,7 @@ from ternmq_pipeline.jobs.archive import (
 from ternmq_pipeline.jobs.cluster_queries import ask
 from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
 from ternmq_pipeline.jobs.driver.spark_session import spark_session
-from ternmq_pipeline.jobs.driver.streaming_query import Totals, run
+from ternmq_pipeline.jobs.driver.streaming_query import RunTotals, run
 from ternmq_pipeline.jobs.redrive import redrive
 from ternmq_pipeline.jobs.replay import replay
 from ternmq_runtime.directory_lock import DirectoryLock
@@ -244,9 +244,9 @@ def test_interrupted_and_killed_archive_has_every_row_once(
 def test_stopped_archive_counts_rows_of_batch_that_spark_told_nothing_of(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(*words: Any) -> Totals:
+    def stopped(*words: Any) -> RunTotals:
         run(*words)
-        return Totals(is_stopped=True)
+        return RunTotals(is_stopped=True)
 
     fill(dev.nameserver, "archive-stopped", 30)
     monkeypatch.setattr("ternmq_pipeline.jobs.archive.run", stopped)

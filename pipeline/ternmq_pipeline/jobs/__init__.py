@@ -1,1 +1,1 @@
-"""What `ternmq pipeline` runs: one module a job, and the pieces that they share."""
+"""Jobs of `ternmq pipeline`: archive, replay, redrive and report, and the pieces they share."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.cluster_queries import check_topics, mean_bytes, retry_option
+from ternmq_pipeline.jobs.cluster_queries import check_topics, mean_record_bytes, retry_option
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, run
 from ternmq_pipeline.jobs.folders import file_sink_log
@@ -164,7 +164,7 @@ def archive(
     )
     source |= retry_option(retry_timeout_s)
     check_topics(nameserver, topics, retry_timeout_s=retry_timeout_s)
-    pieces = piece_rows(file_bytes, mean_bytes(source), batch_rows)
+    pieces = piece_rows(file_bytes, mean_record_bytes(source), batch_rows)
     source["maxRecordsPerPartition"] = str(pieces)
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
         to, progress = HadoopFolder(session, where), HadoopFolder(session, kept)

@@ -1,4 +1,4 @@
-"""What jobs ask of a cluster before they start Spark, so that a mistake is told at once."""
+"""Queries of jobs to a cluster, most of them before Spark starts: a mistake is told at once."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -96,7 +96,7 @@ def check_topics(nameserver: str, topics: Sequence[str], *, retry_timeout_s: flo
     ask(nameserver, question, retry_timeout_s=retry_timeout_s)
 
 
-def mean_bytes(source: Mapping[str, str]) -> int:
+def mean_record_bytes(source: Mapping[str, str]) -> int:
     """Return how long records are in the log on average: the newest ones, up to 1,000 of a queue.
 
     0 = there is none, or a broker does not tell.
@@ -126,7 +126,7 @@ def mean_bytes(source: Mapping[str, str]) -> int:
     return sum(one.bytes for one in measured) // max(1, counted)
 
 
-def going_on(nameserver: str, topic: str, committed: str, *, retry_timeout_s: float) -> str:
+def resume_offsets(nameserver: str, topic: str, committed: str, *, retry_timeout_s: float) -> str:
     """Return where a stream goes on in each queue of its topic, as the source's startingOffsets.
 
     Args:

@@ -18,7 +18,7 @@ from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept_group
-from ternmq_pipeline.jobs.cluster_queries import ask, check_topics, going_on, retry_option
+from ternmq_pipeline.jobs.cluster_queries import ask, check_topics, resume_offsets, retry_option
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
 from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
@@ -26,12 +26,12 @@ from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets
 from ternmq_pipeline.jobs.message_columns import message_columns, origin_topic
 from ternmq_pipeline.jobs.resend import (
     BATCH_ROWS,
-    Sent,
+    ResendResult,
     count_rows,
-    only,
-    planned,
+    dry_run_result,
+    filter_rows,
+    resend_result,
     send_stream,
-    sent,
     types_of,
 )
 from ternmq_pipeline.offsets import offsets_text
@@ -57,7 +57,7 @@ def redrive(
     settings: Mapping[str, str] | None = None,
     spark: "SparkSession | None" = None,
     clock: Clock | None = None,
-) -> Sent:
+) -> ResendResult:
     """Send a group's dead letters to their first topics, each once.
 
     The first run begins with the letters that wait: neither redriven nor dropped by `ternmq dlq`.
@@ -100,7 +100,7 @@ def redrive(
     with spark_session("redrive", master=master, settings=settings, spark=spark) as session:
         done = committed_offsets(HadoopFolder(session, kept)) if kept else ""
         source["startingOffsets"] = (
-            going_on(nameserver, letters, done, retry_timeout_s=retry_timeout_s)
+            resume_offsets(nameserver, letters, done, retry_timeout_s=retry_timeout_s)
             if done
             else ask(
                 nameserver,
@@ -111,14 +111,14 @@ def redrive(
         if dry_run:
             rows = session.read.format("ternmq").options(**source).load()
             counts = count_rows(_messages(rows, where))
-            return planned(counts, (clock.monotonic_ms() - began_ms) / 1000)
+            return dry_run_result(counts, (clock.monotonic_ms() - began_ms) / 1000)
         source["maxOffsetsPerTrigger"] = str(batch_rows)
         rows = session.readStream.format("ternmq").options(**source).load()
         frame = _messages(rows, where)
         progress = HadoopFolder(session, kept)
         claim(progress, {"job": "redrive", "group": group, "where": where or None})
         totals = send_stream(frame, cluster=cluster, checkpoint=progress, observe=observe)
-    return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)
+    return resend_result(totals, (clock.monotonic_ms() - began_ms) / 1000)
 
 
 async def _waiting(admin: AdminClient, topic: str) -> str:
@@ -142,4 +142,4 @@ async def _waiting(admin: AdminClient, topic: str) -> str:
 
 def _messages(letters: "DataFrame", where: str) -> "DataFrame":
     columns = message_columns(types_of(letters))
-    return only(letters, where).selectExpr(*columns, f"{origin_topic()} AS topic")
+    return filter_rows(letters, where).selectExpr(*columns, f"{origin_topic()} AS topic")

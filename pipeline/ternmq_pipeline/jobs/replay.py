@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.cluster_queries import check_topics, going_on, retry_option
+from ternmq_pipeline.jobs.cluster_queries import check_topics, resume_offsets, retry_option
 from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
@@ -24,13 +24,13 @@ from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets
 from ternmq_pipeline.jobs.message_columns import all_of, between, message_columns, text
 from ternmq_pipeline.jobs.resend import (
     BATCH_ROWS,
-    Sent,
+    ResendResult,
     count_rows,
-    only,
-    planned,
+    dry_run_result,
+    filter_rows,
+    resend_result,
     send_batch,
     send_stream,
-    sent,
     types_of,
 )
 from ternmq_pipeline.jobs.start_options import start_options
@@ -47,8 +47,8 @@ _QUEUE_ORDER: Final = ("topic", "brokerName", "queueId", "queueOffset")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """What is sent again."""
+class ReplaySource:
+    """Source of a replay: Parquet files or a topic."""
 
     folder: str
     """Of Parquet files; empty = a topic is read."""
@@ -65,7 +65,7 @@ class Origin:
 
     @property
     def mark(self) -> dict[str, object]:
-        """What makes a checkpoint this job's."""
+        """Options that make a checkpoint this job's."""
         which: dict[str, object] = (
             {"parquet": self.folder} if self.folder else {"topic": self.topic}
         )
@@ -91,7 +91,7 @@ def replay(
     settings: Mapping[str, str] | None = None,
     spark: "SparkSession | None" = None,
     clock: Clock | None = None,
-) -> Sent:
+) -> ResendResult:
     """Send messages again, all that are there when it begins.
 
     With a checkpoint, what a run has sent no later run sends, and each micro-batch becomes visible
@@ -129,31 +129,31 @@ def replay(
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
     read_from = from_nameserver or nameserver
-    origin = _origin(folder, topic, read_from, retry_timeout_s, start_ms, end_ms, where)
+    source = _checked_source(folder, topic, read_from, retry_timeout_s, start_ms, end_ms, where)
     kept = location_of(str(checkpoint), option="checkpoint") if checkpoint else ""
-    if dry_run and kept and origin.folder:
+    if dry_run and kept and source.folder:
         raise UsageError("a dry run over Parquet counts all rows: leave checkpoint out")
     if batch_rows < 1:
         raise UsageError(f"batch_rows={batch_rows}: at least 1")
     cluster = {"nameserver": nameserver, **retry_option(retry_timeout_s)}
-    _check_topics(origin, to_topic, nameserver, now_ms=clock.wall_ms())
+    _check_topics(source, to_topic, nameserver, now_ms=clock.wall_ms())
     with spark_session("replay", master=master, settings=settings, spark=spark) as session:
         if dry_run:
             after = committed_offsets(HadoopFolder(session, kept)) if kept else ""
-            counts = count_rows(_messages(_batch(session, origin, after), origin, to_topic))
-            return planned(counts, (clock.monotonic_ms() - began_ms) / 1000)
+            counts = count_rows(_messages(_batch(session, source, after), source, to_topic))
+            return dry_run_result(counts, (clock.monotonic_ms() - began_ms) / 1000)
         if kept:
-            frame = _messages(_stream(session, origin, batch_rows), origin, to_topic)
+            frame = _messages(_stream(session, source, batch_rows), source, to_topic)
             progress = HadoopFolder(session, kept)
-            claim(progress, {"job": "replay", "to": to_topic} | origin.mark)
+            claim(progress, {"job": "replay", "to": to_topic} | source.mark)
             totals = send_stream(frame, cluster=cluster, checkpoint=progress, observe=observe)
         else:
-            frame = _messages(_in_order(_batch(session, origin, "")), origin, to_topic)
+            frame = _messages(_in_order(_batch(session, source, "")), source, to_topic)
             totals = send_batch(frame, cluster=cluster)
-    return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)
+    return resend_result(totals, (clock.monotonic_ms() - began_ms) / 1000)
 
 
-def _origin(
+def _checked_source(
     folder: str | Path,
     topic: str,
     nameserver: str,
@@ -161,36 +161,36 @@ def _origin(
     start_ms: int | None,
     end_ms: int | None,
     where: str,
-) -> Origin:
+) -> ReplaySource:
     if bool(str(folder)) == bool(topic):
         raise UsageError("tell what to send: Parquet files or a topic")
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
         raise UsageError(f"start_ms={start_ms}: must be before end_ms={end_ms}")
     location = location_of(str(folder), option="folder") if str(folder) else ""
-    return Origin(location, topic, nameserver, retry_timeout_s, start_ms, end_ms, where)
+    return ReplaySource(location, topic, nameserver, retry_timeout_s, start_ms, end_ms, where)
 
 
-def _check_topics(origin: Origin, to_topic: str, nameserver: str, *, now_ms: int) -> None:
+def _check_topics(source: ReplaySource, to_topic: str, nameserver: str, *, now_ms: int) -> None:
     """Refuse what can be seen to fail before Spark is started."""
     written_topic("to_topic", to_topic)
-    same = origin.topic == to_topic and origin.nameserver == nameserver
-    if same and (origin.end_ms is None or origin.end_ms > now_ms):
+    same = source.topic == to_topic and source.nameserver == nameserver
+    if same and (source.end_ms is None or source.end_ms > now_ms):
         # A later run would take for the topic's own what this one has sent.
         raise UsageError(f"topic {to_topic!r} would be read into itself: give end_ms, a time past")
-    retry_timeout_s = origin.retry_timeout_s
+    retry_timeout_s = source.retry_timeout_s
     check_topics(nameserver, [to_topic], retry_timeout_s=retry_timeout_s)
-    if origin.topic:
-        check_topics(origin.nameserver, [origin.topic], retry_timeout_s=retry_timeout_s)
+    if source.topic:
+        check_topics(source.nameserver, [source.topic], retry_timeout_s=retry_timeout_s)
 
 
-def _stream(session: "SparkSession", origin: Origin, batch_rows: int) -> "DataFrame":
-    if origin.folder:
-        files = _batch(session, origin, "")
+def _stream(session: "SparkSession", source: ReplaySource, batch_rows: int) -> "DataFrame":
+    if source.folder:
+        files = _batch(session, source, "")
         together = max(1, batch_rows // max(1, _largest(files)))
         reader = session.readStream.schema(files.schema).option("maxFilesPerTrigger", together)
-        return reader.option("maxFileAge", _ANY_AGE).parquet(origin.folder)
+        return reader.option("maxFileAge", _ANY_AGE).parquet(source.folder)
     reader = session.readStream.format("ternmq").options(
-        **_source(origin), maxOffsetsPerTrigger=str(batch_rows)
+        **_source_options(source), maxOffsetsPerTrigger=str(batch_rows)
     )
     return reader.load()
 
@@ -204,17 +204,17 @@ def _largest(files: "DataFrame") -> int:
     return row[0] or 0
 
 
-def _batch(session: "SparkSession", origin: Origin, after: str) -> "DataFrame":
-    if origin.folder:
-        return _parquet(session, origin.folder)
-    options = _source(origin)
+def _batch(session: "SparkSession", source: ReplaySource, after: str) -> "DataFrame":
+    if source.folder:
+        return _parquet(session, source.folder)
+    options = _source_options(source)
     if after:
         options = {name: value for name, value in options.items() if "starting" not in name}
-        options["startingOffsets"] = going_on(
-            origin.nameserver, origin.topic, after, retry_timeout_s=origin.retry_timeout_s
+        options["startingOffsets"] = resume_offsets(
+            source.nameserver, source.topic, after, retry_timeout_s=source.retry_timeout_s
         )
-    if origin.end_ms is not None:
-        options["endingTimestamp"] = str(origin.end_ms)
+    if source.end_ms is not None:
+        options["endingTimestamp"] = str(source.end_ms)
     return session.read.format("ternmq").options(**options).load()
 
 
@@ -235,10 +235,10 @@ def _parquet(session: "SparkSession", folder: str) -> "DataFrame":
         raise UsageError(f"folder={folder}: {reason_of(str(error))}") from None
 
 
-def _source(origin: Origin) -> dict[str, str]:
-    start = "earliest" if origin.start_ms is None else str(origin.start_ms)
-    found = {"nameserver": origin.nameserver, "subscribe": origin.topic}
-    found |= retry_option(origin.retry_timeout_s)
+def _source_options(source: ReplaySource) -> dict[str, str]:
+    start = "earliest" if source.start_ms is None else str(source.start_ms)
+    found = {"nameserver": source.nameserver, "subscribe": source.topic}
+    found |= retry_option(source.retry_timeout_s)
     return found | start_options(start, option="start_ms")
 
 
@@ -249,11 +249,11 @@ def _in_order(frame: "DataFrame") -> "DataFrame":
     return frame.repartition(*_QUEUE_ORDER[:-1]).sortWithinPartitions(*_QUEUE_ORDER)
 
 
-def _messages(frame: "DataFrame", origin: Origin, to_topic: str) -> "DataFrame":
+def _messages(frame: "DataFrame", source: ReplaySource, to_topic: str) -> "DataFrame":
     fields = types_of(frame)
-    conditions = between(origin.start_ms, origin.end_ms)
+    conditions = between(source.start_ms, source.end_ms)
     if conditions and "storeTimestamp" not in fields:
         raise UsageError("start_ms and end_ms need a column 'storeTimestamp'")
     columns = message_columns(fields)
-    chosen = only(frame.where(all_of(conditions)), origin.where)
+    chosen = filter_rows(frame.where(all_of(conditions)), source.where)
     return chosen.selectExpr(*columns, f"{text(to_topic)} AS topic")

@@ -1,4 +1,4 @@
-"""Rows to topics: through a stream with a checkpoint, in one batch, or only counted."""
+"""Resend of rows to topics: through a stream with a checkpoint, in one batch, or only counted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs.driver.spark_errors import reason_of
-from ternmq_pipeline.jobs.driver.streaming_query import Observe, Totals, run
+from ternmq_pipeline.jobs.driver.streaming_query import Observe, RunTotals, run
 from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder
 from ternmq_pipeline.jobs.folders.job_checkpoint import exclusive_run
 
@@ -23,8 +23,8 @@ LEFT: Final = "left"
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """What one run has sent, or would send."""
+class ResendResult:
+    """Counts of what one run has sent, or would send."""
 
     rows: int
     """Messages that were sent."""
@@ -41,7 +41,7 @@ class Sent:
     """It was interrupted, and goes on where it is when it is started again."""
 
 
-def only(frame: "DataFrame", where: str) -> "DataFrame":
+def filter_rows(frame: "DataFrame", where: str) -> "DataFrame":
     """Return the rows for which a condition holds.
 
     Raises:
@@ -63,7 +63,7 @@ def send_stream(
     cluster: Mapping[str, str],
     checkpoint: HadoopFolder,
     observe: Observe | None,
-) -> Totals:
+) -> RunTotals:
     """Send all rows of a stream that are there now. A batch under way is ended before a stop.
 
     Args:
@@ -86,7 +86,7 @@ def send_stream(
         return run(start, observe, ends_batches=True)
 
 
-def send_batch(frame: "DataFrame", *, cluster: Mapping[str, str]) -> Totals:
+def send_batch(frame: "DataFrame", *, cluster: Mapping[str, str]) -> RunTotals:
     """Send all rows of a batch, whatever was sent before; all of them become visible, or none.
 
     Raises:
@@ -98,7 +98,7 @@ def send_batch(frame: "DataFrame", *, cluster: Mapping[str, str]) -> Totals:
     rows: Any = _counted(frame, counts).where("topic IS NOT NULL").write
     rows.format("ternmq").mode("append").options(**cluster).save()
     found: Mapping[str, int | None] = counts.get
-    totals = Totals(batches=1)
+    totals = RunTotals(batches=1)
     totals.observed = {name: count or 0 for name, count in found.items()}
     return totals
 
@@ -113,17 +113,19 @@ def count_rows(frame: "DataFrame") -> dict[str | None, int]:
     return {row["topic"]: row["count"] for row in found}
 
 
-def sent(totals: Totals, seconds: float) -> Sent:
+def resend_result(totals: RunTotals, seconds: float) -> ResendResult:
     """Return what a run has sent."""
     left = totals.observed.get(LEFT, 0)
     rows = totals.observed.get(ROWS, 0) - left
-    return Sent(rows, left, totals.batches, {}, seconds, totals.is_stopped)
+    return ResendResult(rows, left, totals.batches, {}, seconds, totals.is_stopped)
 
 
-def planned(counts: Mapping[str | None, int], seconds: float) -> Sent:
+def dry_run_result(counts: Mapping[str | None, int], seconds: float) -> ResendResult:
     """Return what a run would send."""
     topics = {topic: counts[topic] for topic in sorted(filter(None, counts))}
-    return Sent(sum(topics.values()), counts.get(None, 0), 0, topics, seconds, is_stopped=False)
+    return ResendResult(
+        sum(topics.values()), counts.get(None, 0), 0, topics, seconds, is_stopped=False
+    )
 
 
 def types_of(frame: "DataFrame") -> dict[str, str]:

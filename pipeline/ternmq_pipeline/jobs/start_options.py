@@ -1,10 +1,10 @@
-"""Where a job begins in a topic, as options of the source. Pure."""
+"""Start of a job in a topic, as options of the source. Pure."""
 
 from typing import Final
 
 from ternmq_model.errors import UsageError
 
-EDGES: Final = ("earliest", "latest")
+START_POSITIONS: Final = ("earliest", "latest")
 
 
 def start_options(start: str, *, option: str) -> dict[str, str]:
@@ -18,7 +18,7 @@ def start_options(start: str, *, option: str) -> dict[str, str]:
     Raises:
         UsageError: It is none of these.
     """
-    if start in EDGES:
+    if start in START_POSITIONS:
         return {"startingOffsets": start}
     if start.isascii() and start.isdecimal() and len(start) <= 18:
         return {"startingTimestamp": start, "startingOffsetsByTimestampStrategy": "latest"}

@@ -12,7 +12,7 @@ from ternmq_console.main import ternmq
 from ternmq_console.pipeline import file_bytes, setting, show_progress, start
 from ternmq_pipeline.jobs.archive import Archived
 from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
-from ternmq_pipeline.jobs.resend import Sent
+from ternmq_pipeline.jobs.resend import ResendResult
 
 
 def test_spark_setting_has_a_name_and_a_value() -> None:
@@ -85,10 +85,12 @@ def test_report_tells_at_once_that_nobody_answers() -> None:
     assert line.startswith("ternmq: ")
 
 
-def job(given: dict[str, Any], done: Archived | Sent) -> Callable[..., Archived | Sent]:
+def job(
+    given: dict[str, Any], done: Archived | ResendResult
+) -> Callable[..., Archived | ResendResult]:
     """Return a job that notes what it is told, reports one micro-batch, and is done."""
 
-    def run(*what: object, **options: Any) -> Archived | Sent:
+    def run(*what: object, **options: Any) -> Archived | ResendResult:
         given.update(options, what=what)
         options["observe"](BatchProgress(0, 20, None, 1234.5, 80))
         return done
@@ -142,7 +144,7 @@ def test_archive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_replay_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
-    done_so = Sent(19, 1, 1, {}, 1.26, is_stopped=False)
+    done_so = ResendResult(19, 1, 1, {}, 1.26, is_stopped=False)
     monkeypatch.setattr(pipeline, "replay_messages", job(given, done_so))
     arguments = (
         *("pipeline", "replay", "T", "--topic", "U", "--from-nameserver", "m:1"),
@@ -175,7 +177,7 @@ def test_replay_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_redrive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
-    planned = Sent(19, 1, 0, {"T": 19}, 1.26, is_stopped=False)
+    planned = ResendResult(19, 1, 0, {"T": 19}, 1.26, is_stopped=False)
     monkeypatch.setattr(pipeline, "redrive_letters", job(given, planned))
     arguments = (
         *("pipeline", "redrive", "--group", "g", "--where", "x = 1", "--checkpoint", "c"),
@@ -210,7 +212,7 @@ def test_redrive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_interrupted_job_reports_it_unless_interruption_is_its_only_end(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int
 ) -> None:
-    stopped = Sent(19, 1, 1, {}, 1.26, is_stopped=True)
+    stopped = ResendResult(19, 1, 1, {}, 1.26, is_stopped=True)
     monkeypatch.setattr(pipeline, "archive_topics", job({}, archived(is_stopped=True)))
     monkeypatch.setattr(pipeline, "replay_messages", job({}, stopped))
     monkeypatch.setattr(pipeline, "redrive_letters", job({}, stopped))
@@ -222,7 +224,7 @@ def test_interrupted_job_reports_it_unless_interruption_is_its_only_end(
 def test_killed_job_leaves_only_an_exit_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupted(*_: object, **__: object) -> Sent:
+    def interrupted(*_: object, **__: object) -> ResendResult:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pipeline, "replay_messages", interrupted)

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do while a job runs: end it in order, or at once."""
+"""Interruption of a job by Ctrl-C or SIGTERM: it ends in order, or at once."""
 
 import signal
 from collections.abc import Callable, Generator

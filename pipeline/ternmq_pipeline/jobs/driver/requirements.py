@@ -1,4 +1,4 @@
-"""What the jobs need beyond the core: the extra, and Java for Spark."""
+"""Requirements of jobs beyond the core: the extra, and Java for Spark."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Running a streaming query to its end: progress as it goes, a stop that leaves nothing half."""
+"""Run of a streaming query to its end: progress as it goes, a stop that leaves nothing half."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,8 +19,8 @@ _LOOK_WHEN_STOPPING_S: Final = 0.02
 
 
 @dataclass(slots=True)
-class Totals:
-    """What a query has done in one run."""
+class RunTotals:
+    """Totals of a query's run."""
 
     batches: int = 0
     last_batch: int = -1
@@ -45,7 +45,7 @@ def run(
     observe: Observe | None = None,
     *,
     ends_batches: bool = False,
-) -> Totals:
+) -> RunTotals:
     """Run a query until it ends or somebody interrupts it.
 
     Args:
@@ -99,7 +99,7 @@ class _Watch:
         self._observe = observe
         self._seen = -1
         self._newest: tuple[int, str] | None = None
-        self.totals = Totals()
+        self.totals = RunTotals()
 
     def look(self) -> None:
         """Take what is new."""

@@ -17,7 +17,12 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.jobs import cluster_queries
-from ternmq_pipeline.jobs.cluster_queries import check_topics, going_on, mean_bytes, retry_option
+from ternmq_pipeline.jobs.cluster_queries import (
+    check_topics,
+    mean_record_bytes,
+    resume_offsets,
+    retry_option,
+)
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_text
 from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
 
@@ -75,7 +80,7 @@ def test_stream_goes_on_where_it_was_and_begins_with_the_first_message_of_new_qu
     first, second, new = (MessageQueue("A", "a", queue_id) for queue_id in range(3))
     committed = {first: QueueOffset(5), second: QueueOffset(0)}
     expected = offsets_text(committed | {new: EARLIEST})
-    assert going_on("ns:1", "A", offsets_text(committed), retry_timeout_s=9) == expected
+    assert resume_offsets("ns:1", "A", offsets_text(committed), retry_timeout_s=9) == expected
 
 
 @pytest.mark.parametrize("seconds", [0.5, 86_401, float("nan")])
@@ -121,11 +126,11 @@ def test_mean_size_is_that_of_the_newest_messages(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(cluster_queries, "open_cluster_reader", opened)
     source = {"nameserver": "127.0.0.1:1", "subscribe": "A"}
-    assert mean_bytes(source) == 10_000 // 100
+    assert mean_record_bytes(source) == 10_000 // 100
     view.failure = refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "older")
-    assert mean_bytes(source) == 0
+    assert mean_record_bytes(source) == 0
     view.failure = TransportError("away")
     with pytest.raises(TransportError):
-        mean_bytes(source)
+        mean_record_bytes(source)
     with pytest.raises(UsageError, match="no regular expression"):
-        mean_bytes({"nameserver": "127.0.0.1:1", "subscribePattern": "("})
+        mean_record_bytes({"nameserver": "127.0.0.1:1", "subscribePattern": "("})

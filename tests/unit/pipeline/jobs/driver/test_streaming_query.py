@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
-from ternmq_pipeline.jobs.driver.streaming_query import Totals, run
+from ternmq_pipeline.jobs.driver.streaming_query import RunTotals, run
 
 
 def test_totals_add_up() -> None:
-    totals = Totals()
+    totals = RunTotals()
     totals.add(BatchProgress(0, 10, None, 1.0, None, {"left": 1}))
     totals.add(BatchProgress(1, 5, 3, 1.0, None, {"left": 2}))
     assert (totals.batches, totals.rows_in) == (2, 15)
