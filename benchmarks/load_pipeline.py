@@ -13,7 +13,7 @@ from typing import Final
 from benchmarks.load_filtering import TOPIC
 from benchmarks.patterns import BODY_BYTES
 from ternmq import AdminClient, Message
-from ternmq_consumer.scanning import BlockingScanner
+from ternmq_consumer.scan import BlockingScanner
 from ternmq_model.queue import MessageQueue
 from ternmq_model.transaction import Resolution
 from ternmq_producer.staging import StagedMessages, StagingProducer

@@ -13,7 +13,7 @@ import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.blocking_client import shared_loop_thread
-from ternmq_consumer.scanning import (
+from ternmq_consumer.scan import (
     BlockingScanner,
     ScannedBatch,
     ScanOptions,

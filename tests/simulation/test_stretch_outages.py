@@ -4,7 +4,7 @@ import asyncio
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
-from ternmq_consumer.scanning.pull_stretch import pull_stretch
+from ternmq_consumer.scan.range_pull import pull_stretch
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 from tests.support.simulated_cluster import NAMESERVER, simulated_cluster

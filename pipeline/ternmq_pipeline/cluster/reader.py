@@ -12,7 +12,7 @@ from ternmq_client.retry_timeout import RETRY_TIMEOUT_S, RetryTimeout, nobody_re
 from ternmq_client.routes.route_cache import LOSS_GRACE_MS
 from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
-from ternmq_consumer.scanning import StretchToMeasure, given_up_when_broken, measure
+from ternmq_consumer.scan import StretchToMeasure, given_up_when_broken, measure
 from ternmq_model.errors import (
     RefusedError,
     TernError,

@@ -1,6 +1,6 @@
 """Rows of an offset range as Arrow batches with our columns: by Scan, else by records as they lie.
 
-The connections belong to the process; see `ternmq_consumer.scanning.shared_scanner`.
+The connections belong to the process; see `ternmq_consumer.scan.shared_scanner`.
 """
 
 import logging
@@ -14,8 +14,8 @@ import pyarrow.compute
 
 from ternmq_client.config import nameserver_texts
 from ternmq_client.retry_timeout import lasted
-from ternmq_consumer.scanning import PulledStretch, ScanOptions, shared_scanner
-from ternmq_consumer.scanning.stretches import SIZE_BYTES
+from ternmq_consumer.scan import PulledStretch, ScanOptions, shared_scanner
+from ternmq_consumer.scan.range_batches import SIZE_BYTES
 from ternmq_model.errors import (
     RefusedError,
     StretchLost,

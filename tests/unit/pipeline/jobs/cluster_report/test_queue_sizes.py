@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from ternmq_client.admin.descriptions import QueueStatus
-from ternmq_consumer.scanning import MeasuredStretch
+from ternmq_consumer.scan import MeasuredStretch
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ternmq_consumer.scanning import PulledStretch, ScannedBatch, ScanOptions
+from ternmq_consumer.scan import PulledStretch, ScannedBatch, ScanOptions
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_consumer.scanning.stretches import cut_records, split_schema
+from ternmq_consumer.scan.range_batches import cut_records, split_schema
 from tests.support.records import record, sizes_of
 from tests.support.scripted_scans import numbered
 

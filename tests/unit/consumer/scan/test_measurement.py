@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_consumer.scanning import StretchToMeasure, measure
+from ternmq_consumer.scan import StretchToMeasure, measure
 from ternmq_model.errors import ClosedError, ConnectionLost, TernError, Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin

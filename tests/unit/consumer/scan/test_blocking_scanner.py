@@ -10,8 +10,8 @@ import pytest
 
 from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_client.instance import ClientInstance
-from ternmq_consumer.scanning import BlockingScanner, StretchIterator
-from ternmq_consumer.scanning.blocking import AHEAD_MAX
+from ternmq_consumer.scan import BlockingScanner, StretchIterator
+from ternmq_consumer.scan.blocking_scanner import AHEAD_MAX
 from ternmq_model.errors import ClosedError, UsageError
 from ternmq_runtime.service import OwnedTasks
 

@@ -3,13 +3,13 @@
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from ternmq_consumer.scanning.patience import Progress, ScanClient, read_on
-from ternmq_consumer.scanning.stretches import (
+from ternmq_consumer.scan.range_batches import (
     RETRY_TIMEOUT_S,
     SIZE_BYTES,
     PulledStretch,
     cut_records,
 )
+from ternmq_consumer.scan.range_reader import Progress, ScanClient, read_on
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import ConnectionLost, created_again, refusal
 from ternmq_model.queue import MessageQueue

@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncGenerator
 
-from ternmq_consumer.scanning.patience import Progress, ScanClient, read_on
-from ternmq_consumer.scanning.stretches import ScannedBatch, ScanOptions, split_schema
+from ternmq_consumer.scan.range_batches import ScannedBatch, ScanOptions, split_schema
+from ternmq_consumer.scan.range_reader import Progress, ScanClient, read_on
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import ConnectionLost, refusal
 from ternmq_model.queue import MessageQueue

@@ -12,10 +12,8 @@ from typing import Final, Generic, Self, TypeVar
 from ternmq_client.blocking_client import BlockingClient, shared_loop_thread
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
-from ternmq_consumer.scanning.measure import measure
-from ternmq_consumer.scanning.pull_stretch import pull_stretch
-from ternmq_consumer.scanning.scan_stretch import scan_stretch
-from ternmq_consumer.scanning.stretches import (
+from ternmq_consumer.scan.measurement import measure
+from ternmq_consumer.scan.range_batches import (
     RETRY_TIMEOUT_S,
     MeasuredStretch,
     PulledStretch,
@@ -23,6 +21,8 @@ from ternmq_consumer.scanning.stretches import (
     ScanOptions,
     StretchToMeasure,
 )
+from ternmq_consumer.scan.range_pull import pull_stretch
+from ternmq_consumer.scan.range_scan import scan_stretch
 from ternmq_model.errors import ClosedError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Subscription

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_consumer.scanning import PulledStretch, pull_stretch
+from ternmq_consumer.scan import PulledStretch, pull_stretch
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,

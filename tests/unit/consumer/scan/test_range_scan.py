@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_consumer.scanning import ScannedBatch, ScanOptions, scan_stretch
+from ternmq_consumer.scan import ScannedBatch, ScanOptions, scan_stretch
 from ternmq_model.errors import (
     BrokerBusy,
     ClosedError,

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_consumer.scanning.patience import ScanClient, connected, given_up_when_broken
-from ternmq_consumer.scanning.stretches import MeasuredStretch, StretchToMeasure
+from ternmq_consumer.scan.range_batches import MeasuredStretch, StretchToMeasure
+from ternmq_consumer.scan.range_reader import ScanClient, connected, given_up_when_broken
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.service_methods import MEASURE_QUEUES
 
