@@ -15,9 +15,9 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_consumer.scan import (
     BlockingScanner,
+    RangeToMeasure,
     ScannedBatch,
     ScanOptions,
-    StretchToMeasure,
 )
 from ternmq_model.errors import RefusedError, StretchLost
 from ternmq_model.message import Message
@@ -69,7 +69,7 @@ def scan(
 
 
 def end_of(scanner: BlockingScanner, queue: MessageQueue) -> int:
-    return scanner.measure([StretchToMeasure(queue, 0, EVER)])[0].end
+    return scanner.measure([RangeToMeasure(queue, 0, EVER)])[0].end
 
 
 def pull(
@@ -180,7 +180,7 @@ def test_measured_bytes_equal_those_of_the_records(
     queue = MessageQueue("Measured", dev.broker_name, 0)
     with scanner.pull(queue, 0, 300) as pulled:
         length = sum(len(some.records) for some in pulled)
-    assert scanner.measure([StretchToMeasure(queue, 0, EVER)]) == [(300, length)]
+    assert scanner.measure([RangeToMeasure(queue, 0, EVER)]) == [(300, length)]
 
 
 def test_closed_iterator_reads_no_more(dev: ServiceProcess, scanner: BlockingScanner) -> None:
@@ -364,7 +364,7 @@ def first_of(scanner: BlockingScanner, queue: MessageQueue, end: int) -> int:
     begin, last = 0, end
     while begin < last:
         middle = (begin + last + 1) // 2
-        if scanner.measure([StretchToMeasure(queue, 0, middle)])[0].bytes:
+        if scanner.measure([RangeToMeasure(queue, 0, middle)])[0].bytes:
             last = middle - 1
         else:
             begin = middle

@@ -1,4 +1,4 @@
-"""Reading stretches from plain code, as Spark's workers do."""
+"""The scanner of plain code, such as Spark's workers: iterators over ranges of queues."""
 
 import asyncio
 import functools
@@ -15,14 +15,14 @@ from ternmq_client.instance import ClientInstance
 from ternmq_consumer.scan.measurement import measure
 from ternmq_consumer.scan.range_batches import (
     RETRY_TIMEOUT_S,
-    MeasuredStretch,
-    PulledStretch,
+    MeasuredRange,
+    PulledBatch,
+    RangeToMeasure,
     ScannedBatch,
     ScanOptions,
-    StretchToMeasure,
 )
-from ternmq_consumer.scan.range_pull import pull_stretch
-from ternmq_consumer.scan.range_scan import scan_stretch
+from ternmq_consumer.scan.range_pull import pull_range
+from ternmq_consumer.scan.range_scan import scan_range
 from ternmq_model.errors import ClosedError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Subscription
@@ -33,8 +33,8 @@ AHEAD_MAX: Final = 2
 """Batches that are read and not yet taken: one more may be under way."""
 
 
-class _Ahead(Generic[T]):
-    """What is read ahead of who iterates. Owned by the loop of all blocking clients."""
+class _ReadAhead(Generic[T]):
+    """Batches that are read ahead of an iterator. Owned by the loop of all blocking clients."""
 
     def __init__(self, items: AsyncGenerator[T]) -> None:
         self._items = items
@@ -66,7 +66,7 @@ class _Ahead(Generic[T]):
         """Return what comes next, waiting for it; None when that was all.
 
         Raises:
-            TernError: As the reading of the stretch did.
+            TernError: As the reading of the range did.
         """
         while not self._read:
             if self._is_over:
@@ -81,8 +81,8 @@ class _Ahead(Generic[T]):
         return item
 
 
-class StretchIterator(Generic[T]):
-    """Iterates over a stretch from plain code, while the loop thread reads ahead.
+class BlockingBatchIterator(Generic[T]):
+    """Iterates over a range from plain code, while the loop thread reads ahead.
 
     `with scanner.scan(…) as batches:` gives up what is left when the block is left early.
     """
@@ -91,7 +91,7 @@ class StretchIterator(Generic[T]):
         """Use `BlockingScanner`."""
         self._client = client
         self._items = items
-        self._ahead: _Ahead[T] | None = None
+        self._ahead: _ReadAhead[T] | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
 
@@ -130,7 +130,7 @@ class StretchIterator(Generic[T]):
 
     async def _next(self) -> T | None:
         if self._ahead is None:
-            self._ahead = _Ahead(self._items())
+            self._ahead = _ReadAhead(self._items())
             self._task = self._client.tasks.spawn(self._ahead.run(), "scan-ahead")
         return await self._ahead.next()
 
@@ -142,7 +142,7 @@ class StretchIterator(Generic[T]):
 
 
 class BlockingScanner(BlockingClient[ClientInstance]):
-    """Reads and measures stretches of queues: `with BlockingScanner("localhost:9876") as scanner`.
+    """Reads and measures ranges of queues: `with BlockingScanner("localhost:9876") as scanner`.
 
     An event loop in a thread of its own does the work. Any thread may use it; one iterator is used
     by one thread.
@@ -156,10 +156,10 @@ class BlockingScanner(BlockingClient[ClientInstance]):
 
     def scan(
         self, queue: MessageQueue, begin: int, end: int, options: ScanOptions | None = None
-    ) -> StretchIterator[ScannedBatch]:
-        """Iterate over a stretch as Arrow batches; see `scan_stretch`."""
+    ) -> BlockingBatchIterator[ScannedBatch]:
+        """Iterate over a range as Arrow batches; see `scan_range`."""
         client = self._client
-        return StretchIterator(client, lambda: scan_stretch(client, queue, begin, end, options))
+        return BlockingBatchIterator(client, lambda: scan_range(client, queue, begin, end, options))
 
     def pull(
         self,
@@ -170,21 +170,21 @@ class BlockingScanner(BlockingClient[ClientInstance]):
         *,
         created_log_offset: int | None = None,
         retry_timeout_s: float = RETRY_TIMEOUT_S,
-    ) -> StretchIterator[PulledStretch]:
-        """Iterate over a stretch as records; see `pull_stretch`."""
+    ) -> BlockingBatchIterator[PulledBatch]:
+        """Iterate over a range as records; see `pull_range`."""
         client = self._client
-        return StretchIterator(
+        return BlockingBatchIterator(
             client,
-            lambda: pull_stretch(
+            lambda: pull_range(
                 *(client, queue, begin, end, subscription),
                 created_log_offset=created_log_offset,
                 retry_timeout_s=retry_timeout_s,
             ),
         )
 
-    def measure(self, stretches: Sequence[StretchToMeasure]) -> list[MeasuredStretch]:
-        """Return how long stretches are; see `measure`."""
-        return self._run(measure(self._client, stretches))
+    def measure(self, ranges: Sequence[RangeToMeasure]) -> list[MeasuredRange]:
+        """Return the measures of ranges; see `measure`."""
+        return self._run(measure(self._client, ranges))
 
 
 def shared_scanner(nameserver: str) -> BlockingScanner:

@@ -1,4 +1,4 @@
-"""What is asked of stretches of queues, and what comes of it. Pure."""
+"""Options of a scan, and the batches and measures of a range of a queue. Pure."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -9,17 +9,17 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Subscription
 
 RETRY_TIMEOUT_S: Final = 60.0
-"""For so long reading may get no further, by default, before it fails."""
+"""Default of the time without progress after which reading fails."""
 
 SIZE_BYTES: Final = 4
-"""Of each number in `record_sizes`."""
+"""Length of each number in `record_sizes`."""
 
 _QUEUE_OFFSET: Final = slice(20, 28)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanOptions:
-    """What of a stretch is wanted, and how."""
+    """Options of a scan: the wanted messages of a range, and their form."""
 
     subscription: Subscription | None = None
     """By tags or a condition; None = all."""
@@ -51,12 +51,12 @@ class ScanOptions:
     since counts as deleted. None = any. Brokers of earlier versions do not look at it."""
 
     retry_timeout_s: float = RETRY_TIMEOUT_S
-    """For so long reading may get no further, while the broker is away, before it fails. The log
-    and errors call it by the name of Spark's option, `retryTimeout`."""
+    """Time without progress, while the broker is away, after which reading fails. The log and
+    errors call it by the name of Spark's option, `retryTimeout`."""
 
 
 class ScannedBatch(NamedTuple):
-    """One whole record batch of a stretch, or only word of how far reading is."""
+    """One whole record batch of a range, or only the progress of reading it."""
 
     schema: bytes
     """The Arrow IPC message of the schema; the same for all batches. Empty before the first."""
@@ -68,14 +68,14 @@ class ScannedBatch(NamedTuple):
     """Messages before it were looked at; wanted ones are in this batch or an earlier one."""
 
     damaged: int
-    """Damaged messages of the stretch that were passed over so far."""
+    """Damaged messages of the range that were passed over so far."""
 
 
-class PulledStretch(NamedTuple):
-    """Some records of a stretch."""
+class PulledBatch(NamedTuple):
+    """Some records of a range."""
 
     records: bytes
-    """As they lie on disk, back to back. All are of the stretch."""
+    """As they lie on disk, back to back. All are of the range."""
 
     record_sizes: bytes
     """Little-endian int32 each."""
@@ -84,12 +84,12 @@ class PulledStretch(NamedTuple):
     """Messages before it were looked at."""
 
     damaged: int
-    """Damaged messages of the stretch that were passed over so far. Of a filtered stretch also some
+    """Damaged messages of the range that were passed over so far. Of a filtered range also some
     that lie behind it."""
 
 
-class StretchToMeasure(NamedTuple):
-    """A stretch of a queue whose length in bytes is wanted."""
+class RangeToMeasure(NamedTuple):
+    """A range of a queue whose length in bytes is wanted."""
 
     queue: MessageQueue
     begin: int
@@ -99,17 +99,17 @@ class StretchToMeasure(NamedTuple):
     """Behind the last one; the queue's end at most."""
 
     bytes_max: int = 0
-    """The stretch ends with the message that reaches so many bytes; 0 = no limit."""
+    """The range ends with the message that reaches so many bytes; 0 = no limit."""
 
 
-class MeasuredStretch(NamedTuple):
-    """How long a stretch is."""
+class MeasuredRange(NamedTuple):
+    """End and length of a range."""
 
     end: int
     """Behind the last message that was counted."""
 
     bytes: int
-    """Of the records, as they lie in the log."""
+    """Length of the records, as they lie in the log."""
 
 
 def cut_records(records: bytes, record_sizes: bytes, end: int) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""A stretch of a queue as records, from brokers that do not scan: over a PullStream of no group."""
+"""A range of a queue as records, from brokers that do not scan: over a PullStream of no group."""
 
 from collections.abc import AsyncGenerator
 from typing import Final
@@ -6,10 +6,10 @@ from typing import Final
 from ternmq_consumer.scan.range_batches import (
     RETRY_TIMEOUT_S,
     SIZE_BYTES,
-    PulledStretch,
+    PulledBatch,
     cut_records,
 )
-from ternmq_consumer.scan.range_reader import Progress, ScanClient, read_on
+from ternmq_consumer.scan.range_reader import RangeProgress, ScanClient, read_range
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import ConnectionLost, created_again, refusal
 from ternmq_model.queue import MessageQueue
@@ -25,7 +25,7 @@ _CREDIT_MESSAGES: Final = 65_536
 _HANDLE: Final = 1
 
 
-def pull_stretch(
+def pull_range(
     client: ScanClient,
     queue: MessageQueue,
     begin: int,
@@ -34,22 +34,22 @@ def pull_stretch(
     *,
     created_log_offset: int | None = None,
     retry_timeout_s: float = RETRY_TIMEOUT_S,
-) -> AsyncGenerator[PulledStretch]:
+) -> AsyncGenerator[PulledBatch]:
     """Give the wanted messages from `begin` to `end`, without `end`, as records.
 
-    It goes on where it was when the connection breaks, as `scan_stretch` does. The broker compares
+    It goes on where it was when the connection breaks, as `scan_range` does. The broker compares
     codes of tags, which several tags may share: whether the tag is the right one is to be looked at
     here. `created_log_offset` is as in `ScanOptions`.
 
     Raises:
-        StretchLost, RefusedError, TransportError: As `scan_stretch`.
+        StretchLost, RefusedError, TransportError: As `scan_range`.
     """
-    reading = _Reading(client.client_id, queue, begin, end, subscription, created_log_offset)
-    return read_on(client, reading, reading.over, timeout_s=retry_timeout_s)
+    progress = _RangePull(client.client_id, queue, begin, end, subscription, created_log_offset)
+    return read_range(client, progress, progress.over, timeout_s=retry_timeout_s)
 
 
-class _Reading(Progress):
-    """How far a stretch is read by pulling."""
+class _RangePull(RangeProgress):
+    """Progress of a range that is read by pulling."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class _Reading(Progress):
         )
 
     async def _check(self, connection: Connection) -> int:
-        """Return how far the stretch can be read now: a stream would wait for what is beyond.
+        """Return the offset up to which the range can be read now: a stream would wait beyond it.
 
         Raises:
             TernError: Its beginning is not there.
@@ -89,8 +89,8 @@ class _Reading(Progress):
                 return min(self.end, status.max_offset)
         return 0
 
-    async def over(self, connection: Connection) -> AsyncGenerator[PulledStretch]:
-        """Read on, over one connection, as far as the stretch can be read now.
+    async def over(self, connection: Connection) -> AsyncGenerator[PulledBatch]:
+        """Read on, over one connection, as far as the range can be read now.
 
         Raises:
             TernError: It is not that far, and no more comes.
@@ -119,7 +119,7 @@ class _Reading(Progress):
         self.first_offset = pulled.min_offset
         return self.first_offset > self.next_offset
 
-    def _take(self, pulled: messages.PulledRecords, limit: int) -> PulledStretch:
+    def _take(self, pulled: messages.PulledRecords, limit: int) -> PulledBatch:
         if code := pulled.status.code:
             raise refusal(code, pulled.status.remark, self.queue.broker_name)
         begin = self.next_offset
@@ -130,7 +130,7 @@ class _Reading(Progress):
             if not self._is_filtered:
                 damaged = min(damaged, limit - begin - len(sizes) // SIZE_BYTES)
         self._damaged += damaged
-        return PulledStretch(records, sizes, self.next_offset, self._damaged)
+        return PulledBatch(records, sizes, self.next_offset, self._damaged)
 
     def _opening(self) -> messages.PullStreamOpen:
         return messages.PullStreamOpen(client_id=self._client_id, group="")

@@ -1,4 +1,4 @@
-"""Reading a stretch over one connection after the other, and how long when it gets no further."""
+"""Reading of a range over one connection after the other, until a time without progress."""
 
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, contextmanager
@@ -26,7 +26,7 @@ PieceT = TypeVar("PieceT")
 
 
 class ScanClient(Protocol):
-    """What reading stretches needs of a client: a `ClientInstance`, or a test's own."""
+    """A client that can read ranges: a `ClientInstance`, or a test's own."""
 
     @property
     def env(self) -> Environment:
@@ -52,11 +52,11 @@ class ScanClient(Protocol):
         ...
 
 
-class Progress:
-    """How far a stretch is read. Owned by the reading of it.
+class RangeProgress:
+    """Progress of one range. Owned by the reading of it.
 
     Attributes:
-        queue: Whose stretch it is.
+        queue: Whose range it is.
         end: Behind its last message.
         next_offset: Everything before it was given out.
         first_offset: The first message that the queue kept, as was told last.
@@ -75,7 +75,7 @@ class Progress:
         """Return the error that says what is not there.
 
         Args:
-            end_offset: Where the queue ends, when it does so before the stretch.
+            end_offset: Where the queue ends, when it does so before the range.
             topic_remark: Why its topic is not there.
         """
         return StretchLost(
@@ -100,7 +100,7 @@ class Progress:
     def ends_early(
         self, connection: Connection, end_offset: int, topic_remark: str = ""
     ) -> TernError:
-        """Return the error of a queue that ends before the stretch does over `connection`."""
+        """Return the error of a queue that ends before the range does over `connection`."""
         if is_master(connection):
             return self.lost(end_offset=end_offset, topic_remark=topic_remark)
         return self._waits_for_master(f"messages before {end_offset}")
@@ -125,51 +125,51 @@ class Progress:
         )
 
 
-async def read_on(
+async def read_range(
     client: ScanClient,
-    reading: Progress,
+    progress: RangeProgress,
     over: Callable[[Connection], AsyncGenerator[PieceT]],
     *,
     timeout_s: float,
 ) -> AsyncGenerator[PieceT]:
-    """Give the pieces of a stretch to its end, over as many connections as that takes.
+    """Give the pieces of a range to its end, over as many connections as that takes.
 
     Args:
         client: Open.
-        reading: How far it is.
-        over: Reads on over one connection, until stretch or queue end there; takes note in
-            `reading`.
+        progress: Of the range.
+        over: Reads on over one connection, until range or queue end there; takes note in
+            `progress`.
         timeout_s: For so long reading may get no further.
 
     Raises:
-        StretchLost: Messages of the stretch are no longer kept, or there are none yet, or their
+        StretchLost: Messages of the range are no longer kept, or there are none yet, or their
             topic was deleted.
         RefusedError: The broker says no.
         TransportError: For `timeout_s` nobody was there to get any further with, or only a slave
             that has not got so far.
     """
     patience = RetryTimeout(client.env, timeout_s, was_there=True)
-    queue = reading.queue
+    queue = progress.queue
     while True:
-        reached = reading.next_offset
+        reached = progress.next_offset
         try:
-            connection = await connected(client, queue, was_there=reading.has_begun)
-            reading.has_begun = True
+            connection = await connected(client, queue, was_there=progress.has_begun)
+            progress.has_begun = True
             with (
                 given_up_when_broken(client, queue.broker_name, connection),
-                reading.lost_with_topic(connection),
+                progress.lost_with_topic(connection),
             ):
                 async with aclosing(over(connection)) as pieces:
                     async for piece in pieces:
                         yield piece
-            failure = reading.ends_early(connection, reading.queue_end)
+            failure = progress.ends_early(connection, progress.queue_end)
         except StretchLost:
             raise
         except TernError as error:
             failure = error
-        if reading.next_offset >= reading.end:
+        if progress.next_offset >= progress.end:
             return
-        if reading.next_offset > reached:
+        if progress.next_offset > reached:
             patience.got_further()
         await patience.pause(failure)
 

@@ -1,9 +1,9 @@
-"""A stretch of a queue as Arrow batches, whatever happens to the broker meanwhile."""
+"""A range of a queue as Arrow batches, whatever happens to the broker meanwhile."""
 
 from collections.abc import AsyncGenerator
 
 from ternmq_consumer.scan.range_batches import ScannedBatch, ScanOptions, split_schema
-from ternmq_consumer.scan.range_reader import Progress, ScanClient, read_on
+from ternmq_consumer.scan.range_reader import RangeProgress, ScanClient, read_range
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import ConnectionLost, refusal
 from ternmq_model.queue import MessageQueue
@@ -13,7 +13,7 @@ from ternmq_remoting.rpc import Connection
 from ternmq_remoting.service_methods import SCAN
 
 
-def scan_stretch(
+def scan_range(
     client: ScanClient,
     queue: MessageQueue,
     begin: int,
@@ -27,7 +27,7 @@ def scan_stretch(
     early.
 
     Raises:
-        StretchLost: Messages of the stretch are no longer kept, or there are none yet, or their
+        StretchLost: Messages of the range are no longer kept, or there are none yet, or their
             topic was deleted.
         RefusedError: The broker says no: REQUEST_CODE_NOT_SUPPORTED when it serves no scans, other
             codes for what cannot be asked for.
@@ -35,12 +35,12 @@ def scan_stretch(
             slave that has not got so far.
     """
     wanted = ScanOptions() if options is None else options
-    reading = _Reading(queue, begin, end, wanted)
-    return read_on(client, reading, reading.over, timeout_s=wanted.retry_timeout_s)
+    progress = _RangeScan(queue, begin, end, wanted)
+    return read_range(client, progress, progress.over, timeout_s=wanted.retry_timeout_s)
 
 
-class _Reading(Progress):
-    """How far a stretch is read by scanning."""
+class _RangeScan(RangeProgress):
+    """Progress of a range that is read by scanning."""
 
     def __init__(self, queue: MessageQueue, begin: int, end: int, options: ScanOptions) -> None:
         super().__init__(queue, begin, end)
@@ -49,7 +49,7 @@ class _Reading(Progress):
         self._damaged = 0
 
     async def over(self, connection: Connection) -> AsyncGenerator[ScannedBatch]:
-        """Read on, over one connection, until the broker says that the stretch is over.
+        """Read on, over one connection, until the broker says that the range is over.
 
         Raises:
             TernError: It is not, or broke.

@@ -12,7 +12,7 @@ from ternmq_client.retry_timeout import RETRY_TIMEOUT_S, RetryTimeout, nobody_re
 from ternmq_client.routes.route_cache import LOSS_GRACE_MS
 from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
-from ternmq_consumer.scan import StretchToMeasure, given_up_when_broken, measure
+from ternmq_consumer.scan import RangeToMeasure, given_up_when_broken, measure
 from ternmq_model.errors import (
     RefusedError,
     TernError,
@@ -340,7 +340,7 @@ class ClusterReader(Lifecycle):
 
     async def _measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[RangeSize]:
         wanted = [
-            StretchToMeasure(offset_range.queue, offset_range.begin, offset_range.end, bytes_max)
+            RangeToMeasure(offset_range.queue, offset_range.begin, offset_range.end, bytes_max)
             for offset_range, bytes_max in asked
         ]
         return [RangeSize(one.end, one.bytes) for one in await measure(self.client, wanted)]

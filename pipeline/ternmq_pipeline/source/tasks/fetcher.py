@@ -14,7 +14,7 @@ import pyarrow.compute
 
 from ternmq_client.config import nameserver_texts
 from ternmq_client.retry_timeout import lasted
-from ternmq_consumer.scan import PulledStretch, ScanOptions, shared_scanner
+from ternmq_consumer.scan import PulledBatch, ScanOptions, shared_scanner
 from ternmq_consumer.scan.range_batches import SIZE_BYTES
 from ternmq_model.errors import (
     RefusedError,
@@ -260,7 +260,7 @@ def _pulled(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetche
             yield FetchedRows(None, next_offset)
 
 
-def joined(pieces: Iterable[PulledStretch], rows_max: int) -> Iterator[PulledStretch]:
+def joined(pieces: Iterable[PulledBatch], rows_max: int) -> Iterator[PulledBatch]:
     """Give small pieces as fewer large ones: a batch costs much, a row of it little.
 
     Args:
@@ -270,7 +270,7 @@ def joined(pieces: Iterable[PulledStretch], rows_max: int) -> Iterator[PulledStr
     Raises:
         TernError: As `pieces` does, when what came before was given.
     """
-    waiting: list[PulledStretch] = []
+    waiting: list[PulledBatch] = []
     rows = size = 0
     try:
         for piece in pieces:
@@ -288,8 +288,8 @@ def joined(pieces: Iterable[PulledStretch], rows_max: int) -> Iterator[PulledStr
         yield _as_one(waiting)
 
 
-def _as_one(pieces: Sequence[PulledStretch]) -> PulledStretch:
-    return PulledStretch(
+def _as_one(pieces: Sequence[PulledBatch]) -> PulledBatch:
+    return PulledBatch(
         b"".join([piece.records for piece in pieces]),
         b"".join([piece.record_sizes for piece in pieces]),
         *pieces[-1][2:],
@@ -297,7 +297,7 @@ def _as_one(pieces: Sequence[PulledStretch]) -> PulledStretch:
 
 
 def _batches_of(
-    piece: PulledStretch, offset_range: OffsetRange, request: FetchRequest, columns: tuple[str, ...]
+    piece: PulledBatch, offset_range: OffsetRange, request: FetchRequest, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     sizes = np.frombuffer(piece.record_sizes, "<i4").astype(np.int64)
     starts = np.cumsum(sizes) - sizes

@@ -1,4 +1,4 @@
-"""Iterating over a stretch from plain code."""
+"""Iteration over a range from plain code."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator
@@ -10,7 +10,7 @@ import pytest
 
 from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_client.instance import ClientInstance
-from ternmq_consumer.scan import BlockingScanner, StretchIterator
+from ternmq_consumer.scan import BlockingBatchIterator, BlockingScanner
 from ternmq_consumer.scan.blocking_scanner import AHEAD_MAX
 from ternmq_model.errors import ClosedError, UsageError
 from ternmq_runtime.service import OwnedTasks
@@ -68,7 +68,7 @@ class Numbers:
 def test_all_items_come_in_order_and_then_the_end() -> None:
     with client() as made:
         numbers = Numbers(100)
-        items = StretchIterator(made, numbers.items)
+        items = BlockingBatchIterator(made, numbers.items)
         assert list(items) == list(range(100))
         assert list(items) == []
         assert numbers.is_closed
@@ -80,7 +80,7 @@ def test_reading_ahead_is_bounded() -> None:
 
     with client() as made:
         numbers = Numbers(100)
-        with StretchIterator(made, numbers.items) as items:
+        with BlockingBatchIterator(made, numbers.items) as items:
             assert next(items) == 0
             shared_loop_thread().run(rest())
             assert numbers.given <= 1 + AHEAD_MAX
@@ -90,7 +90,7 @@ def test_reading_ahead_is_bounded() -> None:
 
 def test_error_comes_after_items_read_before_it() -> None:
     with client() as made:
-        items = StretchIterator(made, Numbers(3, UsageError("no more")).items)
+        items = BlockingBatchIterator(made, Numbers(3, UsageError("no more")).items)
         read: list[int] = []
         with pytest.raises(UsageError, match="no more"):
             read.extend(items)
@@ -100,7 +100,7 @@ def test_error_comes_after_items_read_before_it() -> None:
 
 def test_closing_is_safe_to_repeat_and_before_the_first_item() -> None:
     with client() as made:
-        items = StretchIterator(made, Numbers(3).items)
+        items = BlockingBatchIterator(made, Numbers(3).items)
         items.close()
         items.close()
         assert list(items) == []

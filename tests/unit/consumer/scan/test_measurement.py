@@ -1,10 +1,10 @@
-"""Measuring stretches at their brokers."""
+"""Measurement of ranges at their brokers."""
 
 from typing import Any
 
 import pytest
 
-from ternmq_consumer.scan import StretchToMeasure, measure
+from ternmq_consumer.scan import RangeToMeasure, measure
 from ternmq_model.errors import ClosedError, ConnectionLost, TernError, Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -29,7 +29,7 @@ def test_answers_keep_the_order_of_questions_over_several_requests() -> None:
     async def main() -> None:
         client = ScriptedClient(answers={MEASURE_QUEUES: answer})
         stretches = [
-            StretchToMeasure(MessageQueue("T", "ab"[number % 2], number), number, number + 5, 7)
+            RangeToMeasure(MessageQueue("T", "ab"[number % 2], number), number, number + 5, 7)
             for number in range(3_000)
         ]
         measured = await measure(client, stretches)
@@ -58,7 +58,7 @@ def test_failed_connection_is_dialled_again_next_time(
     async def main() -> None:
         client = ScriptedClient(answers={MEASURE_QUEUES: fail})
         with pytest.raises(told):
-            await measure(client, [StretchToMeasure(MessageQueue("T", "a", 0), 0, 5)])
+            await measure(client, [RangeToMeasure(MessageQueue("T", "a", 0), 0, 5)])
         assert client.forgotten == forgotten
 
     run_in_virtual_time(main())

@@ -1,4 +1,4 @@
-"""Cutting what was read."""
+"""Cuts of what was read."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,11 +1,11 @@
-"""A stretch as records, pulled without a group."""
+"""A range as records, pulled without a group."""
 
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from ternmq_consumer.scan import PulledStretch, pull_stretch
+from ternmq_consumer.scan import PulledBatch, pull_range
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
@@ -51,14 +51,14 @@ def client(
 
 async def offsets(client: ScriptedClient, begin: int, end: int) -> list[tuple[int, int]]:
     read: list[tuple[int, int]] = []
-    async for some in pull_stretch(client, QUEUE, begin, end, retry_timeout_s=8):
-        assert isinstance(some, PulledStretch)
+    async for some in pull_range(client, QUEUE, begin, end, retry_timeout_s=8):
+        assert isinstance(some, PulledBatch)
         assert sum(sizes(some)) == len(some.records)
         read.append((len(sizes(some)), some.next_offset))
     return read
 
 
-def sizes(some: PulledStretch) -> list[int]:
+def sizes(some: PulledBatch) -> list[int]:
     text = some.record_sizes
     return [int.from_bytes(text[at : at + 4], "little") for at in range(0, len(text), 4)]
 
@@ -96,11 +96,11 @@ def test_damaged_messages_are_counted_within_the_stretch() -> None:
             [pulled(5, 8, next_offset=9, damaged=1), ConnectionLost("broke")],
             [pulled(9, 12, damaged=0), pulled(12, 16, next_offset=30, damaged=4)],
         )
-        read = [each async for each in pull_stretch(told, QUEUE, 5, 18)]
+        read = [each async for each in pull_range(told, QUEUE, 5, 18)]
         assert [each.damaged for each in read] == [1, 1, 3]
         wanted = parse_subscription("T", "a")
         told = client([pulled(5, 8, next_offset=30, damaged=2)])
-        (some,) = [each async for each in pull_stretch(told, QUEUE, 5, 18, wanted)]
+        (some,) = [each async for each in pull_range(told, QUEUE, 5, 18, wanted)]
         assert some.damaged == 2
 
     run_in_virtual_time(main())
@@ -197,7 +197,7 @@ def test_stretch_of_a_topic_created_again_is_lost(known: int | None, is_read: bo
             return admin.DescribeTopicReply(queues=[queue], created_log_offset=70)
 
         cluster = ScriptedClient([[pulled(5, 12)]], answers={DESCRIBE_TOPIC: describe})
-        read = pull_stretch(cluster, QUEUE, 5, 12, created_log_offset=known, retry_timeout_s=1)
+        read = pull_range(cluster, QUEUE, 5, 12, created_log_offset=known, retry_timeout_s=1)
         with nullcontext() if is_read else pytest.raises(StretchLost, match="created again"):
             assert [len(sizes(some)) async for some in read] == [7]
 

@@ -1,11 +1,11 @@
-"""A stretch comes whole and once, whatever happens to the broker."""
+"""A range comes whole and once, whatever happens to the broker."""
 
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
-from ternmq_consumer.scan import ScannedBatch, ScanOptions, scan_stretch
+from ternmq_consumer.scan import ScannedBatch, ScanOptions, scan_range
 from ternmq_model.errors import (
     BrokerBusy,
     ClosedError,
@@ -50,7 +50,7 @@ def status(code: int, next_offset: int, min_offset: int = 0) -> messages.ScanRep
 async def _read(
     client: ScriptedClient, begin: int, to: int, options: ScanOptions | None = None
 ) -> list[ScannedBatch]:
-    return [each async for each in scan_stretch(client, QUEUE, begin, to, options)]
+    return [each async for each in scan_range(client, QUEUE, begin, to, options)]
 
 
 def test_pieces_become_whole_batches_beside_their_schema() -> None:
@@ -331,7 +331,7 @@ def test_progress_restarts_the_retry_timeout() -> None:
 def test_closed_iterator_ends_the_stream() -> None:
     async def main() -> None:
         client = ScriptedClient([[batch(SCHEMA + b"x", 11), batch(b"y", 12)]])
-        async with aclosing(scan_stretch(client, QUEUE, 10, 16)) as batches:
+        async with aclosing(scan_range(client, QUEUE, 10, 16)) as batches:
             assert (await anext(batches)).data == b"x"
         assert client.cancelled == 1
 

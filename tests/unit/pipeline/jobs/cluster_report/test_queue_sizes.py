@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from ternmq_client.admin.descriptions import QueueStatus
-from ternmq_consumer.scan import MeasuredStretch
+from ternmq_consumer.scan import MeasuredRange
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -28,13 +28,13 @@ class Reader:
     async def find_brokers(self, topics: Collection[str]) -> None:
         self.topics |= set(topics)
 
-    async def measure(self, wanted: Sequence[tuple[OffsetRange, int]]) -> list[MeasuredStretch]:
+    async def measure(self, wanted: Sequence[tuple[OffsetRange, int]]) -> list[MeasuredRange]:
         if self.refuses is not None:
             raise refusal(self.refuses, "no")
         self.asked.append([(offset_range.begin, offset_range.end) for offset_range, _ in wanted])
         ends = [min(one.end, one.begin + self.measured_max) for one, _ in wanted]
         return [
-            MeasuredStretch(end, 10 * (end - offset_range.begin))
+            MeasuredRange(end, 10 * (end - offset_range.begin))
             for end, (offset_range, _) in zip(ends, wanted, strict=True)
         ]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ternmq_consumer.scan import PulledStretch, ScannedBatch, ScanOptions
+from ternmq_consumer.scan import PulledBatch, ScannedBatch, ScanOptions
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -114,15 +114,15 @@ def test_closed_iterator_closes_the_stream(scanner: Scanner) -> None:
     assert scanner.opened.is_closed
 
 
-def piece(*sizes: int, next_offset: int, damaged: int = 0) -> PulledStretch:
-    return PulledStretch(b"x" * sum(sizes), np.array(sizes, "<i4").tobytes(), next_offset, damaged)
+def piece(*sizes: int, next_offset: int, damaged: int = 0) -> PulledBatch:
+    return PulledBatch(b"x" * sum(sizes), np.array(sizes, "<i4").tobytes(), next_offset, damaged)
 
 
 def test_damaged_messages_skipped_by_a_broker_are_still_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Puller:
-        def pull(self, *_offset_range: object, **_options: object) -> Opened[PulledStretch]:
+        def pull(self, *_offset_range: object, **_options: object) -> Opened[PulledBatch]:
             return Opened([piece(next_offset=10), piece(next_offset=30, damaged=2)])
 
     share(monkeypatch, Puller())
@@ -161,8 +161,8 @@ def test_pulled_records_are_filtered_here_where_the_broker_does_not(
     lengths = np.array([len(one) for one in records], "<i4").tobytes()
 
     class Puller:
-        def pull(self, *_offset_range: object, **_options: object) -> Opened[PulledStretch]:
-            return Opened([PulledStretch(b"".join(records), lengths, 30, 0)])
+        def pull(self, *_offset_range: object, **_options: object) -> Opened[PulledBatch]:
+            return Opened([PulledBatch(b"".join(records), lengths, 30, 0)])
 
     share(monkeypatch, Puller())
     batches = list(fetched(row_filter, scan="never"))
@@ -176,11 +176,11 @@ def test_small_pieces_are_joined_up_to_a_row_limit() -> None:
 
 
 def test_rows_before_a_failure_are_given_first() -> None:
-    def failing() -> Iterator[PulledStretch]:
+    def failing() -> Iterator[PulledBatch]:
         yield piece(5, next_offset=1)
         raise TernError("gone")
 
-    found: list[PulledStretch] = []
+    found: list[PulledBatch] = []
     with pytest.raises(TernError, match="gone"):
         found.extend(joined(failing(), 3))
     assert found == [piece(5, next_offset=1)]
