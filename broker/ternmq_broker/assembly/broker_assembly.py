@@ -34,9 +34,9 @@ from ternmq_broker.replication.slave_rules import slave_handlers
 from ternmq_broker.scan.service import ScanService, scan_service
 from ternmq_broker.send.admission import intake_of
 from ternmq_broker.send.dedup import StoredBefore
+from ternmq_broker.send.processor import SendServices, properties_suffix
 from ternmq_broker.send.request_reply import Replies
 from ternmq_broker.send.service import SendService
-from ternmq_broker.send.storing import SendServices, properties_suffix
 from ternmq_broker.send.validation import MessageWriter
 from ternmq_broker.state.table_formats import table_paths
 from ternmq_broker.state.tables import Tables

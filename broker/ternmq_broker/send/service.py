@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_broker.send.storing import SendServices
+from ternmq_broker.send.processor import SendServices
 from ternmq_broker.send.stream import SendingStream, SendServerStream
 from ternmq_broker.send.validation import Sender
 from ternmq_broker.storage.record_addresses import born_host_bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.send.storing import SendServices
+from ternmq_broker.send.processor import SendServices
 from ternmq_broker.send.validation import Sender, Stored
 from ternmq_broker.storage.ack_policy import PendingAck
 from ternmq_model.errors import (

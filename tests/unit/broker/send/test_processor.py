@@ -7,8 +7,8 @@ import pytest
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.live_settings import LiveSettings
+from ternmq_broker.send.processor import SendServices
 from ternmq_broker.send.retried_batch import Place
-from ternmq_broker.send.storing import SendServices
 from ternmq_broker.send.validation import MessageWriter, Sender
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
