@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.send.validation import MessageWriter, Stored
+from ternmq_broker.send.validation import MessageWriter, PutResult
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy
@@ -355,7 +355,7 @@ def test_staging_producer_retries_a_broker_that_keeps_refusing(
 ) -> None:
     store, left = MessageWriter.store, ["the disk is slow"] * 7
 
-    def failing(self: MessageWriter, *arguments: Any, **named: Any) -> Stored:
+    def failing(self: MessageWriter, *arguments: Any, **named: Any) -> PutResult:
         if left:
             raise refusal(ResponseCode.SYSTEM_BUSY, left.pop())
         return store(self, *arguments, **named)

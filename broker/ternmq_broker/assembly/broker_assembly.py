@@ -32,10 +32,10 @@ from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.replication.slave_rules import slave_handlers
 from ternmq_broker.scan.service import ScanService, scan_service
-from ternmq_broker.send.admission import intake_of
-from ternmq_broker.send.dedup import StoredBefore
-from ternmq_broker.send.processor import SendServices, properties_suffix
-from ternmq_broker.send.request_reply import Replies
+from ternmq_broker.send.admission import admission_of
+from ternmq_broker.send.dedup import DuplicateSearch
+from ternmq_broker.send.processor import SendProcessor, properties_suffix
+from ternmq_broker.send.request_reply import ReplyForwarder
 from ternmq_broker.send.service import SendService
 from ternmq_broker.send.validation import MessageWriter
 from ternmq_broker.state.table_formats import table_paths
@@ -112,7 +112,7 @@ class BrokerAssembly:
         self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
         store.statistics.observer = self._statistics
         self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)
-        self._intake = intake_of(config)
+        self._admission = admission_of(config)
         self._groups = self._group_parts()
         self._confirmations = Confirmations(lambda: store.failure)
         self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
@@ -160,7 +160,7 @@ class BrokerAssembly:
                 offset_rules=self._groups.offset_rules,
             ),
             self._scans,
-            *self._groups.services(self._internal_writer, self.is_closing, self._intake.storing),
+            *self._groups.services(self._internal_writer, self.is_closing, self._admission.storing),
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(self._store, tables.topics, self._env.blocking),
@@ -282,7 +282,7 @@ class BrokerAssembly:
                 clock=self._env.clock,
                 is_clock_doubted=lambda: self._clock.is_doubted,
                 is_closing=self.is_closing,
-                storing=self._intake.storing,
+                storing=self._admission.storing,
                 rules=self._waiting.rules,
                 open_max=lambda: self._live.broker.transactions_open_max,
             )
@@ -316,26 +316,26 @@ class BrokerAssembly:
             on_halves=self._transactions.begun,
         )
         return SendService(
-            SendServices(
+            SendProcessor(
                 live=self._live,
                 clock=self._env.clock,
                 random=self._env.random,
                 writer=writer,
                 ack_policy=self._ack_policy,
-                intake=self._intake,
+                admission=self._admission,
                 properties_suffix=lambda: properties_suffix(
                     self._live.broker, is_checksummed=store_config.record_checksum
                 ),
                 store_host=self.store_host,
                 room_made=self._store_loop.room_made,
                 is_closing=self.is_closing,
-                stored_before=self._stored_before(),
+                duplicates=self._duplicates(),
                 replies=self._replies(),
             )
         )
 
-    def _replies(self) -> Replies:
-        return Replies(
+    def _replies(self) -> ReplyForwarder:
+        return ReplyForwarder(
             sessions=self._groups.sessions,
             topics=self._tables.topics,
             clock=self._env.clock,
@@ -344,10 +344,10 @@ class BrokerAssembly:
             on_created=lambda _topic: self._registrar.changed(),
         )
 
-    def _stored_before(self) -> StoredBefore | None:
+    def _duplicates(self) -> DuplicateSearch | None:
         if not self._store.searches.has_index:
             return None
-        return StoredBefore(self._store, self._env.blocking, self._confirmations)
+        return DuplicateSearch(self._store, self._env.blocking, self._confirmations)
 
     def _moved_events(self) -> MovedEvents:
         return MovedEvents(
@@ -475,8 +475,8 @@ class BrokerAssembly:
         self._is_closing = True
         self._pulls.drain()
         self._scans.drain()
-        if not await self._intake.emptied(_DRAIN_TIMEOUT_S):
-            logger.warning("sends left unanswered bytes=%s", self._intake.bytes)
+        if not await self._admission.emptied(_DRAIN_TIMEOUT_S):
+            logger.warning("sends left unanswered bytes=%s", self._admission.bytes)
         await self._role.drain()
         if self.replicas is not None:
             await self.replicas.settle(_SETTLE_TIMEOUT_S)
@@ -486,7 +486,7 @@ class BrokerAssembly:
         """Hand on what is not looked up with every use."""
         config = self._live.broker
         self._store.retune(self._live.store)
-        self._intake.limit(
+        self._admission.limit(
             bytes_max=config.unanswered_max_bytes,
             bytes_per_stream_max=config.stream_unanswered_max_bytes,
         )

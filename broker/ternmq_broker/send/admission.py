@@ -1,4 +1,4 @@
-"""How much may be received and not yet answered.
+"""Admission of sends by the number of bytes that are received and not yet answered.
 
 Source: RocketMQ `BrokerFastFailure`, by bytes instead of requests.
 """
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from ternmq_broker.config import BrokerConfig
 
 
-class Intake:
+class Admission:
     """Counts the received and unanswered bytes of all streams, and other calls that store.
 
     Owned by the broker's loop.
@@ -88,9 +88,9 @@ class Intake:
         return True
 
 
-def intake_of(config: BrokerConfig) -> Intake:
+def admission_of(config: BrokerConfig) -> Admission:
     """Return the count of unanswered bytes, with the limits of `config`."""
-    return Intake(
+    return Admission(
         bytes_max=config.unanswered_max_bytes,
         bytes_per_stream_max=config.stream_unanswered_max_bytes,
     )

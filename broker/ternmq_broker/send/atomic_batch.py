@@ -1,4 +1,4 @@
-"""Batches that are stored together or not at all. Pure.
+"""Atomic batches: stored together or not at all. Pure.
 
 Source: RocketMQ `SendMessageProcessor.sendBatchMessage`, `MessageBatch.generateFromList`.
 """
@@ -13,7 +13,7 @@ from ternmq_model.record.format import WHOLE_BATCH_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 
 
-class RefusedRow(NamedTuple):
+class RefusedRecord(NamedTuple):
     """One record that was not stored."""
 
     row: int
@@ -23,8 +23,8 @@ class RefusedRow(NamedTuple):
     remark: str
 
 
-def check_whole(
-    batch: RecordBatch | None, refused: Sequence[RefusedRow], *, request_bytes: int
+def check_atomic(
+    batch: RecordBatch | None, refused: Sequence[RefusedRecord], *, request_bytes: int
 ) -> None:
     """Refuse a user's batch that cannot be stored together.
 

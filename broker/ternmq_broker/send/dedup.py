@@ -1,14 +1,14 @@
-"""Looking up what a producer sends again, before it is stored a second time."""
+"""Search for stored records of retried batches, so that none is stored twice."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_broker.send.retried_batch import Place, RetriedRow, place_of, retried_rows
+from ternmq_broker.send.retried_batch import DuplicateRecord, RetriedRow, duplicate_of, retried_rows
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset
@@ -21,16 +21,8 @@ from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 _COMMIT_TIMEOUT_S: Final = 5.0
 
 
-class Lookup(Protocol):
-    """What sending needs of the look-up."""
-
-    async def find(self, records: bytes, sizes: NDArray[np.int32]) -> dict[int, Place]:
-        """Return where records of a retried batch lie already, by row."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class StoredBefore:
+class DuplicateSearch:
     """Finds records of retried batches in the store. Owns nothing.
 
     Nobody else may store the same records meanwhile: a producer's old stream is over before its
@@ -41,7 +33,7 @@ class StoredBefore:
     blocking: Blocking
     confirmations: Confirmations
 
-    async def find(self, records: bytes, sizes: NDArray[np.int32]) -> dict[int, Place]:
+    async def find(self, records: bytes, sizes: NDArray[np.int32]) -> dict[int, DuplicateRecord]:
         """Return where records of a retried batch lie already, by row.
 
         Everything appended counts: indexed or not, confirmed or not. Cancelling is safe.
@@ -51,7 +43,7 @@ class StoredBefore:
         """
         left = await self.blocking.run(retried_rows, records, sizes)  # up to 0.1 s for 4 MiB
         end = await self._readable_end()
-        found: dict[int, Place] = {}
+        found: dict[int, DuplicateRecord] = {}
         for topic in dict.fromkeys(topic for row in left for topic in row.topics):
             rows = [row for row in left if topic in row.topics and row.row not in found]
             for first in range(0, len(rows), UNIQUE_KEYS_MAX):
@@ -60,7 +52,7 @@ class StoredBefore:
                 for row in part:
                     header = headers.get(row.key)
                     if header is not None:
-                        found[row.row] = place_of(row, topic, header)
+                        found[row.row] = duplicate_of(row, topic, header)
         return found
 
     async def _search(

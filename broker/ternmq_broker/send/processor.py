@@ -1,4 +1,4 @@
-"""What Send and SendStream stand on: storing, and knowing when that is safe."""
+"""Processor of sends: appends records and waits for their acknowledgement."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ import numpy as np
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.live_settings import LiveSettings
-from ternmq_broker.send.admission import Intake
-from ternmq_broker.send.dedup import Lookup
-from ternmq_broker.send.request_reply import Replies
-from ternmq_broker.send.retried_batch import join_places, queue_ids_of, refused_all, rest_of
-from ternmq_broker.send.validation import MessageWriter, Sender, Stored
+from ternmq_broker.send.admission import Admission
+from ternmq_broker.send.dedup import DuplicateSearch
+from ternmq_broker.send.request_reply import ReplyForwarder
+from ternmq_broker.send.retried_batch import join_results, queue_ids_of, refused_all, rest_of
+from ternmq_broker.send.validation import MessageWriter, PutResult, SenderInfo
 from ternmq_broker.storage.ack_policy import (
     REMARKS,
     AckPolicy,
@@ -30,8 +30,8 @@ from ternmq_remoting.status import refusal_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SendServices:
-    """What sending stands on. All owned by the broker's loop."""
+class SendProcessor:
+    """Stores the records of sends. All that it is given is owned by the broker's loop."""
 
     live: LiveSettings
     clock: Clock
@@ -40,7 +40,7 @@ class SendServices:
     ack_policy: AckPolicy
     """Tells when what was appended may be acknowledged."""
 
-    intake: Intake
+    admission: Admission
     properties_suffix: Callable[[], bytes]
     """What the broker adds to the properties of a message that is built now."""
 
@@ -53,10 +53,10 @@ class SendServices:
 
     is_closing: Callable[[], bool]
 
-    stored_before: Lookup | None = None
+    duplicates: DuplicateSearch | None = None
     """Finds what a producer sends again; None when there is no index to look in."""
 
-    replies: Replies | None = None
+    replies: ReplyForwarder | None = None
     """Passes replies on to who waits for them."""
 
     def check_takes(self) -> None:
@@ -75,11 +75,11 @@ class SendServices:
         self,
         records: bytes,
         record_sizes: bytes,
-        sender: Sender,
+        sender: SenderInfo,
         *,
-        whole: bool = False,
+        atomic: bool = False,
         is_reply: bool = False,
-    ) -> Stored:
+    ) -> PutResult:
         """Check and append, waiting for room in the log if it is just being made.
 
         A reply is stored by a draining broker, too: its request was taken before, and the requester
@@ -89,11 +89,11 @@ class SendServices:
             TernError: Nothing was stored.
         """
 
-        def append() -> Stored:
+        def append() -> PutResult:
             if not is_reply:
                 self.check_takes()
             self.ack_policy.check(is_sender=True)
-            return self.writer.store(records, record_sizes, sender, whole=whole)
+            return self.writer.store(records, record_sizes, sender, atomic=atomic)
 
         return await append_with_room(append, self.room_made)
 
@@ -116,33 +116,33 @@ class SendServices:
         return None if code is None else common.Status(code=code, remark=REMARKS[code])
 
     async def store_again(
-        self, records: bytes, record_sizes: bytes, sender: Sender, *, whole: bool
-    ) -> Stored:
+        self, records: bytes, record_sizes: bytes, sender: SenderInfo, *, atomic: bool
+    ) -> PutResult:
         """Do what `store` does, but for records that are stored already: they are told, no more.
 
-        When the others are refused they are so singly, unless they are a whole batch's. Without an
+        When the others are refused they are so singly, unless their batch is atomic. Without an
         index nothing can be looked up, and everything is stored.
 
         Raises:
             TernError: Nothing was stored by this call, nor found.
         """
         if len(record_sizes) % 4:  # for `store` to refuse
-            return await self.store(records, record_sizes, sender, whole=whole)
+            return await self.store(records, record_sizes, sender, atomic=atomic)
         sizes = np.frombuffer(record_sizes, dtype="<i4")
-        found = await self.stored_before.find(records, sizes) if self.stored_before else {}
+        found = await self.duplicates.find(records, sizes) if self.duplicates else {}
         if not found:
-            return await self.store(records, record_sizes, sender, whole=whole)
+            return await self.store(records, record_sizes, sender, atomic=atomic)
         rest, rest_sizes, rows = rest_of(records, sizes, found)
         stored = None
         if rest:
             try:
-                stored = await self.store(rest, rest_sizes.tobytes(), sender, whole=whole)
+                stored = await self.store(rest, rest_sizes.tobytes(), sender, atomic=atomic)
             except TernError as error:
                 refused = refusal_of(error)
-                if refused is None or whole:
+                if refused is None or atomic:
                     raise
                 stored = refused_all(len(rows), refused.code, refused.remark)
-        return join_places(len(sizes), queue_ids_of(records, sizes), found, rows, stored)
+        return join_results(len(sizes), queue_ids_of(records, sizes), found, rows, stored)
 
 
 def properties_suffix(config: BrokerConfig, *, is_checksummed: bool) -> bytes:

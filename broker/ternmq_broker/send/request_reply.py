@@ -1,4 +1,4 @@
-"""Passing replies on to the clients that wait for them.
+"""Forwarding of replies to the clients that wait for them.
 
 Source: RocketMQ `ReplyMessageProcessor`.
 """
@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replies:
-    """Passes replies on by the Sessions of their requesters. Owns nothing."""
+class ReplyForwarder:
+    """Forwards replies on the Sessions of their requesters. Owns nothing."""
 
     sessions: SessionManager
     topics: TopicTable

@@ -1,4 +1,4 @@
-"""What a retried batch asks for, and putting its answer together. Pure.
+"""Retried batches: their rows to be searched for, and their joined results. Pure.
 
 A record is known by its unique key. It may lie under its own topic, or where the broker put it
 first: delayed, timed and half messages wait in topics of the broker's, and come to their own later.
@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_broker.send.atomic_batch import RefusedRow
-from ternmq_broker.send.validation import Stored
+from ternmq_broker.send.atomic_batch import RefusedRecord
+from ternmq_broker.send.validation import PutResult
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
@@ -28,8 +29,6 @@ from ternmq_model.record.format import RecordHeader, decode_record
 
 _TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 
-Ints = NDArray[np.int64]
-
 
 class RetriedRow(NamedTuple):
     """One record of a retried batch that can be looked up."""
@@ -42,8 +41,8 @@ class RetriedRow(NamedTuple):
     is_half: bool
 
 
-class Place(NamedTuple):
-    """Where a record was found."""
+class DuplicateRecord(NamedTuple):
+    """The stored record of which a retried one is a duplicate."""
 
     queue_id: int
     """-1 when it waits in a topic of the broker's: then the queue says nothing."""
@@ -86,14 +85,14 @@ def _waiting_topics(properties: Mapping[str, str]) -> list[str]:
     return topics
 
 
-def place_of(row: RetriedRow, topic: str, header: RecordHeader) -> Place:
+def duplicate_of(row: RetriedRow, topic: str, header: RecordHeader) -> DuplicateRecord:
     """Return what `row` is answered with, whose record with `header` was found under `topic`.
 
     A transaction is its first half's place in the log, which its later copies carry.
     """
     is_own = topic == row.topics[0]
     first = header.prepared_offset if row.is_half else 0
-    return Place(
+    return DuplicateRecord(
         header.queue_id if is_own else -1,
         header.queue_offset,
         first or header.physical_offset,
@@ -103,7 +102,7 @@ def place_of(row: RetriedRow, topic: str, header: RecordHeader) -> Place:
 
 
 def rest_of(
-    records: bytes, sizes: NDArray[np.int32], found: Mapping[int, Place]
+    records: bytes, sizes: NDArray[np.int32], found: Mapping[int, DuplicateRecord]
 ) -> tuple[bytes, NDArray[np.int32], Ints]:
     """Return the records that were not found, with their sizes and rows."""
     ends = np.cumsum(sizes.astype(np.int64))
@@ -112,13 +111,13 @@ def rest_of(
     return b"".join(parts), sizes[rows], rows
 
 
-def join_places(
+def join_results(
     count: int,
     sent_queue_ids: Sequence[int],
-    found: Mapping[int, Place],
+    found: Mapping[int, DuplicateRecord],
     rows: Ints,
-    stored: Stored | None,
-) -> Stored:
+    stored: PutResult | None,
+) -> PutResult:
     """Return what becomes of a request of which some records were found.
 
     Args:
@@ -132,7 +131,7 @@ def join_places(
     physical_offsets = np.full(count, -1, dtype=np.int64)
     queue_ids = np.array(sent_queue_ids, dtype=np.int64)
     end, stored_at_ms = 0, 0
-    refused: Iterable[RefusedRow] = ()
+    refused: Iterable[RefusedRecord] = ()
     if stored is not None:
         queue_offsets[rows] = stored.queue_offsets
         physical_offsets[rows] = stored.physical_offsets
@@ -146,7 +145,7 @@ def join_places(
         end = max(end, place.end)
         stored_at_ms = max(stored_at_ms, place.stored_at_ms)
     moved = queue_ids.tolist() != list(sent_queue_ids)
-    return Stored(
+    return PutResult(
         queue_offsets,
         physical_offsets,
         stored_at_ms,
@@ -156,11 +155,11 @@ def join_places(
     )
 
 
-def refused_all(count: int, code: int, remark: str) -> Stored:
+def refused_all(count: int, code: int, remark: str) -> PutResult:
     """Return what becomes of that many records when none of them is taken."""
     nowhere = np.full(count, -1, dtype=np.int64)
-    rows = [RefusedRow(row, code, remark) for row in range(count)]
-    return Stored(nowhere, nowhere, 0, PhysicalOffset(0), rows)
+    rows = [RefusedRecord(row, code, remark) for row in range(count)]
+    return PutResult(nowhere, nowhere, 0, PhysicalOffset(0), rows)
 
 
 def queue_ids_of(records: bytes, sizes: NDArray[np.int32]) -> list[int]:

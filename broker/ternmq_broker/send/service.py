@@ -1,11 +1,11 @@
-"""Send and SendStream: requests in, answers out in order."""
+"""Send and SendStream: RPCs of producers."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_broker.send.processor import SendServices
+from ternmq_broker.send.processor import SendProcessor
 from ternmq_broker.send.stream import SendingStream, SendServerStream
-from ternmq_broker.send.validation import Sender
+from ternmq_broker.send.validation import SenderInfo
 from ternmq_broker.storage.record_addresses import born_host_bytes
 from ternmq_broker.storage.routed_batch import RecordRefusal
 from ternmq_model import properties as names
@@ -36,8 +36,8 @@ BATCH_BYTES_MAX: Final = 1 << 20
 class SendService:
     """Serves Send and SendStream."""
 
-    def __init__(self, services: SendServices) -> None:
-        self._services = services
+    def __init__(self, processor: SendProcessor) -> None:
+        self._processor = processor
         self._unique_keys: UniqueKeys | None = None
         self._streams: dict[tuple[str, str], SendingStream] = {}
         """By client and incarnation: the newest stream of each producer."""
@@ -55,7 +55,7 @@ class SendService:
             raise InvalidParameter(
                 ResponseCode.INVALID_PARAMETER, "a SendStream begins with `open`"
             )
-        services = self._services
+        processor = self._processor
         name = (first.open.client_id, first.open.incarnation)
         while first.open.incarnation and (old := self._streams.get(name)) is not None:
             await old.displace()
@@ -67,13 +67,13 @@ class SendService:
         opened = messages.SendStreamOpened(
             born_host=sender.born_host,
             store_host=sender.store_host,
-            properties_suffix=services.properties_suffix(),
+            properties_suffix=processor.properties_suffix(),
             body_bytes_max=BODY_BYTES_MAX,
             properties_bytes_max=PROPERTIES_BYTES_MAX,
             batch_bytes_max=BATCH_BYTES_MAX,
-            looks_up_retries=services.stored_before is not None,
+            looks_up_retries=processor.duplicates is not None,
         )
-        sending = SendingStream(services, sender, stream)
+        sending = SendingStream(processor, sender, stream)
         if first.open.incarnation:
             self._streams[name] = sending
         try:
@@ -85,10 +85,10 @@ class SendService:
 
     async def send(self, request: messages.SendRequest, call: Call) -> messages.SendReply:
         """Store one message and answer when it is safe."""
-        services, replies = self._services, self._services.replies
+        processor, replies = self._processor, self._processor.replies
         is_reply = replies is not None and replies.is_reply(request.topic, request.properties)
-        if services.is_closing() or not is_reply:
-            services.check_takes()
+        if processor.is_closing() or not is_reply:
+            processor.check_takes()
         sender = self._sender(
             call, request.auto_create if request.HasField("auto_create") else None
         )
@@ -100,19 +100,19 @@ class SendService:
                 return messages.SendReply(
                     message_id=key, offset_message_id=nowhere, queue_id=queue_id, queue_offset=-1
                 )
-        if not services.intake.has_room(0):
+        if not processor.admission.has_room(0):
             raise refusal(ResponseCode.SYSTEM_BUSY, "too many bytes wait for their answers")
-        services.intake.took(len(record))
+        processor.admission.took(len(record))
         try:
-            stored = await services.store(
+            stored = await processor.store(
                 record, len(record).to_bytes(4, "little"), sender, is_reply=is_reply
             )
             if stored.refused:
                 _, code, remark = stored.refused[0]
                 raise refusal(code, remark)
-            status = await services.until_safe(services.ack_policy.begin(stored.end))
+            status = await processor.until_safe(processor.ack_policy.begin(stored.end))
         finally:
-            services.intake.answered(len(record))
+            processor.admission.answered(len(record))
         reply = messages.SendReply(
             message_id=key,
             offset_message_id=offset_message_id(
@@ -125,22 +125,22 @@ class SendService:
             reply.status.CopyFrom(status)
         return reply
 
-    def _sender(self, call: Call, auto_create: messages.AutoCreate | None) -> Sender:
+    def _sender(self, call: Call, auto_create: messages.AutoCreate | None) -> SenderInfo:
         """Return who calls. A caller that says nothing of new topics lets them be created."""
-        return Sender(
+        return SenderInfo(
             born_host_bytes(call.peer),
-            self._services.store_host(),
+            self._processor.store_host(),
             AUTO_CREATE_TOPIC if auto_create is None else auto_create.template_topic,
             0 if auto_create is None else auto_create.queues,
         )
 
-    def _record(self, request: messages.SendRequest, sender: Sender) -> tuple[bytes, str, int]:
+    def _record(self, request: messages.SendRequest, sender: SenderInfo) -> tuple[bytes, str, int]:
         """Return the record of a typed request, its unique key and its queue id.
 
         Raises:
             TernError: The message is illegal, or its topic takes none.
         """
-        services = self._services
+        processor = self._processor
         topic = check_topic(request.topic)
         if len(request.body) > BODY_BYTES_MAX:
             raise IllegalMessage(
@@ -162,7 +162,7 @@ class SendService:
             check_property(name, value)
         key = properties.setdefault(names.UNIQUE_KEY, "") or self._next_key(sender)
         properties[names.UNIQUE_KEY] = key
-        encoded = encode_properties(properties) + services.properties_suffix()
+        encoded = encode_properties(properties) + processor.properties_suffix()
         if len(encoded) > PROPERTIES_BYTES_MAX:
             raise IllegalMessage(
                 f"message for {topic!r}: properties have {len(encoded)} bytes with what the broker "
@@ -170,13 +170,13 @@ class SendService:
             )
         queue_id = request.queue_id
         if queue_id < 0:
-            config = services.writer.find_or_create(topic, sender)
+            config = processor.writer.find_or_create(topic, sender)
             if isinstance(config, RecordRefusal):
                 raise refusal(*config)
             if config.write_queues < 1:
                 remark = f"topic {topic!r} has no queue to write"
                 raise refusal(ResponseCode.NO_PERMISSION, remark)
-            queue_id = services.random.randrange(config.write_queues)
+            queue_id = processor.random.randrange(config.write_queues)
         record = encode_record(
             topic=topic.encode(),
             queue_id=queue_id,
@@ -184,16 +184,16 @@ class SendService:
             properties=encoded,
             flag=request.flag,
             sys_flag=request.sys_flag,
-            born_at_ms=request.born_at_ms or services.clock.wall_ms(),
+            born_at_ms=request.born_at_ms or processor.clock.wall_ms(),
             born_host=sender.born_host,
             store_host=sender.store_host,
         )
         return record, key, queue_id
 
-    def _next_key(self, sender: Sender) -> str:
+    def _next_key(self, sender: SenderInfo) -> str:
         if self._unique_keys is None:
-            drawn = self._services.random.getrandbits(48)
+            drawn = self._processor.random.getrandbits(48)
             self._unique_keys = UniqueKeys(
                 address=sender.store_host[:-4], process_id=drawn >> 32, salt=drawn
             )
-        return self._unique_keys.next(self._services.clock.wall_ms()).decode()
+        return self._unique_keys.next(self._processor.clock.wall_ms()).decode()

@@ -1,4 +1,4 @@
-"""One producer's stream of batches: flow control, and answers in order."""
+"""SendStream: batches of one producer, with flow control and replies in order."""
 
 import asyncio
 from collections import deque
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.send.processor import SendServices
-from ternmq_broker.send.validation import Sender, Stored
+from ternmq_broker.send.processor import SendProcessor
+from ternmq_broker.send.validation import PutResult, SenderInfo
 from ternmq_broker.storage.ack_policy import PendingAck
 from ternmq_model.errors import (
     ClosedError,
@@ -29,8 +29,8 @@ SendServerStream = ServerStream[messages.SendStreamRequest, messages.SendStreamR
 
 
 @dataclass(slots=True)
-class Pending:
-    """A request whose answer waits for its turn."""
+class PendingReply:
+    """A reply that waits for its turn."""
 
     reply: messages.SendStreamReply
     request_bytes: int
@@ -45,12 +45,14 @@ class SendingStream:
     nothing waits; or from a second task, started when the first batch has to wait.
     """
 
-    def __init__(self, services: SendServices, sender: Sender, stream: SendServerStream) -> None:
-        self._services = services
+    def __init__(
+        self, processor: SendProcessor, sender: SenderInfo, stream: SendServerStream
+    ) -> None:
+        self._processor = processor
         self._sender = sender
         self._stream = stream
         self._unanswered_bytes = 0
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[PendingReply] = deque()
         self._changed = asyncio.Event()
         self._is_lost = False
         self._look = asyncio.Event()
@@ -77,14 +79,14 @@ class SendingStream:
             except ConnectionLost:
                 return
             finally:
-                self._services.intake.answered(self._unanswered_bytes)
-                self._services.intake.unwatch(self)
+                self._processor.admission.answered(self._unanswered_bytes)
+                self._processor.admission.unwatch(self)
 
     async def _read_batches(self, tasks: OwnedTasks) -> None:
-        services, clock = self._services, self._services.clock
+        processor, clock = self._processor, self._processor.clock
         has_answerer = False
         while not self._is_lost:
-            if not services.intake.has_room(self._unanswered_bytes):
+            if not processor.admission.has_room(self._unanswered_bytes):
                 await self._room()
             if len(self._pending) >= _PENDING_MAX:
                 await self._until(lambda: len(self._pending) < _PENDING_MAX)
@@ -111,32 +113,32 @@ class SendingStream:
             if clock.monotonic_ms() - began_ms >= _YIELD_AFTER_MS:
                 await asyncio.sleep(0)
 
-    async def _take(self, request: messages.SendStreamRequest) -> Pending:
+    async def _take(self, request: messages.SendStreamRequest) -> PendingReply:
         """Store one batch and return its answer."""
-        services = self._services
+        processor = self._processor
         if request.WhichOneof("request") != "batch":
             raise InvalidParameter(
                 ResponseCode.INVALID_PARAMETER, "a SendStream goes on with `batch`"
             )
         batch = request.batch
         records = batch.records
-        is_busy = not services.intake.has_room(self._unanswered_bytes)
+        is_busy = not processor.admission.has_room(self._unanswered_bytes)
         self._unanswered_bytes += len(records)
-        services.intake.took(len(records))
+        processor.admission.took(len(records))
         if is_busy:
             return _refused(
                 ResponseCode.SYSTEM_BUSY, "too many bytes wait for their answers", len(records)
             )
         try:
-            store = services.store_again if batch.is_retry else services.store
-            stored = await store(records, batch.record_sizes, self._sender, whole=batch.is_whole)
+            store = processor.store_again if batch.is_retry else processor.store
+            stored = await store(records, batch.record_sizes, self._sender, atomic=batch.is_whole)
         except TernError as error:
             refused = refusal_of(error)
             if refused is None:
                 raise
             return _refused(refused.code, refused.remark, len(records))
-        pending = Pending(messages.SendStreamReply(stored=_reply(stored)), len(records))
-        pending.ack = services.ack_policy.begin(stored.end)
+        pending = PendingReply(messages.SendStreamReply(stored=_reply(stored)), len(records))
+        pending.ack = processor.ack_policy.begin(stored.end)
         return pending
 
     async def _answer(self) -> None:
@@ -146,7 +148,7 @@ class SendingStream:
                 while self._pending:
                     pending = self._pending[0]
                     if not pending.reply.stored.HasField("status"):
-                        status = await self._services.until_safe(pending.ack)
+                        status = await self._processor.until_safe(pending.ack)
                         if status is not None:
                             pending.reply.stored.status.CopyFrom(status)
                     await self._stream.write(pending.reply)
@@ -158,22 +160,22 @@ class SendingStream:
             self._is_lost = True  # the reading half is told by the transport
             self._look.set()
 
-    def _answered(self, pending: Pending) -> None:
+    def _answered(self, pending: PendingReply) -> None:
         self._unanswered_bytes -= pending.request_bytes
-        self._services.intake.answered(pending.request_bytes)
+        self._processor.admission.answered(pending.request_bytes)
 
     async def _room(self) -> None:
         """Leave the stream unread until there is room, but not for too long."""
         await self._until(
-            lambda: self._services.intake.has_room(self._unanswered_bytes),
-            timeout_s=self._services.live.broker.unread_max_ms / 1000,
+            lambda: self._processor.admission.has_room(self._unanswered_bytes),
+            timeout_s=self._processor.live.broker.unread_max_ms / 1000,
         )
 
     async def _until(
         self, condition: Callable[[], bool], *, timeout_s: float | None = None
     ) -> None:
         """Wait until `condition` holds, which answers bring about, or the time is over."""
-        self._services.intake.watch(self, self._look.set)
+        self._processor.admission.watch(self, self._look.set)
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition() and not self._is_lost:
@@ -182,10 +184,10 @@ class SendingStream:
         except TimeoutError:
             return
         finally:
-            self._services.intake.unwatch(self)
+            self._processor.admission.unwatch(self)
 
 
-def _reply(stored: Stored) -> messages.SendBatchReply:
+def _reply(stored: PutResult) -> messages.SendBatchReply:
     reply = messages.SendBatchReply(
         queue_offsets=stored.queue_offsets.astype("<i8", copy=False).tobytes(),
         physical_offsets=stored.physical_offsets.astype("<i8", copy=False).tobytes(),
@@ -198,7 +200,7 @@ def _reply(stored: Stored) -> messages.SendBatchReply:
     return reply
 
 
-def _refused(code: int, remark: str, request_bytes: int) -> Pending:
+def _refused(code: int, remark: str, request_bytes: int) -> PendingReply:
     """Return the answer for a batch of which nothing was stored."""
     reply = messages.SendBatchReply(status={"code": code, "remark": remark})
-    return Pending(messages.SendStreamReply(stored=reply), request_bytes)
+    return PendingReply(messages.SendStreamReply(stored=reply), request_bytes)

@@ -1,6 +1,6 @@
-"""Taking messages: from records as a client built them to their places in the log.
+"""Validation of sent records against their topics, and the append.
 
-The decisions about topics are here; `rpc_send` carries requests and answers.
+`service` carries requests and replies.
 
 Source: RocketMQ `AbstractSendMessageProcessor.msgCheck`, `SendMessageProcessor`.
 """
@@ -8,15 +8,15 @@ Source: RocketMQ `AbstractSendMessageProcessor.msgCheck`, `SendMessageProcessor`
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ternmq_broker.send.atomic_batch import RefusedRow, check_whole
+from ternmq_broker.send.atomic_batch import RefusedRecord, check_atomic
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.storage.routed_batch import RecordRefusal, reroute
 from ternmq_broker.storage.system_topic_routing import RoutingRules
+from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import HALF_TOPIC, is_send_forbidden
@@ -25,64 +25,17 @@ from ternmq_model.record.batch import RecordBatch, check_records, select_rows
 from ternmq_model.record.fields import QueueRows
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
+from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-Ints = NDArray[np.int64]
-
-_VERDICTS_MAX: Final = 65_536
+_OPEN_QUEUES_MAX: Final = 65_536
 _NOTHING: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
-class AppendedRecords(Protocol):
-    """Where the store put the records of one batch."""
-
-    @property
-    def physical_offsets(self) -> Ints:
-        """Of each record, in order."""
-        ...
-
-    @property
-    def queue_offsets(self) -> Ints:
-        """Of each record, in order."""
-        ...
-
-    @property
-    def stored_at_ms(self) -> int:
-        """Their store time."""
-        ...
-
-    @property
-    def end(self) -> PhysicalOffset:
-        """The first byte after them."""
-        ...
-
-
-class Log(Protocol):
-    """What sending needs of the store."""
-
-    def append(
-        self,
-        batch: RecordBatch,
-        *,
-        born_host: bytes | None,
-        store_host: bytes,
-        whole: bool = False,
-    ) -> AppendedRecords:
-        """Store a checked batch, all of it or nothing.
-
-        Args:
-            batch: What to store.
-            born_host: Of everyone; None = what its headers say.
-            store_host: Of everyone.
-            whole: Keep it in one file.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Sender:
-    """Who sends on a stream, and what it allows."""
+class SenderInfo:
+    """Addresses of one sender, and its settings for new topics."""
 
     born_host: bytes
     store_host: bytes
@@ -93,8 +46,8 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What became of a request's records."""
+class PutResult:
+    """Result of a request: offsets of its stored records, and the refused ones."""
 
     queue_offsets: Ints
     """Of every record of the request; -1 for a refused one."""
@@ -104,7 +57,7 @@ class Stored:
     end: PhysicalOffset
     """Confirmed when the confirm offset is here; 0 when nothing was stored."""
 
-    refused: Sequence[RefusedRow]
+    refused: Sequence[RefusedRecord]
     queue_ids: Ints | None = None
     """Of every record, when some lie in another queue than they were sent to; None when not."""
 
@@ -113,7 +66,7 @@ class MessageWriter:
     """Checks records against the topics and appends them. Owned by the broker's loop.
 
     Args:
-        log: The store.
+        log: Takes the records.
         topics: Every topic; a send may create one.
         clock: For the time a topic is created.
         on_appended: Called after every append: flushing and dispatching have something to do.
@@ -127,7 +80,7 @@ class MessageWriter:
 
     def __init__(
         self,
-        log: Log,
+        log: MessageStore,
         topics: TopicTable,
         clock: Clock,
         *,
@@ -149,19 +102,19 @@ class MessageWriter:
         self._open: set[tuple[str, int]] = set()
 
     def store(
-        self, records: bytes, record_sizes: bytes, sender: Sender, *, whole: bool = False
-    ) -> Stored:
+        self, records: bytes, record_sizes: bytes, sender: SenderInfo, *, atomic: bool = False
+    ) -> PutResult:
         """Check the records of one request and append the good ones.
 
         Args:
             records: Back to back, in store format.
             record_sizes: Their lengths, little-endian int32 each.
             sender: Whose request it is.
-            whole: They are one batch of their user, stored together or not at all.
+            atomic: They are one batch of their user, stored together or not at all.
 
         Raises:
-            MessageRefused: The lengths cannot be right, or one of a `whole` batch cannot be stored;
-                nothing was stored.
+            MessageRefused: The lengths cannot be right, or a record of an `atomic` batch is
+                refused; nothing was stored.
             StoreError: The store takes nothing; nothing was stored.
         """
         try:
@@ -177,7 +130,8 @@ class MessageWriter:
             raise refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         batch, indexes = checked.batch, checked.indexes
         refused = [
-            RefusedRow(row, ResponseCode.MESSAGE_ILLEGAL, reason) for row, reason in checked.refused
+            RefusedRecord(row, ResponseCode.MESSAGE_ILLEGAL, reason)
+            for row, reason in checked.refused
         ]
         if batch is not None:
             kept = self._permitted(batch, indexes, sender, refused)
@@ -186,17 +140,17 @@ class MessageWriter:
             elif len(kept) < len(batch.queues):
                 batch, rows = select_rows(batch, kept)
                 indexes = indexes[rows]
-        if whole:
-            check_whole(batch, refused, request_bytes=len(records))
+        if atomic:
+            check_atomic(batch, refused, request_bytes=len(records))
         is_routed = batch is not None and bool(batch.routed)
         staged_ms = _NOTHING
         if batch is not None and is_routed:
             batch, indexes, staged_ms = self._routed(batch, indexes, sender, refused)
         if batch is None:
             nothing = np.full(len(sizes), -1, dtype=np.int64)
-            return Stored(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
+            return PutResult(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
         appended = self._log.append(
-            batch, born_host=sender.born_host, store_host=sender.store_host, whole=whole
+            batch, born_host=sender.born_host, store_host=sender.store_host, whole=atomic
         )
         self._on_appended()
         queue_offsets, physical_offsets = appended.queue_offsets, appended.physical_offsets
@@ -206,13 +160,15 @@ class MessageWriter:
                     rows = queue.rows
                     self._on_halves(physical_offsets[rows], queue_offsets[rows], staged_ms[rows])
         if refused:
-            queue_offsets = _spread(queue_offsets, indexes, len(sizes))
-            physical_offsets = _spread(physical_offsets, indexes, len(sizes))
+            queue_offsets = _scatter(queue_offsets, indexes, len(sizes))
+            physical_offsets = _scatter(physical_offsets, indexes, len(sizes))
             refused.sort()
-        return Stored(queue_offsets, physical_offsets, appended.stored_at_ms, appended.end, refused)
+        return PutResult(
+            queue_offsets, physical_offsets, appended.stored_at_ms, appended.end, refused
+        )
 
     def _routed(
-        self, batch: RecordBatch, indexes: Ints, sender: Sender, refused: list[RefusedRow]
+        self, batch: RecordBatch, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
     ) -> tuple[RecordBatch | None, Ints, Ints]:
         """Return the batch with what is to be stored of its routed rows; list those refused.
 
@@ -220,31 +176,31 @@ class MessageWriter:
             With which record each row is, and how long it is staged.
         """
         done = reroute(batch, self._rules(), store_host=sender.store_host)
-        refused += [RefusedRow(int(indexes[row]), *why) for row, why in done.refused.items()]
+        refused += [RefusedRecord(int(indexes[row]), *why) for row, why in done.refused.items()]
         return done.batch, indexes[done.rows], done.staged_ms
 
     def _permitted(
-        self, batch: RecordBatch, indexes: Ints, sender: Sender, refused: list[RefusedRow]
+        self, batch: RecordBatch, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
     ) -> Sequence[QueueRows] | None:
         """Return the queues whose rows may be stored, None for none; list the other rows."""
         if self._version is not self._topics.version:
             self._version = self._topics.version
             self._open.clear()
-        verdicts = [
+        refusals = [
             None if (each[0], each[1]) in self._open else self._check(each[0], each[1], sender)
             for each in batch.queues
         ]
-        if not any(verdicts):
+        if not any(refusals):
             return batch.queues
         kept: list[QueueRows] = []
-        for each, verdict in zip(batch.queues, verdicts, strict=True):
-            if verdict is None:
+        for each, why in zip(batch.queues, refusals, strict=True):
+            if why is None:
                 kept.append(each)
             else:
-                refused.extend(RefusedRow(row, *verdict) for row in indexes[each.rows].tolist())
+                refused.extend(RefusedRecord(row, *why) for row in indexes[each.rows].tolist())
         return kept or None
 
-    def _check(self, topic: str, queue_id: int, sender: Sender) -> RecordRefusal | None:
+    def _check(self, topic: str, queue_id: int, sender: SenderInfo) -> RecordRefusal | None:
         """Return why records may not go to a queue, None when they may."""
         config = self.find_or_create(topic, sender)
         if isinstance(config, RecordRefusal):
@@ -253,11 +209,11 @@ class MessageWriter:
         if not 0 <= queue_id < queues:
             remark = f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}"
             return RecordRefusal(ResponseCode.INVALID_PARAMETER, remark)
-        if len(self._open) < _VERDICTS_MAX and self._version is self._topics.version:
+        if len(self._open) < _OPEN_QUEUES_MAX and self._version is self._topics.version:
             self._open.add((topic, queue_id))
         return None
 
-    def find_or_create(self, topic: str, sender: Sender) -> TopicConfig | RecordRefusal:
+    def find_or_create(self, topic: str, sender: SenderInfo) -> TopicConfig | RecordRefusal:
         """Return the topic that records are sent to, created if need be, or why it takes none."""
         if is_send_forbidden(topic):
             remark = f"topic {topic!r} belongs to the broker: nothing may be sent to it"
@@ -286,7 +242,7 @@ class MessageWriter:
         return config
 
 
-def _spread(values: Ints, indexes: Ints, count: int) -> Ints:
-    spread = np.full(count, -1, dtype=np.int64)
-    spread[indexes] = values
-    return spread
+def _scatter(values: Ints, indexes: Ints, count: int) -> Ints:
+    scattered = np.full(count, -1, dtype=np.int64)
+    scattered[indexes] = values
+    return scattered

@@ -7,16 +7,17 @@ import pytest
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.live_settings import LiveSettings
-from ternmq_broker.send.processor import SendServices
-from ternmq_broker.send.retried_batch import Place
-from ternmq_broker.send.validation import MessageWriter, Sender
+from ternmq_broker.send.dedup import DuplicateSearch
+from ternmq_broker.send.processor import SendProcessor
+from ternmq_broker.send.retried_batch import DuplicateRecord
+from ternmq_broker.send.validation import MessageWriter, SenderInfo
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import BrokerBusy, BrokerDraining, RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.config import StoreConfig
 
-SENDER: Final = Sender(b"", b"", "", 0)
+SENDER: Final = SenderInfo(b"", b"", "", 0)
 
 
 def live_settings() -> LiveSettings:
@@ -33,27 +34,27 @@ class FullOnce:
     def __init__(self) -> None:
         self.attempts = 0
 
-    def store(self, *_: Any, whole: bool) -> None:
-        del whole
+    def store(self, *_: Any, atomic: bool) -> None:
+        del atomic
         self.attempts += 1
         if self.attempts == 1:
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file is being made")
 
 
-def services(
+def processor_of(
     writer: FullOnce,
     confirmations: Confirmations,
     live: LiveSettings,
     room_made: Callable[[], None],
-) -> SendServices:
-    """Return services whose log gets room as soon as it is waited for."""
+) -> SendProcessor:
+    """Return a processor whose log gets room as soon as it is waited for."""
     nothing = cast(Any, None)
 
     async def made() -> bool:
         room_made()
         return True
 
-    return SendServices(
+    return SendProcessor(
         live=live,
         clock=nothing,
         random=nothing,
@@ -64,7 +65,7 @@ def services(
             sync_flush_timeout_ms=5000,
             refuses_without_replicas=True,
         ),
-        intake=nothing,
+        admission=nothing,
         properties_suffix=nothing,
         store_host=nothing,
         room_made=made,
@@ -82,42 +83,42 @@ def test_batch_waiting_for_space_is_refused_once_broker_is_fenced(is_deposed: bo
         else:
             confirmations.are_replicas_enough = False
 
-    sending = services(writer, confirmations, live_settings(), room_made)
+    processor = processor_of(writer, confirmations, live_settings(), room_made)
     with pytest.raises(RefusedError, match="another master" if is_deposed else "too few slaves"):
-        asyncio.run(sending.store(b"", b"", SENDER))
+        asyncio.run(processor.store(b"", b"", SENDER))
     assert writer.attempts == 1
 
 
 def test_batch_waiting_for_space_is_refused_once_broker_drains() -> None:
     live, writer = live_settings(), FullOnce()
-    sending = services(
+    processor = processor_of(
         writer, Confirmations(), live, lambda: void(live.update({"broker.draining": "true"}))
     )
     with pytest.raises(BrokerDraining, match="until `promote` or `undrain`"):
-        asyncio.run(sending.store(b"", b"", SENDER))
+        asyncio.run(processor.store(b"", b"", SENDER))
     assert writer.attempts == 1
-    asyncio.run(sending.store(b"", b"", SENDER, is_reply=True))
+    asyncio.run(processor.store(b"", b"", SENDER, is_reply=True))
     assert writer.attempts == 2
 
 
 class FoundFirst:
     """A look-up that finds the first record of every batch."""
 
-    async def find(self, _records: bytes, _sizes: object) -> dict[int, Place]:
-        return {0: Place(0, 5, 50, 9, 100)}
+    async def find(self, _records: bytes, _sizes: object) -> dict[int, DuplicateRecord]:
+        return {0: DuplicateRecord(0, 5, 50, 9, 100)}
 
 
 def test_retry_refused_by_draining_broker_tells_what_it_found_stored() -> None:
     live = live_settings()
     live.update({"broker.draining": "true"})
-    sending = services(FullOnce(), Confirmations(), live, lambda: None)
-    sending = replace(sending, stored_before=FoundFirst())
+    processor = processor_of(FullOnce(), Confirmations(), live, lambda: None)
+    processor = replace(processor, duplicates=cast(DuplicateSearch, FoundFirst()))
     sizes = (20).to_bytes(4, "little") * 3
-    stored = asyncio.run(sending.store_again(bytes(60), sizes, SENDER, whole=False))
+    stored = asyncio.run(processor.store_again(bytes(60), sizes, SENDER, atomic=False))
     assert stored.queue_offsets.tolist() == [5, -1, -1]
     assert stored.physical_offsets.tolist() == [50, -1, -1]
     assert [each.row for each in stored.refused] == [1, 2]
     assert {each.code for each in stored.refused} == {ResponseCode.GO_AWAY}
     assert stored.end == 100
     with pytest.raises(BrokerDraining):
-        asyncio.run(sending.store_again(bytes(60), sizes, SENDER, whole=True))
+        asyncio.run(processor.store_again(bytes(60), sizes, SENDER, atomic=True))

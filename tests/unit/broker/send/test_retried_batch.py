@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from ternmq_broker.send.atomic_batch import RefusedRow
+from ternmq_broker.send.atomic_batch import RefusedRecord
 from ternmq_broker.send.retried_batch import (
-    Place,
+    DuplicateRecord,
     RetriedRow,
-    join_places,
-    place_of,
+    duplicate_of,
+    join_results,
     queue_ids_of,
     rest_of,
     retried_rows,
 )
-from ternmq_broker.send.validation import Stored
+from ternmq_broker.send.validation import PutResult
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import decode_record
 from tests.support.records import record, sizes_of
@@ -55,37 +55,37 @@ def test_transaction_is_found_at_its_first_half() -> None:
     header = decode_record(record("A", 3, prepared_offset=77))
     assert header is not None
     half = RetriedRow(0, "k", ("A", "RMQ_SYS_TRANS_HALF_TOPIC"), True)
-    assert place_of(half, "RMQ_SYS_TRANS_HALF_TOPIC", header.header).physical_offset == 77
-    assert place_of(half, "RMQ_SYS_TRANS_HALF_TOPIC", header.header).queue_id == -1
+    assert duplicate_of(half, "RMQ_SYS_TRANS_HALF_TOPIC", header.header).physical_offset == 77
+    assert duplicate_of(half, "RMQ_SYS_TRANS_HALF_TOPIC", header.header).queue_id == -1
     plain = RetriedRow(0, "k", ("A",), False)
-    place = place_of(plain, "A", header.header)
+    place = duplicate_of(plain, "A", header.header)
     assert (place.queue_id, place.physical_offset) == (3, 0)
 
 
 def test_places_are_answered_in_the_order_of_the_request() -> None:
     records = [record("A", queue_id, b"x" * queue_id) for queue_id in range(4)]
     sizes = sizes_of(records)
-    found = {1: Place(1, 50, 500, 9, 600), 3: Place(0, 70, 700, 8, 800)}
+    found = {1: DuplicateRecord(1, 50, 500, 9, 600), 3: DuplicateRecord(0, 70, 700, 8, 800)}
     rest, rest_sizes, rows = rest_of(b"".join(records), sizes, found)
     assert rest == records[0] + records[2]
     assert rest_sizes.tolist() == [len(records[0]), len(records[2])]
-    stored = Stored(
+    stored = PutResult(
         np.array([5, -1], dtype=np.int64),
         np.array([50, -1], dtype=np.int64),
         10,
         PhysicalOffset(60),
-        [RefusedRow(1, 13, "no")],
+        [RefusedRecord(1, 13, "no")],
     )
     sent = queue_ids_of(b"".join(records), sizes)
     assert sent == [0, 1, 2, 3]
-    joined = join_places(4, sent, found, rows, stored)
+    joined = join_results(4, sent, found, rows, stored)
     assert joined.queue_offsets.tolist() == [5, 50, -1, 70]
     assert joined.physical_offsets.tolist() == [50, 500, -1, 700]
     assert (joined.end, joined.stored_at_ms) == (800, 10)
-    assert joined.refused == [RefusedRow(2, 13, "no")]
+    assert joined.refused == [RefusedRecord(2, 13, "no")]
     assert joined.queue_ids is not None
     assert joined.queue_ids.tolist() == [0, 1, 2, 0]
-    all_found = {row: Place(-1, row, row, 1, row + 1) for row in range(4)}
-    nothing_left = join_places(4, sent, all_found, np.array([], dtype=np.int64), None)
+    all_found = {row: DuplicateRecord(-1, row, row, 1, row + 1) for row in range(4)}
+    nothing_left = join_results(4, sent, all_found, np.array([], dtype=np.int64), None)
     assert nothing_left.queue_ids is None
     assert nothing_left.end == 4
