@@ -9,7 +9,7 @@ from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.filters import with_room_for_bit_maps
-from ternmq_broker.replication.role.member import Outcome
+from ternmq_broker.replication.role.membership import Outcome
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.term import Term
 from ternmq_model.address import Address

@@ -10,12 +10,12 @@ from typing import Final
 from ternmq_broker.assembly.broker_assembly import BrokerAssembly
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.registration import Registrant, Registrar
-from ternmq_broker.replication.role import roles
-from ternmq_broker.replication.role.asking import Asker
-from ternmq_broker.replication.role.member import Member, Outcome
+from ternmq_broker.replication.role import start_role
+from ternmq_broker.replication.role.epoch_poll import Asker
 from ternmq_broker.replication.role.member_discovery import Finder
-from ternmq_broker.replication.role.starting import Decision, Start
-from ternmq_broker.replication.role.state import SAVE_JOB, ReplicationState
+from ternmq_broker.replication.role.membership import Member, Outcome
+from ternmq_broker.replication.role.replication_state import SAVE_JOB, ReplicationState
+from ternmq_broker.replication.role.start_policy import Decision, Start
 from ternmq_broker.replication.tables import take_over_offsets
 from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.replication_record import LogCut
@@ -182,7 +182,7 @@ class Term(Lifecycle):
         config, env, blocking = self._config, self._env, self._env.blocking
         files = WatchedFileSystem(self._files, config.data)
         state = await ReplicationState.load(config.data, files, blocking)
-        was_slave = not roles.is_master(config, state.kept)
+        was_slave = not start_role.is_master(config, state.kept)
         is_slave = was_slave and not self._is_forced
         cut = state.kept.cut
         if cut is not None:
@@ -304,7 +304,7 @@ class Term(Lifecycle):
             decision = await self._decide(state, store, asker)
             if decision is None:
                 return None
-            was_master = roles.is_master(config, state.kept)
+            was_master = start_role.is_master(config, state.kept)
             if decision.start is not Start.MASTER:
                 confirmed = store.confirm_offset if was_master else state.kept.confirmed
                 await state.become_slave(state.highest_epoch, confirmed=confirmed)
@@ -316,13 +316,13 @@ class Term(Lifecycle):
                 store_id = f"{env.random.getrandbits(_RANDOM_BITS):016x}"
                 begin = state.begin_reign if was_master else state.promote
                 await begin(decision.begins, start, store_id=store_id)
-        kept, broker_id = state.kept, roles.registered_id(config, is_slave=is_slave)
-        epoch = roles.registered_epoch(kept, is_slave=is_slave)
+        kept, broker_id = state.kept, start_role.registered_id(config, is_slave=is_slave)
+        epoch = start_role.registered_epoch(kept, is_slave=is_slave)
         return Member(
             identity=Identity(config.cluster, config.name, broker_id, epoch),
             is_slave=is_slave,
-            role=roles.role_as_master(config, kept),
-            replicas_needed=roles.replicas_needed(config, kept),
+            role=start_role.role_as_master(config, kept),
+            replicas_needed=start_role.replicas_needed(config, kept),
             incarnation=f"{env.random.getrandbits(_RANDOM_BITS):016x}",
             state=state,
             finder=finder,
@@ -336,8 +336,8 @@ class Term(Lifecycle):
         self, state: ReplicationState, store: MessageStore, asker: Asker
     ) -> Decision | None:
         """Return in which role to begin; None when the term ends before that is known."""
-        own = roles.own_of(self._config, state.kept, store)
-        deciding = roles.decide(
+        own = start_role.own_of(self._config, state.kept, store)
+        deciding = start_role.decide(
             own,
             asker.ask,
             name=self._config.name,
@@ -448,7 +448,7 @@ class Term(Lifecycle):
         """Keep what the next term is to begin with. The store is open still: nobody else writes."""
         if self._cut is not None:
             await state.decide_cut(self._cut)
-        elif self._outcome is Outcome.FENCED and roles.is_master(self._config, state.kept):
+        elif self._outcome is Outcome.FENCED and start_role.is_master(self._config, state.kept):
             # One that is a slave already goes on to serve what its master confirmed, and no more.
             await state.become_slave(state.highest_epoch, confirmed=store.confirm_offset)
         else:

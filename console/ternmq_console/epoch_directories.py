@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_broker.replication.role.repairing import load_kept, repaired, save_kept
+from ternmq_broker.replication.role.epoch_repair import load_kept, repaired, save_kept
 from ternmq_broker.state.epochs import newest
 from ternmq_broker.state.replication_record import Kept
 from ternmq_model.epochs import doubt_of

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from ternmq_broker.replication.role import starting
+from ternmq_broker.replication.role import start_policy
 from ternmq_broker.state import epochs
 from ternmq_model.offsets import PhysicalOffset
 from tests.support.epoch_model import faults, settle, steps, unsettled
@@ -145,7 +145,7 @@ common_points = epochs.common_points
             Budget(1, 1, promotions=2),
         ),
         (epochs, "common_points", cut_a_little_more, TWO, Budget(2, crashes=1, cuts=1)),
-        (starting, "why_not_promote", nobody_is_better, THREE, Budget(1, crashes=1, cuts=0)),
+        (start_policy, "why_not_promote", nobody_is_better, THREE, Budget(1, crashes=1, cuts=0)),
         (
             starting,
             "number_after_restart",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.role.repairing import load_kept, repaired, save_kept
+from ternmq_broker.replication.role.epoch_repair import load_kept, repaired, save_kept
 from ternmq_broker.state.epochs import Epoch
 from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import InvalidParameter

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.role.asking import Asked, Told
-from ternmq_broker.replication.role.starting import NameServerAnswer
+from ternmq_broker.replication.role.epoch_poll import Asked, Told
+from ternmq_broker.replication.role.start_policy import NameServerAnswer
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import RefusedError

@@ -14,8 +14,8 @@ Strangers register with NameServers, each time an epoch up to 10^9 above the hig
 
 from collections.abc import Iterator
 
-from ternmq_broker.replication.role import starting
-from ternmq_broker.replication.role.starting import Start
+from ternmq_broker.replication.role import start_policy
+from ternmq_broker.replication.role.start_policy import Start
 from ternmq_broker.state import epochs as rules
 from ternmq_model.epochs import EPOCH_STEP_MAX, doubt_of
 from ternmq_model.offsets import PhysicalOffset
@@ -121,24 +121,24 @@ def _end(world: World, number: int, ended: Member) -> World:
     return world
 
 
-def _answers(world: World, number: int) -> list[starting.Answer]:
+def _answers(world: World, number: int) -> list[start_policy.Answer]:
     return [*_nameservers_answers(world, number), *_members_answers(world, number)]
 
 
-def _nameservers_answers(world: World, number: int) -> list[starting.NameServerAnswer]:
+def _nameservers_answers(world: World, number: int) -> list[start_policy.NameServerAnswer]:
     return [
-        starting.NameServerAnswer(entry or None)
+        start_policy.NameServerAnswer(entry or None)
         for index, entry in enumerate(world.entries)
         if world.reach(number, -1 - index)
     ]
 
 
-def _members_answers(world: World, number: int) -> list[starting.MemberAnswer]:
+def _members_answers(world: World, number: int) -> list[start_policy.MemberAnswer]:
     """Return the answers of members that are believed, as `Asker` has it."""
     told = _nameservers_answers(world, number)
     own = world.members[number]
     known = max([own.known, *(each.highest or 0 for each in told)])
-    answers: list[starting.MemberAnswer] = []
+    answers: list[start_policy.MemberAnswer] = []
     for other, member in enumerate(world.members):
         if other == number or not member.is_up or not world.reach(number, other):
             continue
@@ -147,7 +147,7 @@ def _members_answers(world: World, number: int) -> list[starting.MemberAnswer]:
         is_sure = not told and serves and member.store == own.store
         if not (doubt_of(member.known) if is_sure else doubt_of(member.known, known)):
             end = PhysicalOffset(len(member.log))
-            answers.append(starting.MemberAnswer(member.known, epoch, end))
+            answers.append(start_policy.MemberAnswer(member.known, epoch, end))
     return answers
 
 
@@ -156,7 +156,7 @@ def start(world: World, number: int, *, is_forced: bool = False) -> World:
     member = after_cut(world.members[number])
     setup = world.setup
     answers = _answers(world, number)
-    own = starting.Own(
+    own = start_policy.Own(
         broker_id=number,
         is_master=member.is_master,
         is_replicated=True,
@@ -167,7 +167,7 @@ def start(world: World, number: int, *, is_forced: bool = False) -> World:
         may_lack_confirmed=not (setup.is_flush_sync or member.was_clean) and setup.needed > 0,
         highest=member.highest,
     )
-    decision = starting.decide_start(own, answers, is_forced=is_forced)
+    decision = start_policy.decide_start(own, answers, is_forced=is_forced)
     heard = max([member.known, *(each.highest or 0 for each in answers)])
     if decision.start is Start.WAIT:
         return world.put(number, member._replace(role=WAITS))
@@ -393,7 +393,7 @@ def _promotions(world: World, number: int) -> Iterator[Step]:
     """Yield what a promotion by hand does, if the product advises it; nobody forces it here."""
     member = world.members[number]
     others = _members_answers(world, number)
-    if starting.why_not_promote(member.as_log, others) or any(
+    if start_policy.why_not_promote(member.as_log, others) or any(
         each.role == MASTER and world.reach(number, other)
         for other, each in enumerate(world.members)
     ):

@@ -15,7 +15,7 @@ from ternmq_broker.replication.master.leadership import Reign
 from ternmq_broker.replication.master.replica_status import MasterStanding
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
-from ternmq_broker.replication.role.asking import Asked
+from ternmq_broker.replication.role.epoch_poll import Asked
 from ternmq_broker.replication.role.service import MemberState, StatusService
 from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_broker.storage.confirmations import Confirmations

@@ -14,7 +14,7 @@ from typing import Final
 
 from ternmq_broker.replication.protocol import epochs_to_pb
 from ternmq_broker.replication.role.member_discovery import Finder
-from ternmq_broker.replication.role.state import ReplicationState
+from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.replication.slave.follow_rules import LogChange
 from ternmq_broker.replication.slave.follower import Follower, FollowerServices
 from ternmq_broker.state.epochs import Epoch, Epochs

@@ -20,7 +20,7 @@ from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.place import place_of
-from ternmq_broker.replication.role.member import Member
+from ternmq_broker.replication.role.membership import Member
 from ternmq_broker.replication.services import (
     claims_of,
     metadata_of,

@@ -10,8 +10,8 @@ from ternmq_broker.replication.master.leadership import Reign
 from ternmq_broker.replication.master.replica_status import MasterStanding
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
-from ternmq_broker.replication.role import roles
-from ternmq_broker.replication.role.member import Member, Outcome
+from ternmq_broker.replication.role import start_role
+from ternmq_broker.replication.role.membership import Member, Outcome
 from ternmq_broker.replication.role.service import MemberState, Standing, StatusService
 from ternmq_broker.replication.tables import MetadataService
 from ternmq_broker.state.tables import Tables
@@ -52,7 +52,7 @@ def replicas_of(
         epochs=state.epochs,
         role=member.role,
         in_sync_replicas=member.replicas_needed,
-        own_id=roles.registered_id(config, is_slave=True),
+        own_id=start_role.registered_id(config, is_slave=True),
         on_deposed=deposed,
         on_followed=state.note_replicated,
     )
@@ -166,5 +166,5 @@ def _state_of(member: Member, config: BrokerConfig) -> MemberState:
         epochs=member.state.epochs,
         highest_epoch=member.state.highest_epoch,
         in_sync_replicas=member.replicas_needed,
-        slave_id=roles.registered_id(config, is_slave=True),
+        slave_id=start_role.registered_id(config, is_slave=True),
     )

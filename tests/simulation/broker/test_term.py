@@ -5,7 +5,7 @@ import pytest
 
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.registration import Registrant, Registrar
-from ternmq_broker.replication.role.member import Outcome
+from ternmq_broker.replication.role.membership import Outcome
 from ternmq_broker.transactions.assembly import Transactions
 from ternmq_model.address import Address
 from ternmq_model.errors import BrokerDraining, CannotListen, ClosedError, StoreError, TernError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.replication.role.repairing import load_kept, save_kept
+from ternmq_broker.replication.role.epoch_repair import load_kept, save_kept
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.replication_record import Kept
 from ternmq_console.epoch_directories import Directory, check_owner, open_directory

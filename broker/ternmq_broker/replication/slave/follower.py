@@ -20,7 +20,7 @@ from ternmq_broker.replication.protocol import (
     epochs_to_pb,
 )
 from ternmq_broker.replication.role.member_discovery import Finder
-from ternmq_broker.replication.role.state import ReplicationState
+from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.replication.slave.follow_rules import (
     LogChange,
     SlaveLog,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.role.asking import Asked, named
-from ternmq_broker.replication.role.member import Member, Outcome
-from ternmq_broker.replication.role.starting import (
+from ternmq_broker.replication.role.epoch_poll import Asked, named
+from ternmq_broker.replication.role.membership import Member, Outcome
+from ternmq_broker.replication.role.start_policy import (
     MASTER_LIVES,
     MemberAnswer,
     may_be_lost,

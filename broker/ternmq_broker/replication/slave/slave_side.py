@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from ternmq_broker.replication.role.member import Member, Outcome
+from ternmq_broker.replication.role.membership import Member, Outcome
 from ternmq_broker.replication.slave.follow_rules import LogChange
 from ternmq_broker.replication.slave.follower import Follower, FollowerServices
 from ternmq_broker.replication.tables import MetadataFollower, MetadataServices

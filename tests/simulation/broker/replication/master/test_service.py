@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.role.asking import Asked, Told
-from ternmq_broker.replication.role.starting import MemberAnswer, NameServerAnswer
+from ternmq_broker.replication.role.epoch_poll import Asked, Told
+from ternmq_broker.replication.role.start_policy import MemberAnswer, NameServerAnswer
 from ternmq_broker.state.epochs import Epoch
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_STEP_MAX

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.role.state import ReplicationState
+from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.replication_record import Kept, LogCut
 from ternmq_broker.state.table_formats import REPLICATION

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import FORMER_MASTER_ID, BrokerConfig, BrokerRole
-from ternmq_broker.replication.role.asking import Asked, named
-from ternmq_broker.replication.role.starting import Decision, Own, Start, decide_start
+from ternmq_broker.replication.role.epoch_poll import Asked, named
+from ternmq_broker.replication.role.start_policy import Decision, Own, Start, decide_start
 from ternmq_broker.state.epochs import newest, number_of_promotion
 from ternmq_broker.state.replication_record import Kept
 from ternmq_model.route import MASTER_ID

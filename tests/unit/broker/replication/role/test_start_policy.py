@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.role.starting import (
+from ternmq_broker.replication.role.start_policy import (
     Answer,
     MemberAnswer,
     NameServerAnswer,

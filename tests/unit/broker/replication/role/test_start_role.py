@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.replication.role.asking import Asked, Told
-from ternmq_broker.replication.role.roles import (
+from ternmq_broker.replication.role.epoch_poll import Asked, Told
+from ternmq_broker.replication.role.start_policy import (
+    Answer,
+    MemberAnswer,
+    NameServerAnswer,
+    Own,
+    Start,
+)
+from ternmq_broker.replication.role.start_role import (
     decide,
     is_master,
     own_of,
@@ -16,13 +23,6 @@ from ternmq_broker.replication.role.roles import (
     registered_id,
     replicas_needed,
     role_as_master,
-)
-from ternmq_broker.replication.role.starting import (
-    Answer,
-    MemberAnswer,
-    NameServerAnswer,
-    Own,
-    Start,
 )
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.replication_record import Kept

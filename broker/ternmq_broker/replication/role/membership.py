@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.role.asking import Asker
+from ternmq_broker.replication.role.epoch_poll import Asker
 from ternmq_broker.replication.role.member_discovery import Finder
-from ternmq_broker.replication.role.state import ReplicationState
+from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_remoting.rpc import Identity
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Se
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from ternmq_broker.replication.role.starting import Answer, MemberAnswer, NameServerAnswer
+from ternmq_broker.replication.role.start_policy import Answer, MemberAnswer, NameServerAnswer
 from ternmq_broker.state.epochs import Epoch, newest_reached
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX, doubt_of

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.replication.role.repairing import (
+from ternmq_broker.replication.role.epoch_repair import (
     is_made_up,
     load_kept,
     real_epochs,
     repaired,
     save_kept,
 )
-from ternmq_broker.replication.role.state import ReplicationState
+from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.state.epochs import (
     Epoch,
     Epochs,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.role.asking import (
+from ternmq_broker.replication.role.epoch_poll import (
     Asked,
     Asker,
     Told,
@@ -13,7 +13,7 @@ from ternmq_broker.replication.role.asking import (
     missing_slaves,
     named,
 )
-from ternmq_broker.replication.role.starting import MemberAnswer, NameServerAnswer
+from ternmq_broker.replication.role.start_policy import MemberAnswer, NameServerAnswer
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
 from ternmq_model.offsets import PhysicalOffset
