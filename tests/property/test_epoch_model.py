@@ -147,7 +147,7 @@ common_points = epochs.common_points
         (epochs, "common_points", cut_a_little_more, TWO, Budget(2, crashes=1, cuts=1)),
         (start_policy, "why_not_promote", nobody_is_better, THREE, Budget(1, crashes=1, cuts=0)),
         (
-            starting,
+            start_policy,
             "number_after_restart",
             go_on_without_a_new_epoch,
             TWO,
