@@ -34,7 +34,7 @@ from ternmq_remoting.rpc import Identity, Listener
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import StoreConfig
-from ternmq_store.disk.fail_stop import WatchedFileSystem
+from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.log.clock_moves import ClockDoubt, moved_ms
 from ternmq_store.message_store import MessageStore
@@ -180,7 +180,7 @@ class Term(Lifecycle):
         """Build and begin everything. `stack` unwinds it backwards: the order of leaving."""
         stack.callback(logger.info, "broker ended name=%s", self._config.name)
         config, env, blocking = self._config, self._env, self._env.blocking
-        files = WatchedFileSystem(self._files, config.data)
+        files = FailStopFileSystem(self._files, config.data)
         state = await ReplicationState.load(config.data, files, blocking)
         was_slave = not start_role.is_master(config, state.kept)
         is_slave = was_slave and not self._is_forced

@@ -1,7 +1,7 @@
 """The store: appends records, brings them to the disk, tells queues of them, and reads them back.
 
 Synchronous, with one owner: all calls come from one thread, the broker's loop. What blocks is given
-out as a task (`FlushTask`, `PrepareTask`, `CheckpointTask`) for another thread to `run`, and its
+out as a task (`FlushTask`, `AllocateTask`, `CheckpointTask`) for another thread to `run`, and its
 outcome is handed back.
 
     dispatched <= confirmed <= end of the log;  flushed <= end
@@ -23,10 +23,10 @@ from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.batch import RecordBatch, conform_checksums
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.disk.fail_stop import WatchedFileSystem
+from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import abort_path
-from ternmq_store.disk.resource_exhaustion import is_full, is_shortage
+from ternmq_store.disk.resource_exhaustion import is_exhausted, is_full
 from ternmq_store.dispatch.dispatch_request import BitMaps, dispatch_request_of
 from ternmq_store.dispatch.log_dispatcher import Dispatched
 from ternmq_store.dispatch.reservations import Reservations, store_time
@@ -37,7 +37,7 @@ from ternmq_store.durability.missing_files import MissingFileCheck
 from ternmq_store.durability.pool_commits import PoolCommits
 from ternmq_store.log.file_allocation import FileTask
 from ternmq_store.log.flush import CheckpointTask, FlushTask
-from ternmq_store.log.preallocation import FilesAhead
+from ternmq_store.log.preallocation import Preallocation
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.query.key_search import KeySearches
 from ternmq_store.queues.read_request import ReadResult
@@ -76,7 +76,7 @@ class MessageStore:
         root: Path,
         config: StoreConfig,
         flush_mode: FlushMode,
-        files: WatchedFileSystem,
+        files: FailStopFileSystem,
         clock: Clock,
         lock: Lock,
         opened: OpenedFiles,
@@ -90,7 +90,7 @@ class MessageStore:
         self._log = opened.log
         self._queues = opened.queues
         self._index = opened.index
-        self._ahead = FilesAhead(opened.log, opened.index)
+        self._ahead = Preallocation(opened.log, opened.index)
         self._dispatcher = opened.dispatcher
         self._reservations = Reservations(opened.queues, opened.index)
         self.report = opened.report
@@ -147,7 +147,7 @@ class MessageStore:
             config: The settings.
             flush_mode: When a message counts as stored.
             files: The disk. What else is written below `root` is watched, too, if it is written
-                through the same `WatchedFileSystem`.
+                through the same `FailStopFileSystem`.
             clock: For store times and for what is due.
             serve_to: This is a replica that goes on with `append_replicated`: the `confirm_limit`
                 begins here. None = it appends, and everything that is there is served.
@@ -159,7 +159,7 @@ class MessageStore:
                 open enough files; opening again starts anew.
         """
         config.check_flush_mode(flush_mode)
-        watched = WatchedFileSystem.over(files, root)
+        watched = FailStopFileSystem.over(files, root)
         lock, opened = hold_and_open(root, config, watched, clock, serve_to=serve_to)
         return cls(root, config, flush_mode, watched, clock, lock, opened)
 
@@ -386,7 +386,7 @@ class MessageStore:
 
     def checkpoint_done(self, task: CheckpointTask, error: OSError | None = None) -> None:
         """Take note that `task` has run."""
-        is_late = error is not None and (is_shortage(error) or is_full(error))
+        is_late = error is not None and (is_exhausted(error) or is_full(error))
         if is_late and not self._is_checkpoint_late:
             logger.warning("checkpoint not moved root=%s error=%s", self._root, error)
         elif error is not None and not is_late:

@@ -346,7 +346,7 @@ class PullingStream:
             tag_codes=chosen.tag_codes,
             record_filter=chosen.record_filter,
             record_filter_max=chosen.record_filter_max,
-            bit_test=chosen.bit_test,
+            bit_map_filter=chosen.bit_map_filter,
         )
 
     def _apply(

@@ -17,7 +17,7 @@ from ternmq_runtime.service import Job
 from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.units import Mend, Unit
+from ternmq_store.queues.units import Unit, UnitRepair
 from ternmq_store.verification.units_check import UnitsCheck
 from ternmq_store.verification.verification import PIECE_BYTES
 
@@ -99,7 +99,7 @@ class StoreVerification:
         self._pause_s = piece.checked_bytes / rate
         return False
 
-    def mended(self, queue: ConsumeQueue, mend: Mend) -> None:
+    def mended(self, queue: ConsumeQueue, mend: UnitRepair) -> None:
         """List a message whose unit was mended, with the groups that had passed it, if any had."""
         topic, queue_id = queue.topic, queue.queue_id
         groups = self._offsets.groups_beyond(topic, queue_id, mend.offset)

@@ -18,7 +18,7 @@ from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import QueueOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.shielded_call import run_shielded
-from ternmq_store.disk.fail_stop import WatchedFileSystem
+from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import Units
@@ -41,7 +41,7 @@ class WheelFiles:
     """
 
     def __init__(self, files: FileSystem, blocking: Blocking, data: Path) -> None:
-        self._disk = (WatchedFileSystem.under(files), data)
+        self._disk = (FailStopFileSystem.under(files), data)
         self._blocking = blocking
 
     async def retire(self) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ternmq_store.disk.directory_lock import NO_SUCH_NAME, Node
 from ternmq_store.disk.filesystem import File, FileSystem, Lock, Region
-from ternmq_store.disk.resource_exhaustion import is_full, is_shortage
+from ternmq_store.disk.resource_exhaustion import is_exhausted, is_full
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class FileLost(OSError):
     """
 
 
-class WatchedFileSystem:
+class FailStopFileSystem:
     """A `FileSystem` that keeps the first error of a write or sync below a data directory.
 
     The error is kept before its call returns, in whatever thread that runs: an acknowledgement that
@@ -47,13 +47,13 @@ class WatchedFileSystem:
         # after the change, None before it.
 
     @classmethod
-    def over(cls, files: FileSystem, root: Path) -> "WatchedFileSystem":
-        """Return `files` if it is watched already, else a watched file system over it."""
+    def over(cls, files: FileSystem, root: Path) -> "FailStopFileSystem":
+        """Return `files` if it stops at failures already, else such a file system over it."""
         return files if isinstance(files, cls) else cls(files, root)
 
     @classmethod
     def under(cls, files: FileSystem) -> FileSystem:
-        """Return the file system that `files` watches; `files` itself if it watches none."""
+        """Return the file system below `files`; `files` itself if there is none."""
         return files._files if isinstance(files, cls) else files
 
     def fail(self, error: OSError) -> None:
@@ -108,7 +108,7 @@ class WatchedFileSystem:
         except OSError as error:
             is_passing = (
                 is_full(error)
-                or is_shortage(error)
+                or is_exhausted(error)
                 or (isinstance(error, FileNotFoundError) and (may_miss or self._is_removed(path)))
             )
             if not is_passing and self._is_inside(path):
@@ -126,7 +126,7 @@ class WatchedFileSystem:
             with self.writing(path):
                 file = self._files.open(path, create=True)
             self._names[path] = object()
-            return WatchedFile(self, file)
+            return FailStopFile(self, file)
         known = self._known(path)
         try:
             with self.writing(path, may_miss=True) if not read_only else nullcontext():
@@ -136,7 +136,7 @@ class WatchedFileSystem:
                 raise self.lose(path) from error
             raise
         self._names.setdefault(path, object())
-        return file if read_only else WatchedFile(self, file)
+        return file if read_only else FailStopFile(self, file)
 
     def _is_removed(self, path: Path) -> bool:
         return any(self._names.get(each, _COMING) is None for each in (path, *path.parents))
@@ -201,10 +201,10 @@ class WatchedFileSystem:
         self._files.rest(seconds)
 
 
-class WatchedFile:
-    """An open file of a `WatchedFileSystem`."""
+class FailStopFile:
+    """An open file of a `FailStopFileSystem`."""
 
-    def __init__(self, watched: WatchedFileSystem, file: File) -> None:
+    def __init__(self, watched: FailStopFileSystem, file: File) -> None:
         self._watched = watched
         self._file = file
 

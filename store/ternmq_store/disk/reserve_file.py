@@ -1,4 +1,4 @@
-"""A little space that is kept for the moment when the disk has none: `ternmq.reserve`.
+"""The reserve file `ternmq.reserve`: a little space for the moment when the disk has none.
 
 To open a store, or to close it in order, `abort` and the notes are written anew beside the old
 ones, and so is a broker's part in its name. On a full disk that takes what this file gives back, so

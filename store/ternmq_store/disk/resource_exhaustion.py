@@ -1,4 +1,4 @@
-"""When the system has no more of something: a batch is refused, and nothing has failed. Pure."""
+"""Errors of exhausted resources: a batch is refused, and nothing has failed. Pure."""
 
 import errno
 from typing import Final
@@ -9,7 +9,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
-def is_shortage(error: OSError) -> bool:
+def is_exhausted(error: OSError) -> bool:
     """Tell whether `error` says that there are too many open files or maps, or no memory."""
     return error.errno in _TOO_MANY
 
@@ -23,11 +23,11 @@ def check_full(error: OSError, what: str) -> None:
     """Raise StoreFull when `error` says that there is no room for `what`, on disk or elsewhere."""
     if is_full(error):
         raise StoreFull(f"no space for more of the {what}: {error}") from error
-    if is_shortage(error):
+    if is_exhausted(error):
         raise StoreFull(f"no file for more of the {what}: {error}") from error
 
 
 def check_only_full(error: OSError) -> None:
     """Raise `error` unless it says that there is no room, on disk or elsewhere."""
-    if not (is_full(error) or is_shortage(error)):
+    if not (is_full(error) or is_exhausted(error)):
         raise error

@@ -7,7 +7,7 @@ which may be half a second later.
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_store.disk.fail_stop import WatchedFileSystem
+from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.layout import abort_path
 from ternmq_store.log.commit_log import CommitLog
 
@@ -16,7 +16,7 @@ from ternmq_store.log.commit_log import CommitLog
 class DiskProbeTask:
     """Try whether the disk takes writes: for a blocking thread."""
 
-    files: WatchedFileSystem
+    files: FailStopFileSystem
     path: Path
     """A small file that nobody else writes meanwhile; it keeps its content."""
 
@@ -43,7 +43,7 @@ class DiskProbes:
         log: Probed once for all that was appended meanwhile.
     """
 
-    def __init__(self, files: WatchedFileSystem, root: Path, log: CommitLog) -> None:
+    def __init__(self, files: FailStopFileSystem, root: Path, log: CommitLog) -> None:
         self._files = files
         self._path = abort_path(root)
         self._log = log

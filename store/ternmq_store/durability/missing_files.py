@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ternmq_store.disk.fail_stop import WatchedFileSystem
+from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import (
     abort_path,
@@ -95,7 +95,7 @@ class MissingFileCheck:
     """
 
     def __init__(
-        self, files: WatchedFileSystem, root: Path, opened: OpenedFiles, lock: Lock
+        self, files: FailStopFileSystem, root: Path, opened: OpenedFiles, lock: Lock
     ) -> None:
         self._files = files
         self._log, self._queues, self._index = opened.log, opened.queues, opened.index

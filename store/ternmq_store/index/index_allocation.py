@@ -1,4 +1,4 @@
-"""Making a file of the index ahead of its use, and letting go of full ones: for another thread.
+"""Allocation of index files ahead of their use, and release of full ones: for another thread.
 
 Twenty megabytes of slots are made real, and a map of some hundred is taken apart: both take longer
 than a loop may pause.
@@ -21,7 +21,7 @@ _REST_S: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """What is due for the index, in a blocking thread."""
+    """A task of allocation or release, for a blocking thread."""
 
     files: FileSystem
     path: Path | None

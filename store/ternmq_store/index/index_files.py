@@ -21,7 +21,7 @@ from ternmq_model.index_keys import Hashes, KeyRows, key_hash
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import index_folder, index_name, is_index_name
-from ternmq_store.disk.resource_exhaustion import is_full, is_shortage
+from ternmq_store.disk.resource_exhaustion import is_exhausted, is_full
 from ternmq_store.index.index_allocation import IndexTask, real_at_first
 from ternmq_store.index.index_file import (
     IndexFile,
@@ -272,7 +272,7 @@ class IndexFiles:
         """
         self._making = None
         if error is not None:
-            if not is_full(error) and not is_shortage(error):
+            if not is_full(error) and not is_exhausted(error):
                 raise error
             logger.warning("index file not made ahead error=%s", error)
             return

@@ -11,7 +11,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.inspection.audit_findings import Finding, note, problem
 from ternmq_store.inspection.overlay import Overlay
-from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import RecoveryAction, RecoveryReport
 from ternmq_store.recovery.log_recovery import open_files
 from ternmq_store.recovery.recovery_options import Choice, UndecidedStore
@@ -41,7 +41,7 @@ class Rehearsal:
     """Why it is not known what happens."""
 
     log_files_removed: Sequence[Path] = ()
-    damaged: Sequence[Stretch] = ()
+    damaged: Sequence[DamagedRange] = ()
     """What of the log stays in place and is passed over."""
 
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])

@@ -22,8 +22,8 @@ from ternmq_store.disk.layout import commit_log_folder, file_name, fits, next_fi
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import MappedFileQueue
 from ternmq_store.disk.resource_exhaustion import check_full, check_only_full
-from ternmq_store.log.file_allocation import FileTask, FillTask, PrepareTask, next_fill, wipe
-from ternmq_store.log.transient_pool import TransientPool, Write
+from ternmq_store.log.file_allocation import AllocateTask, FileTask, FillTask, next_fill, wipe
+from ternmq_store.log.transient_pool import PoolWrite, TransientPool
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ writer, and an idle store does without."""
 _EVERYTHING: Final = PhysicalOffset(1 << 63)
 
 
-class Piece(NamedTuple):
+class BatchSlice(NamedTuple):
     """The rows of a batch that go into one file, none when only its blank record does."""
 
     first: int
@@ -60,7 +60,7 @@ class Piece(NamedTuple):
 class Placement:
     """Where a batch will lie. Nothing is written yet."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[BatchSlice]
     physical_offsets: Ints
     end: PhysicalOffset
 
@@ -129,7 +129,7 @@ class CommitLog:
             file = self.files.at(begin)
             if fits(total, file.end - begin):
                 self._make_real(file, begin + total)
-                piece = Piece(0, len(batch), begin, -1)
+                piece = BatchSlice(0, len(batch), begin, -1)
                 return Placement((piece,), batch.starts + begin, PhysicalOffset(begin + total))
         if whole:
             return self._place_in_next(batch)
@@ -139,13 +139,13 @@ class CommitLog:
         """Place the batch in the file behind this one, which a blank record ends."""
         total, begin = len(batch.data), self.end
         self._check_length(total, "batch")
-        pieces: list[Piece] = []
+        pieces: list[BatchSlice] = []
         if self.files.has(begin):
             file = self._file_for(begin, BLANK_BYTES)
-            pieces.append(Piece(0, 0, begin, file.end - begin))
+            pieces.append(BatchSlice(0, 0, begin, file.end - begin))
             begin = PhysicalOffset(file.end)
         self._file_for(begin, total)
-        pieces.append(Piece(0, len(batch), begin, -1))
+        pieces.append(BatchSlice(0, len(batch), begin, -1))
         return Placement(pieces, batch.starts + begin, PhysicalOffset(begin + total))
 
     def _check_length(self, length: int, what: str) -> None:
@@ -157,7 +157,7 @@ class CommitLog:
 
     def _place_in_many(self, starts: Ints, sizes: Ints) -> Placement:
         self._check_length(int(sizes.max()), "record")
-        pieces: list[Piece] = []
+        pieces: list[BatchSlice] = []
         offsets, ends = starts.copy(), starts + sizes
         first, at = 0, self.end
         while first < len(sizes):
@@ -168,7 +168,7 @@ class CommitLog:
             offsets[first:last] += at - before
             behind = at + (int(ends[last - 1]) - before if last > first else 0)
             full = last < len(sizes)
-            pieces.append(Piece(first, last, at, file.end - behind if full else -1))
+            pieces.append(BatchSlice(first, last, at, file.end - behind if full else -1))
             first, at = last, PhysicalOffset(file.end if full else behind)
         return Placement(pieces, offsets, at)
 
@@ -255,7 +255,9 @@ class CommitLog:
         done[:] = np.frombuffer(data, dtype=np.uint8)
         return done
 
-    def _write_of(self, piece: Piece, batch: RecordBatch, done: NDArray[np.uint8]) -> Write:
+    def _write_of(
+        self, piece: BatchSlice, batch: RecordBatch, done: NDArray[np.uint8]
+    ) -> PoolWrite:
         file = self.files.at(piece.offset)
         parts: list[bytes | memoryview] = []
         if piece.last > piece.first:
@@ -263,9 +265,9 @@ class CommitLog:
             parts.append(done.data[begin:end])
         if piece.bytes_left >= 0:
             parts.append(encode_blank(piece.bytes_left))
-        return Write(file.file, piece.offset - file.base, parts)
+        return PoolWrite(file.file, piece.offset - file.base, parts)
 
-    def _put(self, piece: Piece, batch: RecordBatch, done: NDArray[np.uint8]) -> None:
+    def _put(self, piece: BatchSlice, batch: RecordBatch, done: NDArray[np.uint8]) -> None:
         file = self.files.at(piece.offset)
         target = file.bytes
         position = piece.offset - file.base
@@ -306,7 +308,7 @@ class CommitLog:
         file = self.files.at(self.end)
         position, end = self.end - file.base, PhysicalOffset(self.end + len(data))
         if self.pool is not None:
-            write = Write(file.file, position, [data])
+            write = PoolWrite(file.file, position, [data])
             self.pool.put([write], self.end, end, stored_at_ms=stored_at_ms)
         else:
             piece = np.frombuffer(data, dtype=np.uint8)
@@ -404,9 +406,9 @@ class CommitLog:
         self._preparing = self._prepare_task(0 if is_copying else file_bytes)
         return self._preparing
 
-    def _prepare_task(self, zero_bytes: int) -> PrepareTask:
+    def _prepare_task(self, zero_bytes: int) -> AllocateTask:
         base = self.files.last.end if self.files.files else self.end
-        return PrepareTask(
+        return AllocateTask(
             self._file_system,
             next_file_path(self._root),
             self.files.folder / file_name(base),
@@ -432,7 +434,7 @@ class CommitLog:
         self._shortage, self._is_wanted = None, False
         file = self.files.open_file(self.files.last.end if self.files.files else self.end)
         file.real_bytes = file.file_bytes
-        if isinstance(task, PrepareTask):
+        if isinstance(task, AllocateTask):
             unfilled = PhysicalOffset(file.base + task.zero_bytes)
             is_filled = unfilled == file.end
             self._unfilled = _EVERYTHING if is_filled else min(self._unfilled, unfilled)
@@ -493,7 +495,7 @@ class CommitLog:
         self.files.close()
 
 
-def _extent(piece: Piece, batch: RecordBatch) -> tuple[int, int]:
+def _extent(piece: BatchSlice, batch: RecordBatch) -> tuple[int, int]:
     """Return where the rows of `piece`, at least one, begin and end in the batch."""
     last = piece.last - 1
     return int(batch.starts[piece.first]), int(batch.starts[last] + batch.sizes[last])

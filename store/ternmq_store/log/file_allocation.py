@@ -1,4 +1,4 @@
-"""Making files of the commit log ahead of their use: zero-filled, at leisure, durable.
+"""Allocation of commit log files ahead of their use: zero-filled, at leisure, durable.
 
 Appending to blocks that were only reserved makes the file system convert them during a sync, which
 stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten. Nobody waits for a
@@ -25,7 +25,7 @@ finds the disk free every few milliseconds."""
 
 
 class FileTask(Protocol):
-    """What is to be done for the log to have room, in a blocking thread."""
+    """A task of allocation, for a blocking thread."""
 
     def run(self) -> None:
         """Do it.
@@ -37,7 +37,7 @@ class FileTask(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PrepareTask:
+class AllocateTask:
     """Make the log's next file, zero-filled: for a blocking thread."""
 
     files: FileSystem

@@ -30,7 +30,7 @@ from ternmq_store.log.clock_moves import (
     TimerMove,
     are_in_order,
 )
-from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.quarantine import DamagedRange
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class LogNotes:
     """How long its files are, or the first one will be; 0 after a clean stop without any."""
 
     checksummed: Sequence[ChecksumRange] = ()
-    quarantined: Sequence[Stretch] = ()
+    quarantined: Sequence[DamagedRange] = ()
     queues_at: PhysicalOffset = _START
     """Up to where the log was dispatched when `queues` was noted."""
 
@@ -93,7 +93,7 @@ class LogNotes:
     """Of the broker's clock. Likewise."""
 
 
-class Abort(NamedTuple):
+class AbortFile(NamedTuple):
     """What the file `abort` says."""
 
     pid: int | None
@@ -122,7 +122,7 @@ class LastUse(enum.Enum):
         return self in {LastUse.CLEAN, LastUse.FOREIGN_CLEAN}
 
 
-def last_use(notes: LogNotes, abort: Abort | None) -> LastUse:
+def last_use(notes: LogNotes, abort: AbortFile | None) -> LastUse:
     """Return how the last use ended.
 
     Args:
@@ -234,9 +234,9 @@ def _range(text: str) -> ChecksumRange:
     return ChecksumRange(_offset(start), None if end == _NO_END else _offset(end))
 
 
-def _stretch(text: str) -> Stretch:
+def _stretch(text: str) -> DamagedRange:
     start, end, *reason = text.split(" ", 2)
-    return Stretch(_offset(start), _offset(end), *reason or [""])
+    return DamagedRange(_offset(start), _offset(end), *reason or [""])
 
 
 def _queue(text: str) -> QueueNote:
@@ -278,20 +278,20 @@ def save_notes(files: FileSystem, root: Path, notes: LogNotes, *, in_both: bool 
     replace_file(files, notes_path(root), encode_notes(notes), in_both=in_both)
 
 
-def encode_abort(abort: Abort) -> bytes:
+def encode_abort(abort: AbortFile) -> bytes:
     """Return the bytes of `abort`: the process on the first line, the token on the second."""
     return f"{'' if abort.pid is None else abort.pid}\n{abort.token}\n".encode()
 
 
-def decode_abort(data: bytes) -> Abort:
+def decode_abort(data: bytes) -> AbortFile:
     """Return what `abort` says, whoever wrote it."""
     pid, _, rest = data.decode("ascii", "replace").partition("\n")
     token = rest.partition("\n")[0].strip()
     pid = pid.strip()
-    return Abort(int(pid) if pid.isascii() and pid.isdigit() else None, token)
+    return AbortFile(int(pid) if pid.isascii() and pid.isdigit() else None, token)
 
 
-def load_abort(files: FileSystem, root: Path) -> Abort | None:
+def load_abort(files: FileSystem, root: Path) -> AbortFile | None:
     """Return what `abort` says; None when there is none: the last use ended cleanly.
 
     Raises:
@@ -300,11 +300,11 @@ def load_abort(files: FileSystem, root: Path) -> Abort | None:
     try:
         data = read_state(partial(read_whole, files, bytes_max=_ABORT_BYTES_MAX), abort_path(root))
     except ValueError:
-        return Abort(None, "")
+        return AbortFile(None, "")
     return None if data is None else decode_abort(data)
 
 
-def save_abort(files: FileSystem, root: Path, abort: Abort) -> None:
+def save_abort(files: FileSystem, root: Path, abort: AbortFile) -> None:
     """Leave the mark that only a clean stop takes away, durably.
 
     Raises:

@@ -1,4 +1,7 @@
-"""Files that a store needs soon, made ahead by another thread: the index's, then the log's."""
+"""Preallocation of the files that index and log need next, by another thread.
+
+Source: RocketMQ `AllocateMappedFileService`.
+"""
 
 from ternmq_store.index.index_allocation import IndexTask
 from ternmq_store.index.index_files import IndexFiles
@@ -6,8 +9,8 @@ from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.file_allocation import FileTask
 
 
-class FilesAhead:
-    """What is due for log and index. Owned by `MessageStore`; one task at a time.
+class Preallocation:
+    """Turns of log and index. Owned by `MessageStore`; one task at a time.
 
     Args:
         log: The log.

@@ -16,7 +16,7 @@ from ternmq_model.offsets import PhysicalOffset
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class DamagedRange:
     """A damaged part of the log, from a record's beginning to the next good one's."""
 
     start: PhysicalOffset
@@ -25,7 +25,7 @@ class Stretch:
     """What was found at `start`."""
 
 
-class DamagedPlaces(NamedTuple):
+class DamagedRanges(NamedTuple):
     """Where the stretches of one log were at a time: plain values, good in any thread."""
 
     starts: Ints
@@ -50,8 +50,8 @@ class Quarantine:
         changes: How often a stretch was added or forgotten; tells whether the notes are behind.
     """
 
-    def __init__(self, stretches: Iterable[Stretch] = ()) -> None:
-        self._stretches: list[Stretch] = []
+    def __init__(self, stretches: Iterable[DamagedRange] = ()) -> None:
+        self._stretches: list[DamagedRange] = []
         self.places = _places(())
         self.changes = 0
         for stretch in stretches:
@@ -62,7 +62,7 @@ class Quarantine:
         return bool(self._stretches)
 
     @property
-    def ranges(self) -> Sequence[Stretch]:
+    def ranges(self) -> Sequence[DamagedRange]:
         """All stretches, in the order of the log."""
         return tuple(self._stretches)
 
@@ -88,7 +88,7 @@ class Quarantine:
         while last < len(self._stretches) and self._stretches[last].start <= end:
             end = max(end, self._stretches[last].end)
             last += 1
-        self._stretches[first:last] = [Stretch(start, end, reason)]
+        self._stretches[first:last] = [DamagedRange(start, end, reason)]
         self._changed()
         return True
 
@@ -102,7 +102,7 @@ class Quarantine:
     def remove(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
         """Forget what lies between `start` and `end`: it is good again."""
         self._stretches = [
-            Stretch(first, last, one.reason)
+            DamagedRange(first, last, one.reason)
             for one in self._stretches
             for first, last in ((one.start, min(one.end, start)), (max(one.start, end), one.end))
             if first < last
@@ -112,7 +112,7 @@ class Quarantine:
     def keep_between(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
         """Forget what lies outside the log, which goes from `start` to `end`."""
         kept = [
-            Stretch(max(stretch.start, start), min(stretch.end, end), stretch.reason)
+            DamagedRange(max(stretch.start, start), min(stretch.end, end), stretch.reason)
             for stretch in self._stretches
             if stretch.end > start and stretch.start < end
         ]
@@ -125,8 +125,8 @@ class Quarantine:
         self.changes += 1
 
 
-def _places(stretches: Sequence[Stretch]) -> DamagedPlaces:
-    return DamagedPlaces(
+def _places(stretches: Sequence[DamagedRange]) -> DamagedRanges:
+    return DamagedRanges(
         np.array([stretch.start for stretch in stretches], dtype=np.int64),
         np.array([stretch.end for stretch in stretches], dtype=np.int64),
     )

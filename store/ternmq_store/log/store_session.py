@@ -30,7 +30,7 @@ from ternmq_store.log.checksum_ranges import (
 from ternmq_store.log.clock_moves import ClockDoubt, TimerMove, doubted, stepped, within
 from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.log.log_notes import (
-    Abort,
+    AbortFile,
     LastUse,
     LogNotes,
     QueueNote,
@@ -123,7 +123,7 @@ class StoreSession:
             if self.has_notes:
                 self._save(notes)
             self.notes = notes
-        save_abort(self._files, self._root, Abort(pid, self.notes.session))
+        save_abort(self._files, self._root, AbortFile(pid, self.notes.session))
 
     def note_quarantine(self) -> None:
         """Note durably what of the log is damaged, before that can no longer be told from it.

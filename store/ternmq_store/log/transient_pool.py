@@ -33,7 +33,7 @@ class BusyReason(enum.Enum):
 
 
 @dataclass(slots=True)
-class Write:
+class PoolWrite:
     """Bytes that follow each other in one file. Owned by the pool until a task has it."""
 
     file: File
@@ -44,7 +44,7 @@ class Write:
     def __post_init__(self) -> None:
         self.length = sum(map(len, self.parts))
 
-    def is_followed_by(self, other: "Write") -> bool:
+    def is_followed_by(self, other: "PoolWrite") -> bool:
         """Tell whether `other` goes where this one ends."""
         return self.file is other.file and self.position + self.length == other.position
 
@@ -53,7 +53,7 @@ class Write:
 class CommitTask:
     """Write what waits to the log's files: for a blocking thread."""
 
-    writes: Sequence[Write]
+    writes: Sequence[PoolWrite]
     start: PhysicalOffset
     end: PhysicalOffset
     """Everything before it is in the files when `run` has returned."""
@@ -96,7 +96,7 @@ class TransientPool:
         self._bytes_max = bytes_max
         self._fails_fast = fails_fast
         self.busy_reason = BusyReason.FILE
-        self._waiting: list[Write] = []
+        self._waiting: list[PoolWrite] = []
         self._start = PhysicalOffset(0)
         self._end = PhysicalOffset(0)
         self._committing: CommitTask | None = None
@@ -135,7 +135,7 @@ class TransientPool:
 
     def put(
         self,
-        writes: Sequence[Write],
+        writes: Sequence[PoolWrite],
         start: PhysicalOffset,
         end: PhysicalOffset,
         *,

@@ -10,7 +10,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.format import BLANK_BYTES, RECORD_BYTES_MAX, decode_record
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import base_of
-from ternmq_store.queues.units import PADDING_SIZE, Mend, Unit
+from ternmq_store.queues.units import PADDING_SIZE, Unit, UnitRepair
 from ternmq_store.read.cold_read import check_one
 from ternmq_store.read.log_source import Source
 from ternmq_store.read.unit_search import QueueSource, Sought, UnitSearch
@@ -41,7 +41,7 @@ class ManyRecords:
         self._numbers = numbers
         self._bytes_max = bytes_max
         self.records: list[bytes | None] = []
-        self.mends: list[Mend] = []
+        self.mends: list[UnitRepair] = []
         self.sought: Sequence[Sought] = ()
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Passing messages over by the bit maps beside their units, without reading their records. Pure.
+"""A filter on the bit maps beside consume queue units, which needs no records. Pure.
 
 Source: RocketMQ `ExpressionMessageFilter.isMatchedByConsumeQueue`.
 """
@@ -16,11 +16,11 @@ EXT_FIELDS: list[Any] = [
     ("stored_at_ms", ">i8"),
     ("bit_map_bytes", ">i2"),
 ]
-"""What a unit beside a consume queue begins with; its bit map follows."""
+"""Header of a unit beside a consume queue; its bit map follows."""
 
 
-class BitTest(NamedTuple):
-    """What a reader knows of bit maps."""
+class BitMapFilter(NamedTuple):
+    """A reader's filter on bit maps."""
 
     bits: bytes
     """All of these are set where the message may be for it. A bit map of another length tells

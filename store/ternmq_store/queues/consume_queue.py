@@ -35,8 +35,8 @@ from ternmq_store.queues.offset_search import first_kept, last_message
 from ternmq_store.queues.units import (
     PADDING_SIZE,
     UNIT,
-    Mend,
     Unit,
+    UnitRepair,
     Units,
     as_units,
     can_be,
@@ -280,7 +280,7 @@ class ConsumeQueue:
             return  # that of a later record of the same number: the topic was deleted in between
         self._rewrite(offset, self._extend(unit, ext))
 
-    def mend(self, mend: Mend) -> bool:
+    def mend(self, mend: UnitRepair) -> bool:
         """Write the right unit over a damaged one; tell whether that was there still."""
         offset, was, unit = mend
         if not self._first <= offset < self.end or self.unit(offset) != was:

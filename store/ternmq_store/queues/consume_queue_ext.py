@@ -21,7 +21,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name, queue_ext_folder, step_end
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue
-from ternmq_store.queues.bit_map_filter import EXT_FIELDS, BitTest, units_in
+from ternmq_store.queues.bit_map_filter import EXT_FIELDS, BitMapFilter, units_in
 
 _HEAD: Final = struct.Struct(">hqqh")
 _HEAD_TYPE: Final[np.dtype[np.void]] = np.dtype(EXT_FIELDS)
@@ -115,7 +115,7 @@ class ExtSource(NamedTuple):
             codes[inside], is_known[inside] = _codes_in(headers)
         return TagCodes(codes, None if is_known.all() else is_known)
 
-    def may_match(self, units: NDArray[np.void], test: BitTest) -> NDArray[np.bool_]:
+    def may_match(self, units: NDArray[np.void], test: BitMapFilter) -> NDArray[np.bool_]:
         """Tell which of a consume queue's units may be wanted, by plain reads.
 
         Raises:
@@ -271,7 +271,7 @@ class ConsumeQueueExt:
                 codes[rows], is_known[rows] = _codes_in(headers)
         return TagCodes(codes, None if is_known.all() else is_known)
 
-    def may_match(self, units: NDArray[np.void], test: BitTest) -> NDArray[np.bool_]:
+    def may_match(self, units: NDArray[np.void], test: BitMapFilter) -> NDArray[np.bool_]:
         """Tell which of a consume queue's units may be wanted."""
         offsets, kind = units["tag_code"].astype(np.int64) - _FIRST_ADDRESS, test.unit_type
         matched = np.ones(len(units), dtype=np.bool_)

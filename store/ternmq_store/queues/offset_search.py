@@ -1,4 +1,4 @@
-"""Where a queue stands when the log ends at some place."""
+"""Binary search of a consume queue by offsets of the log."""
 
 from typing import Protocol
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.offsets import QueueOffset
-from ternmq_store.queues.bit_map_filter import BitTest
+from ternmq_store.queues.bit_map_filter import BitMapFilter
 
 RecordFilter = Callable[[bytes], bool]
 """Predicate on a record's encoded properties. It may run in any thread."""
@@ -107,7 +107,7 @@ class ReadRequest:
         tag_codes: Only messages with one of these codes; None for all.
         record_filter: Asked besides, about each message with a wanted code.
         record_filter_max: About how many messages it is asked at most, in one read.
-        bit_test: What the bit maps beside the units tell, before a record is read.
+        bit_map_filter: What the bit maps beside the units tell, before a record is read.
         group: Who reads; empty for nobody in particular.
     """
 
@@ -119,7 +119,7 @@ class ReadRequest:
     tag_codes: frozenset[int] | None = None
     record_filter: RecordFilter | None = None
     record_filter_max: int = FILTER_UNITS_MAX
-    bit_test: BitTest | None = None
+    bit_map_filter: BitMapFilter | None = None
     group: str = ""
 
     @property

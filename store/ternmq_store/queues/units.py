@@ -32,7 +32,7 @@ class Unit(NamedTuple):
     tag_code: int
 
 
-class Mend(NamedTuple):
+class UnitRepair(NamedTuple):
     """A damaged unit, and what it must be."""
 
     offset: QueueOffset

@@ -27,7 +27,7 @@ from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.queues.consume_queue_ext import TagCodes
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest
-from ternmq_store.queues.units import Mend, Units, first_units, make_units, unit_of
+from ternmq_store.queues.units import UnitRepair, Units, first_units, make_units, unit_of
 from ternmq_store.read.log_source import Source
 from ternmq_store.read.message_selection import (
     Place,
@@ -99,7 +99,7 @@ class Outcome:
     touched: tuple[int, int] | None = None
     """A stretch of the log that is now in memory, and good."""
 
-    mends: list[Mend] = field(default_factory=list[Mend])
+    mends: list[UnitRepair] = field(default_factory=list[UnitRepair])
     """Damaged units. The read went on with the right ones."""
 
     sought: Sequence[Sought] = ()
@@ -189,8 +189,8 @@ class ColdRead:
         outcome, limits = self.outcome, self.request.cold
         looked_at = first_units(units, self.request.units_max(limits))
         wanted, may_match = self.request.tag_codes, None
-        if self.units.ext is not None and self.request.bit_test is not None:
-            may_match = self.units.ext.may_match(looked_at, self.request.bit_test)
+        if self.units.ext is not None and self.request.bit_map_filter is not None:
+            may_match = self.units.ext.may_match(looked_at, self.request.bit_map_filter)
         of_looked_at = codes.of(slice(len(looked_at)))
         chosen = select(
             looked_at, self.source.start, self.source.end, wanted, of_looked_at, may_match

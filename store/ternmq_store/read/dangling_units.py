@@ -5,7 +5,7 @@ from typing import Final
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import base_of, file_name
-from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.read.cold_read import BadRecord
 
 _PLACES_MAX: Final = 1_000
@@ -25,7 +25,7 @@ class BadPlaces:
         if len(self._places) < _PLACES_MAX:
             self._places.setdefault(bad.start, bad)
 
-    def ranges(self, start: PhysicalOffset, file_bytes: int) -> Sequence[Stretch]:
+    def ranges(self, start: PhysicalOffset, file_bytes: int) -> Sequence[DamagedRange]:
         """Return them in the order of the log, as their units have them, each with its file.
 
         Args:
@@ -33,7 +33,7 @@ class BadPlaces:
             file_bytes: Of one file of the log.
         """
         return [
-            Stretch(
+            DamagedRange(
                 bad.start,
                 PhysicalOffset(bad.start + bad.size),
                 f"commitlog/{file_name(base_of(bad.start, file_bytes))}:"

@@ -11,7 +11,7 @@ from ternmq_model.record.format import BLANK_BYTES, OVERHEAD_BYTES, SIZE_BYTES, 
 from ternmq_model.record.scanner import LogChunk, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.log.resync import WHOLE_HEAD_BYTES, next_record
 from ternmq_store.read.log_source import Source
 
@@ -40,7 +40,7 @@ class LogPiece:
     batch: RecordBatch | None = None
     """The good records of the piece."""
 
-    bad: Stretch | None = None
+    bad: DamagedRange | None = None
     """What is damaged, if anything is: the piece ends behind it."""
 
     @property
@@ -99,4 +99,4 @@ class LogPiece:
                 break
             at += _WINDOW_BYTES
         self.end = PhysicalOffset(last)
-        self.bad = Stretch(self.start, self.end, reason)
+        self.bad = DamagedRange(self.start, self.end, reason)

@@ -8,7 +8,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.scanner import Verify
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
-from ternmq_store.log.quarantine import DamagedPlaces
+from ternmq_store.log.quarantine import DamagedRanges
 
 VerifyAt = Callable[[PhysicalOffset], Verify]
 """Tells how much of the record at an offset is checked."""
@@ -38,7 +38,7 @@ class Source:
     verify: VerifyAt
     read_ahead: bool
     beginnings: Sequence[int]
-    damaged: DamagedPlaces
+    damaged: DamagedRanges
 
     def open(self, offset: int) -> tuple[File, int]:
         """Return a file of its own for who reads at `offset`, and where that file begins.

@@ -20,7 +20,7 @@ from ternmq_model.record.format import (
 )
 from ternmq_model.record.headers import header_type, take_headers
 from ternmq_store.disk.layout import base_of
-from ternmq_store.log.quarantine import DamagedPlaces
+from ternmq_store.log.quarantine import DamagedRanges
 from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadStatus
 from ternmq_store.queues.units import PADDING_SIZE, Units
@@ -118,7 +118,7 @@ class Selection(NamedTuple):
         return self._replace(starts=self.starts[rows], sizes=self.sizes[rows], rows=known[rows])
 
     def without(
-        self, damaged: DamagedPlaces, units: Units, queue: _Queue, offset: QueueOffset
+        self, damaged: DamagedRanges, units: Units, queue: _Queue, offset: QueueOffset
     ) -> "tuple[Selection, Ints]":
         """Return the messages that are not lost, and which units the lost ones are.
 

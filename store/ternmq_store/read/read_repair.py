@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.units import Mend
+from ternmq_store.queues.units import UnitRepair
 from ternmq_store.read.unit_search import IN_VAIN, Sought, sought_at, with_sought
 
 logger = logging.getLogger(__name__)
@@ -28,10 +28,10 @@ class UnitMending:
     def __init__(self) -> None:
         self.wrong_units = 0
         self.mended_units = 0
-        self.on_mended: Callable[[ConsumeQueue, Mend], None] = lambda _queue, _mend: None
+        self.on_mended: Callable[[ConsumeQueue, UnitRepair], None] = lambda _queue, _mend: None
         self._sought: WeakKeyDictionary[ConsumeQueue, Sequence[Sought]] = WeakKeyDictionary()
 
-    def mend(self, queue: ConsumeQueue, mends: Iterable[Mend]) -> None:
+    def mend(self, queue: ConsumeQueue, mends: Iterable[UnitRepair]) -> None:
         """Write the right units of messages, where the damaged ones are there still."""
         for mend in mends:
             if queue.mend(mend):

@@ -19,7 +19,7 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.dispatch.log_dispatcher import Arrival
-from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
@@ -90,7 +90,7 @@ class Reads:
         self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
 
     @property
-    def bad_places(self) -> Sequence[Stretch]:
+    def bad_places(self) -> Sequence[DamagedRange]:
         """Where units point and the record is not that they tell of."""
         return self._beside.ranges(self._log.start, self._log.files.file_bytes)
 
@@ -275,7 +275,7 @@ class Reads:
         units = queue.units(request.offset, min(count + _UNITS_AHEAD, units_end - request.offset))
         ahead, units = units, first_units(units, count)
         codes = None if request.tag_codes is None else queue.tag_codes(units)
-        test, ext = request.bit_test, queue.ext
+        test, ext = request.bit_map_filter, queue.ext
         may_match = None if test is None or ext is None else ext.may_match(units, test)
         chosen = select(units, log.start, log.end, request.tag_codes, codes, may_match)
         chosen, bad_rows = chosen.without(self.quarantine.places, ahead, queue, request.offset)

@@ -30,8 +30,8 @@ from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import (
     PADDING_SIZE,
     UNIT,
-    Mend,
     Unit,
+    UnitRepair,
     Units,
     as_units,
     find_turned,
@@ -161,7 +161,7 @@ class UnitSearch:
 
     def mends(
         self, numbers: Ints, there: Units, right: Units, codes: TagCodes | None = None
-    ) -> list[Mend]:
+    ) -> list[UnitRepair]:
         """Return which units of messages are damaged, given the right ones of good records.
 
         A unit that tells of another good record of the same number stays: the number was given
@@ -173,7 +173,7 @@ class UnitSearch:
         codes = self.codes_of(there) if codes is None else codes
         same_codes = are_same_codes(self._queue.topic, codes, right)
         same_places = are_same_places(there, right)
-        found: list[Mend] = []
+        found: list[UnitRepair] = []
         for row in np.flatnonzero(~(same_places & same_codes)).tolist():
             number, was, unit = (
                 QueueOffset(int(numbers[row])),
@@ -184,10 +184,10 @@ class UnitSearch:
                 continue
             if same_codes[row]:
                 unit = unit._replace(tag_code=was.tag_code)
-            found.append(Mend(number, was, unit))
+            found.append(UnitRepair(number, was, unit))
         return found
 
-    def compare(self, numbers: Ints, right: Units) -> list[Mend]:
+    def compare(self, numbers: Ints, right: Units) -> list[UnitRepair]:
         """Return which units of messages are damaged, given the right ones of good records.
 
         Args:
@@ -197,7 +197,7 @@ class UnitSearch:
         Raises:
             OSError: The disk failed.
         """
-        files, found, row = self._queue.files, list[Mend](), 0
+        files, found, row = self._queue.files, list[UnitRepair](), 0
         while row < len(numbers):
             first = QueueOffset(int(numbers[row]))
             there = files.units(first, max(int(numbers[-1]) - first, 0) + 1)
@@ -209,7 +209,7 @@ class UnitSearch:
             row += count
         return found
 
-    def turn(self, numbers: Ints) -> list[Mend]:
+    def turn(self, numbers: Ints) -> list[UnitRepair]:
         """Return which units among and beside those of messages are in the other byte order.
 
         Those of damaged records may be, which no record tells of any more.
@@ -220,7 +220,7 @@ class UnitSearch:
         Raises:
             OSError: The disk failed.
         """
-        files, found = self._queue.files, list[Mend]()
+        files, found = self._queue.files, list[UnitRepair]()
         if not len(numbers):
             return found
         first, end = QueueOffset(int(numbers[0])), QueueOffset(int(numbers[-1]) + 1)
@@ -232,7 +232,7 @@ class UnitSearch:
             rows, right = find_turned(there, self._source.end)
             for at, row in enumerate(rows.tolist()):
                 number = QueueOffset(first + row)
-                found.append(Mend(number, unit_of(there, row), unit_of(right, at)))
+                found.append(UnitRepair(number, unit_of(there, row), unit_of(right, at)))
             first = QueueOffset(first + len(there))
         return found
 
@@ -244,7 +244,7 @@ class UnitSearch:
         sought = sought_at(self.sought, number)
         return number in self._found or (sought is not None and sought.place == IN_VAIN)
 
-    def find_all(self, number: int, was: Unit) -> Sequence[Mend]:
+    def find_all(self, number: int, was: Unit) -> Sequence[UnitRepair]:
         """Return the damaged units that are met until the search for a message is over.
 
         There is no search for what the unit says lies where the log is known to be damaged, unless
@@ -253,7 +253,7 @@ class UnitSearch:
         Raises:
             OSError: The disk failed.
         """
-        found: list[Mend] = []
+        found: list[UnitRepair] = []
         if not self._is_lost(QueueOffset(number), was):
             while not self.is_over(number):
                 found += self.find(number, was)
@@ -267,7 +267,7 @@ class UnitSearch:
         units = files.units(number, _UNITS_BEHIND)
         return not len(units) or bool(are_in_order(units, files, number)[0])
 
-    def find(self, number: int, was: Unit) -> Sequence[Mend]:
+    def find(self, number: int, was: Unit) -> Sequence[UnitRepair]:
         """Look for the record of a message, in a part of the log at most; `is_over` tells the rest.
 
         Args:

@@ -16,7 +16,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
 from ternmq_store.log.log_notes import LastUse
-from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
@@ -102,7 +102,7 @@ class LogPlan:
         )
         return has_gap or not self.row or offset >= self.row[-1].base + self.file_bytes
 
-    def damage(self, flushed: int) -> Iterator[Stretch]:
+    def damage(self, flushed: int) -> Iterator[DamagedRange]:
         """Yield what was on the disk and is missing now, for a log that was there to `flushed`."""
         for file in self.short:
             start, end = file.base + file.file_bytes, file.base + self.file_bytes
@@ -110,7 +110,7 @@ class LogPlan:
                 end = min(end, flushed)
             if end > start:
                 reason = "the end of the file was missing" if file.file_bytes else "no file"
-                yield Stretch(PhysicalOffset(start), PhysicalOffset(end), reason)
+                yield DamagedRange(PhysicalOffset(start), PhysicalOffset(end), reason)
 
 
 def find_plan(

@@ -7,13 +7,13 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.log.checksum_ranges import VerifyRange
 from ternmq_store.log.commit_log import CommitLog
-from ternmq_store.log.quarantine import Quarantine, Stretch
+from ternmq_store.log.quarantine import DamagedRange, Quarantine
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 
 _RECORDS: Final = 4096
 
 
-def add_torn(log: CommitLog, quarantine: Quarantine, damage: Iterable[Stretch]) -> None:
+def add_torn(log: CommitLog, quarantine: Quarantine, damage: Iterable[DamagedRange]) -> None:
     """Quarantine the records, too, whose ends lie in missing bytes."""
     for stretch in damage:
         file = log.files.at(stretch.start)

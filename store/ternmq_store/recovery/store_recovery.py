@@ -17,7 +17,7 @@ from ternmq_store.disk.layout import (
     lock_path,
 )
 from ternmq_store.disk.reserve_file import keep_reserve
-from ternmq_store.disk.resource_exhaustion import is_shortage
+from ternmq_store.disk.resource_exhaustion import is_exhausted
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.recovery.index_recovery import open_index
 from ternmq_store.recovery.log_recovery import open_files
@@ -99,7 +99,7 @@ def _count_files(files: FileSystem, root: Path) -> int:
 
 def _needs(files: FileSystem, root: Path, error: OSError) -> str:
     """Return how many files a store has to map when `error` is that it cannot map them all."""
-    if not is_shortage(error):
+    if not is_exhausted(error):
         return ""
     with contextlib.suppress(OSError):
         return f"; it has {_count_files(files, root)} files to map"

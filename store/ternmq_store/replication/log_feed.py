@@ -17,7 +17,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.log.checksum_ranges import is_inside, next_border
 from ternmq_store.log.commit_log import CommitLog
-from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.log.resync import HEAD_BYTES, next_record
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.read.store_reads import Reads
@@ -54,7 +54,7 @@ class ColdSlice:
     found: LogSlice | None = None
     """What it came to; None when the file was deleted meanwhile."""
 
-    bad: Stretch | None = None
+    bad: DamagedRange | None = None
     """What was found damaged and was not known to be."""
 
     def run(self) -> None:
@@ -90,7 +90,7 @@ class ColdSlice:
                     window = read(extent.start, min(_WINDOW_BYTES, length))
                     length = _damaged_bytes(window, extent.start)
                     end = PhysicalOffset(extent.start + length)
-                    self.bad = Stretch(extent.start, end, damage)
+                    self.bad = DamagedRange(extent.start, end, damage)
                 data = bytes(read(extent.start, min(length, extent.bytes_max)))
         finally:
             file.close()

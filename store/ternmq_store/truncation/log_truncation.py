@@ -31,7 +31,7 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.disk.state_file import previous_path
-from ternmq_store.log.file_allocation import PrepareTask
+from ternmq_store.log.file_allocation import AllocateTask
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.message_store import MessageStore
@@ -181,7 +181,7 @@ def reset_log(
         _remove_all(files, root)
         path = commit_log_folder(root) / file_name(at)
         zero_bytes = min(_FIRST_ZERO_BYTES, file_bytes)
-        PrepareTask(files, next_file_path(root), path, file_bytes, zero_bytes).run()
+        AllocateTask(files, next_file_path(root), path, file_bytes, zero_bytes).run()
         notes = LogNotes(_BEGUN, False, at, at, file_bytes, queues_at=at, tables=tables)
         save_notes(files, root, notes)
     except OSError as error:

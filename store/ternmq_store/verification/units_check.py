@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ternmq_model.arrays import Ints
 from ternmq_model.record.batch import RecordBatch
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.units import Mend
+from ternmq_store.queues.units import UnitRepair
 from ternmq_store.read.log_source import Source
 from ternmq_store.read.unit_search import QueueSource, UnitSearch, counted
 from ternmq_store.verification.index_check import IndexCheck
@@ -34,8 +34,8 @@ class UnitsCheck:
     index: IndexCheck | None
     """What compares the index with the same records."""
 
-    mends: list[tuple[ConsumeQueue, list[Mend]]] = field(
-        default_factory=list[tuple[ConsumeQueue, list[Mend]]]
+    mends: list[tuple[ConsumeQueue, list[UnitRepair]]] = field(
+        default_factory=list[tuple[ConsumeQueue, list[UnitRepair]]]
     )
 
     def run(self) -> None:

@@ -28,7 +28,7 @@ from ternmq_store.disk.layout import checkpoint_path, reserve_path
 from ternmq_store.dispatch import log_dispatcher
 from ternmq_store.index.index_allocation import IndexTask
 from ternmq_store.log.checkpoint import decode_checkpoint
-from ternmq_store.log.file_allocation import PrepareTask
+from ternmq_store.log.file_allocation import AllocateTask
 from ternmq_store.queues.read_request import ReadStatus
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
@@ -209,7 +209,7 @@ def test_uncreatable_index_file_does_not_block_log_files() -> None:
     append(store, batch_of(record("A", 0, b"x" * 3000, {"n": "no key"})))
     store.file_ready(task, OSError(errno.ENOSPC, "full"))
     task = store.file_due()
-    assert isinstance(task, PrepareTask)
+    assert isinstance(task, AllocateTask)
     store.file_ready(task, OSError(errno.ENOSPC, "full"))
     task = store.file_due()
     assert isinstance(task, IndexTask)

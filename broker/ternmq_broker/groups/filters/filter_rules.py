@@ -16,7 +16,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.sql92 import Condition
 from ternmq_model.subscription import ALL_TAGS, SQL92, Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_store.queues.bit_map_filter import BitTest
+from ternmq_store.queues.bit_map_filter import BitMapFilter
 from ternmq_store.queues.read_request import FILTER_UNITS_MAX, RecordFilter
 
 PROPERTY_FILTER_SETTING: Final = "broker.property_filter_enabled"
@@ -36,7 +36,7 @@ class PullFilter(NamedTuple):
     tag_codes: frozenset[int] | None = None
     record_filter: RecordFilter | None = None
     record_filter_max: int = FILTER_UNITS_MAX
-    bit_test: BitTest | None = None
+    bit_map_filter: BitMapFilter | None = None
 
 
 class FilterRules:
@@ -133,7 +133,7 @@ class FilterRules:
             self._bit_test(group, subscription) if self._bit_maps_enabled else None,
         )
 
-    def _bit_test(self, group: str, subscription: Subscription) -> BitTest | None:
+    def _bit_test(self, group: str, subscription: Subscription) -> BitMapFilter | None:
         """Return what bit maps tell this reader; None while they were not made for it.
 
         That they were is known of a condition that its group has registered, has not given up
@@ -144,7 +144,7 @@ class FilterRules:
             return None
         if one.bloom_bits != BLOOM.bits:
             return None
-        return BitTest(BLOOM.bit_map(one.bloom_positions), one.begin)
+        return BitMapFilter(BLOOM.bit_map(one.bloom_positions), one.begin)
 
 
 def _most(steps: int) -> int:

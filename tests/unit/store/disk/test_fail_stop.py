@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_store.disk.fail_stop import WatchedFileSystem
+from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import File
 from tests.support.files import MemoryFileSystem
 
@@ -24,15 +24,15 @@ class Disk(MemoryFileSystem):
             raise self.error
 
 
-def watched_disk() -> tuple[Disk, WatchedFileSystem, File]:
+def watched_disk() -> tuple[Disk, FailStopFileSystem, File]:
     """Return a disk, the same watched, and a file of it."""
     disk = Disk()
-    watched = WatchedFileSystem(disk, ROOT)
+    watched = FailStopFileSystem(disk, ROOT)
     watched.make_folder(ROOT)
     return disk, watched, watched.open(INSIDE, create=True)
 
 
-CHANGES: dict[str, Callable[[WatchedFileSystem, File], object]] = {
+CHANGES: dict[str, Callable[[FailStopFileSystem, File], object]] = {
     "write": lambda _, file: file.write(0, b"1"),
     "resize": lambda _, file: file.resize(2),
     "allocate": lambda _, file: file.allocate(0, 1),
@@ -46,7 +46,7 @@ CHANGES: dict[str, Callable[[WatchedFileSystem, File], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_first_failed_change_is_kept_and_raised(
-    change: Callable[[WatchedFileSystem, File], object],
+    change: Callable[[FailStopFileSystem, File], object],
 ) -> None:
     disk, watched, file = watched_disk()
     disk.error = OSError(errno.EIO, "dead")
@@ -69,7 +69,7 @@ def test_shortage_is_no_failure(code: int) -> None:
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_directory_that_is_gone_is_a_failure(
-    change: Callable[[WatchedFileSystem, File], object],
+    change: Callable[[FailStopFileSystem, File], object],
 ) -> None:
     disk, watched, file = watched_disk()
     disk.error = OSError(errno.ENOENT, "gone")
@@ -132,6 +132,6 @@ def test_reads_removals_and_files_outside_the_directory_are_no_failure() -> None
 
 def test_watched_file_system_is_not_watched_twice() -> None:
     disk, watched, _ = watched_disk()
-    assert WatchedFileSystem.over(watched, ROOT) is watched
-    assert isinstance(WatchedFileSystem.over(disk, ROOT), WatchedFileSystem)
-    assert WatchedFileSystem.under(watched) is WatchedFileSystem.under(disk) is disk
+    assert FailStopFileSystem.over(watched, ROOT) is watched
+    assert isinstance(FailStopFileSystem.over(disk, ROOT), FailStopFileSystem)
+    assert FailStopFileSystem.under(watched) is FailStopFileSystem.under(disk) is disk

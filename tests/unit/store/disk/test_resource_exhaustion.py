@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_model.errors import StoreFailed, StoreFull
 from ternmq_store.config import FlushMode
-from ternmq_store.disk.resource_exhaustion import check_full, check_only_full, is_full, is_shortage
+from ternmq_store.disk.resource_exhaustion import check_full, check_only_full, is_exhausted, is_full
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -88,7 +88,7 @@ def fill(store: MessageStore) -> None:
 def test_disk_errors_are_told_apart(number: int, full: bool, short: bool) -> None:
     error = OSError(number, "why")
     assert is_full(error) is full
-    assert is_shortage(error) is short
+    assert is_exhausted(error) is short
     if full or short:
         with pytest.raises(StoreFull, match="queues"):
             check_full(error, "queues")

@@ -11,7 +11,7 @@ import pytest
 
 from ternmq_model.errors import StoreFailed
 from ternmq_store.config import StoreConfig
-from ternmq_store.disk.fail_stop import WatchedFileSystem
+from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import (
     checkpoint_path,
@@ -82,12 +82,12 @@ def disk() -> Disk:
 
 
 @pytest.fixture
-def files(disk: Disk, tmp_path: Path) -> WatchedFileSystem:
-    return WatchedFileSystem(disk, tmp_path)
+def files(disk: Disk, tmp_path: Path) -> FailStopFileSystem:
+    return FailStopFileSystem(disk, tmp_path)
 
 
 @pytest.fixture
-def store(files: WatchedFileSystem, tmp_path: Path) -> MessageStore:
+def store(files: FailStopFileSystem, tmp_path: Path) -> MessageStore:
     store = open_store(files, root=tmp_path, config=CONFIG)
     for number in range(30):
         append(store, batch_of(record("A", 0, bytes(1000), {"KEYS": f"k{number}"})))
@@ -158,7 +158,7 @@ def test_folder_that_became_a_file_or_a_link_to_itself_is_noticed(
 
 
 def test_small_file_that_is_being_replaced_is_not_missed(
-    store: MessageStore, files: WatchedFileSystem, disk: Disk, tmp_path: Path
+    store: MessageStore, files: FailStopFileSystem, disk: Disk, tmp_path: Path
 ) -> None:
     """However long a busy disk takes for each rename, and whenever the look begins."""
     path = tmp_path / "config" / "topics.json"

@@ -9,7 +9,7 @@ from ternmq_model.errors import BrokerBusy, StoreFull
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name, next_file_path
 from ternmq_store.log.commit_log import CommitLog
-from ternmq_store.log.file_allocation import PrepareTask
+from ternmq_store.log.file_allocation import AllocateTask
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, open_store, prepare, settle
@@ -53,7 +53,7 @@ def test_preallocated_file_is_zeros_on_disk_before_it_is_named() -> None:
     files = PowerLossFileSystem()
     files.make_folder(commit_log_folder(ROOT))
     path = commit_log_folder(ROOT) / file_name(0)
-    PrepareTask(files, next_file_path(ROOT), path, 3 << 20, 3 << 20).run()
+    AllocateTask(files, next_file_path(ROOT), path, 3 << 20, 3 << 20).run()
     assert len(files.nodes[path].disk) == 3 << 20
     assert not files.exists(next_file_path(ROOT))
 
@@ -64,7 +64,7 @@ def test_file_the_disk_cannot_hold_leaves_nothing_behind() -> None:
     files.space_bytes = 1 << 20
     path = commit_log_folder(ROOT) / file_name(0)
     with pytest.raises(OSError, match="full") as caught:
-        PrepareTask(files, next_file_path(ROOT), path, 3 << 20, 3 << 20).run()
+        AllocateTask(files, next_file_path(ROOT), path, 3 << 20, 3 << 20).run()
     assert caught.value.errno == errno.ENOSPC
     assert not files.nodes
 
@@ -73,7 +73,7 @@ def test_filling_a_file_yields_the_disk_and_stops_at_90_percent() -> None:
     files = MemoryFileSystem()
     files.make_folder(commit_log_folder(ROOT))
     path = commit_log_folder(ROOT) / file_name(0)
-    task = PrepareTask(files, next_file_path(ROOT), path, 3 << 20, 3 << 20)
+    task = AllocateTask(files, next_file_path(ROOT), path, 3 << 20, 3 << 20)
     task.run()
     assert files.rests == 3
     files.remove(path)

@@ -10,7 +10,7 @@ import pytest
 from ternmq_model.errors import BrokerBusy, StoreFailed
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.log.file_allocation import FillTask, PrepareTask
+from ternmq_store.log.file_allocation import AllocateTask, FillTask
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
@@ -98,7 +98,7 @@ def test_filled_file_is_followed_by_making_the_next() -> None:
             task.run()
             store.file_ready(task)
     assert kinds[:4] == [FillTask] * 4
-    assert set(kinds[4:]) == {PrepareTask}
+    assert set(kinds[4:]) == {AllocateTask}
     store.close()
 
 
@@ -122,7 +122,7 @@ def test_lagging_copy_waits_for_no_zeros_and_they_follow_later(
     assert store.file_due(is_copying=True) is None
     copied(store, 6)
     next_ = store.file_due(is_copying=True)
-    assert isinstance(next_, PrepareTask)
+    assert isinstance(next_, AllocateTask)
     next_.run()
     store.file_ready(next_)
     path = commit_log_folder(ROOT) / file_name(FILE_BYTES)

@@ -9,7 +9,7 @@ from ternmq_store.disk.layout import abort_path, notes_path
 from ternmq_store.log.checksum_ranges import ChecksumRange
 from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes, TimerMove
 from ternmq_store.log.log_notes import (
-    Abort,
+    AbortFile,
     LastUse,
     LogNotes,
     QueueNote,
@@ -23,7 +23,7 @@ from ternmq_store.log.log_notes import (
     save_abort,
     save_notes,
 )
-from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.quarantine import DamagedRange
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT
 
@@ -37,7 +37,7 @@ NOTES = st.builds(
     OFFSETS,
     OFFSETS,
     st.lists(st.builds(ChecksumRange, OFFSETS, st.none() | OFFSETS)).map(tuple),
-    st.lists(st.builds(Stretch, OFFSETS, OFFSETS, WORDS)).map(tuple),
+    st.lists(st.builds(DamagedRange, OFFSETS, OFFSETS, WORDS)).map(tuple),
     OFFSETS,
     st.lists(
         st.builds(
@@ -96,26 +96,26 @@ def test_queue_name_leading_elsewhere_is_refused() -> None:
         (LogNotes(), None, LastUse.CLEAN),
         (LogNotes("token"), None, LastUse.CLEAN),
         (OPEN, None, LastUse.FOREIGN_CLEAN),
-        (OPEN, Abort(1, "token"), LastUse.CRASHED),
-        (OPEN, Abort(1, ""), LastUse.FOREIGN_CRASHED),
-        (OPEN, Abort(1, "other"), LastUse.FOREIGN_CRASHED),
-        (LogNotes("token"), Abort(1, "token"), LastUse.FOREIGN_CRASHED),
-        (LogNotes(), Abort(1, ""), LastUse.FOREIGN_CRASHED),
-        (LogNotes(is_open=True), Abort(1, ""), LastUse.FOREIGN_CRASHED),
+        (OPEN, AbortFile(1, "token"), LastUse.CRASHED),
+        (OPEN, AbortFile(1, ""), LastUse.FOREIGN_CRASHED),
+        (OPEN, AbortFile(1, "other"), LastUse.FOREIGN_CRASHED),
+        (LogNotes("token"), AbortFile(1, "token"), LastUse.FOREIGN_CRASHED),
+        (LogNotes(), AbortFile(1, ""), LastUse.FOREIGN_CRASHED),
+        (LogNotes(is_open=True), AbortFile(1, ""), LastUse.FOREIGN_CRASHED),
     ],
 )
 def test_notes_of_an_open_session_count_only_with_its_token(
-    notes: LogNotes, abort: Abort | None, expected: LastUse
+    notes: LogNotes, abort: AbortFile | None, expected: LastUse
 ) -> None:
     assert last_use(notes, abort) is expected
     assert expected.is_clean == (abort is None)
 
 
 def test_abort_file_of_rocketmq_has_a_process_and_no_token() -> None:
-    assert decode_abort(encode_abort(Abort(12, "token"))) == Abort(12, "token")
-    assert decode_abort(b"4711") == Abort(4711, "")
-    assert decode_abort(b"") == Abort(None, "")
-    assert decode_abort(b"\xff\n\n") == Abort(None, "")
+    assert decode_abort(encode_abort(AbortFile(12, "token"))) == AbortFile(12, "token")
+    assert decode_abort(b"4711") == AbortFile(4711, "")
+    assert decode_abort(b"") == AbortFile(None, "")
+    assert decode_abort(b"\xff\n\n") == AbortFile(None, "")
 
 
 def test_side_files_are_read_as_they_were_saved() -> None:
@@ -125,9 +125,9 @@ def test_side_files_are_read_as_they_were_saved() -> None:
     assert load_notes(files, ROOT, reasons.append) == LogNotes()
     assert load_abort(files, ROOT) is None
     save_notes(files, ROOT, OPEN)
-    save_abort(files, ROOT, Abort(1, "token"))
+    save_abort(files, ROOT, AbortFile(1, "token"))
     assert load_notes(files, ROOT, reasons.append) == OPEN
-    assert load_abort(files, ROOT) == Abort(1, "token")
+    assert load_abort(files, ROOT) == AbortFile(1, "token")
     assert files.files(ROOT) == ["abort", "ternmq.store"]
     assert not reasons
 
@@ -151,4 +151,4 @@ def test_oversized_abort_file_is_ignored() -> None:
     files = MemoryFileSystem()
     files.make_folder(ROOT)
     files.open(abort_path(ROOT), create=True).write(0, bytes(5000))
-    assert load_abort(files, ROOT) == Abort(None, "")
+    assert load_abort(files, ROOT) == AbortFile(None, "")

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_store.log.quarantine import Quarantine, Stretch
+from ternmq_store.log.quarantine import DamagedRange, Quarantine
 
 OFFSETS = st.integers(0, 60)
 
 
-def stretch(start: int, end: int, reason: str = "bad") -> Stretch:
-    return Stretch(PhysicalOffset(start), PhysicalOffset(end), reason)
+def stretch(start: int, end: int, reason: str = "bad") -> DamagedRange:
+    return DamagedRange(PhysicalOffset(start), PhysicalOffset(end), reason)
 
 
 def test_records_in_a_bad_stretch_are_bad_and_all_others_good() -> None:

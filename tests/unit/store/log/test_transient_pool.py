@@ -11,7 +11,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.log.checkpoint import decode_checkpoint
-from ternmq_store.log.transient_pool import BusyReason, TransientPool, Write
+from ternmq_store.log.transient_pool import BusyReason, PoolWrite, TransientPool
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
@@ -214,13 +214,17 @@ def test_waiting_bytes_are_counted_until_written() -> None:
     files.make_folder(Path("/x"))
     file = files.open(Path("/x/file"), create=True)
     pool = TransientPool(1000)
-    pool.put([Write(file, 0, [b"a" * 10])], PhysicalOffset(0), PhysicalOffset(10), stored_at_ms=1)
-    pool.put([Write(file, 10, [b"b" * 5])], PhysicalOffset(10), PhysicalOffset(15), stored_at_ms=1)
+    pool.put(
+        [PoolWrite(file, 0, [b"a" * 10])], PhysicalOffset(0), PhysicalOffset(10), stored_at_ms=1
+    )
+    pool.put(
+        [PoolWrite(file, 10, [b"b" * 5])], PhysicalOffset(10), PhysicalOffset(15), stored_at_ms=1
+    )
     assert (pool.bytes, pool.committed(PhysicalOffset(15))) == (15, 0)
     task = pool.commit_due()
     assert task is not None
     assert (len(task.writes), task.end) == (1, 15)
-    pool.put([Write(file, 15, [b"c"])], PhysicalOffset(15), PhysicalOffset(16), stored_at_ms=1)
+    pool.put([PoolWrite(file, 15, [b"c"])], PhysicalOffset(15), PhysicalOffset(16), stored_at_ms=1)
     task.run()
     pool.commit_done(task)
     assert (pool.bytes, pool.committed(PhysicalOffset(16))) == (1, 15)

@@ -3,13 +3,13 @@ import pytest
 
 from ternmq_model.arrays import Ints
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.queues.bit_map_filter import BitTest
+from ternmq_store.queues.bit_map_filter import BitMapFilter
 from ternmq_store.queues.consume_queue_ext import ConsumeQueueExt, ExtRows
 from ternmq_store.queues.units import Units, make_units
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT
 
-TEST = BitTest(b"\x01\x80", begin=101)
+TEST = BitMapFilter(b"\x01\x80", begin=101)
 
 
 def units(tag_codes: Ints, offsets: Ints | None = None) -> Units:

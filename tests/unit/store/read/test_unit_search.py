@@ -16,7 +16,7 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
-from ternmq_store.queues.units import UNIT, Mend, Unit
+from ternmq_store.queues.units import UNIT, Unit, UnitRepair
 from ternmq_store.read import cold_read, unit_search
 from ternmq_store.read.cold_read import ColdRead
 from ternmq_store.read.unit_search import IN_VAIN, Sought, UnitSearch, sought_at, with_sought
@@ -83,7 +83,7 @@ def test_damaged_unit_is_mended_and_its_message_served(
     before = units.tobytes()
     checkpoint(store)
     units[2 * 20 + position] ^= 1 << (position % 8)
-    told: list[Mend] = []
+    told: list[UnitRepair] = []
     store.reads.mending.on_mended = lambda _queue, mend: told.append(mend)
     served = [whole(data).body for _, data in drain(store, "A", 0)]
     assert served == [b"0", b"1", b"2", b"3", b"4", b"5"]
@@ -217,7 +217,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets the number of each message that is looked for in the log."""
     sought, find = list[int](), UnitSearch.find
 
-    def noted(search: UnitSearch, number: int, was: Unit) -> Sequence[Mend]:
+    def noted(search: UnitSearch, number: int, was: Unit) -> Sequence[UnitRepair]:
         sought.append(number)
         return find(search, number, was)
 

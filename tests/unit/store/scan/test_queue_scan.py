@@ -16,9 +16,9 @@ from ternmq_model.subscription import parse_subscription
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.log.log_notes import load_notes, save_notes
-from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queues.units import Mend, Unit, make_padding, unit_bytes
+from ternmq_store.queues.units import Unit, UnitRepair, make_padding, unit_bytes
 from ternmq_store.read.unit_search import UnitSearch
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
@@ -248,7 +248,7 @@ def test_known_damage_is_not_served() -> None:
     directory = StoreDirectory(files, ROOT)
     units = directory.unit_files("A", 0, 0, 5)
     places = units.units(units.min_offset, 5)["offset"].tolist()
-    stretch = Stretch(PhysicalOffset(places[1]), PhysicalOffset(places[3]), "bits")
+    stretch = DamagedRange(PhysicalOffset(places[1]), PhysicalOffset(places[3]), "bits")
     save_notes(files, ROOT, replace(notes, quarantined=(stretch,)))
     with pytest.raises(MessageDamaged, match=r"message 1 .*known as damaged"):
         scan(files, 0, 5)
@@ -441,7 +441,7 @@ def test_missing_body_package_is_reported_while_the_log_is_mapped(
 def test_lost_stretch_costs_a_scan_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
     files, sought, find = filled(), list[int](), UnitSearch.find
 
-    def noted(search: UnitSearch, number: int, was: Unit) -> Sequence[Mend]:
+    def noted(search: UnitSearch, number: int, was: Unit) -> Sequence[UnitRepair]:
         sought.append(number)
         return find(search, number, was)
 

@@ -10,7 +10,7 @@ from ternmq_model.properties import encode_properties
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_store.queues.bit_map_filter import BitTest
+from ternmq_store.queues.bit_map_filter import BitMapFilter
 
 
 def clients_of(*subscriptions: Subscription) -> ClientTable:
@@ -99,15 +99,15 @@ def test_bit_maps_serve_a_condition_while_it_is_registered() -> None:
     table = FilterTable()
     rules = FilterRules(clients_of(), table, bit_maps_enabled=True)
     wanted = parse_subscription("T", "a = 1", SQL92, version_ms=1)
-    assert rules.pull_filter("G", wanted).bit_test is None
+    assert rules.pull_filter("G", wanted).bit_map_filter is None
     table.register("G", [wanted], now_ms=50, log_end=PhysicalOffset(50))
     bits = BLOOM.bit_map(BLOOM.positions("G", "T"))
-    assert rules.pull_filter("G", wanted).bit_test == BitTest(bits, begin=50)
+    assert rules.pull_filter("G", wanted).bit_map_filter == BitMapFilter(bits, begin=50)
     other = parse_subscription("T", "a = 2", SQL92, version_ms=1)
-    assert rules.pull_filter("G", other).bit_test is None
+    assert rules.pull_filter("G", other).bit_map_filter is None
     table.register("G", [], now_ms=60, log_end=PhysicalOffset(60))
-    assert rules.pull_filter("G", wanted).bit_test is None
-    assert FilterRules(clients_of(), table).pull_filter("G", wanted).bit_test is None
+    assert rules.pull_filter("G", wanted).bit_map_filter is None
+    assert FilterRules(clients_of(), table).pull_filter("G", wanted).bit_map_filter is None
 
 
 def test_retry_topic_is_filtered_by_the_original_topics_rule() -> None:
