@@ -41,7 +41,7 @@ from ternmq_store.log.preallocation import Preallocation
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.query.key_search import KeySearches
 from ternmq_store.queues.read_request import ReadResult
-from ternmq_store.read.store_reads import Reads
+from ternmq_store.read.store_reads import StoreReads
 from ternmq_store.recovery.store_recovery import hold_and_open
 from ternmq_store.replication.log_copy import LogCopy
 from ternmq_store.replication.log_feed import LogFeed
@@ -103,7 +103,7 @@ class MessageStore:
         self._is_checksummed = config.record_checksum
         self.statistics = StoreStatistics()
         """Counters; whoever drives the store takes the samples."""
-        self.reads = Reads(opened, self.statistics, config, files, root, clock)
+        self.reads = StoreReads(opened, self.statistics, config, files, root, clock)
         """Reads of the store: all but this object's own few short cuts."""
         self.session = opened.session  # what is noted of the directory
         self.feed = LogFeed(files, opened.log, opened.session, self.reads)
@@ -333,7 +333,7 @@ class MessageStore:
     def read(
         self, topic: str, queue_id: int, offset: QueueOffset, *, messages_max: int = 32
     ) -> ReadResult:
-        """Return copies of messages of a queue from `offset` on, as `Reads.read` does."""
+        """Return copies of messages of a queue from `offset` on, as `StoreReads.read` does."""
         self._check_open()
         return self.reads.read(topic, queue_id, offset, messages_max=messages_max)
 

@@ -46,7 +46,7 @@ class FallBehind(NamedTuple):
     """On the wall clock."""
 
 
-class Rate(NamedTuple):
+class StoreRate(NamedTuple):
     """Counts per second over the last so many seconds, or over as many as there are."""
 
     span_s: int
@@ -56,17 +56,17 @@ class Rate(NamedTuple):
     got_messages: float
 
 
-class Timed(Protocol):
+class PutTimer(Protocol):
     """Something that is told how long puts took."""
 
     ms: int
     """All of them together."""
 
 
-class Observer(Protocol):
+class StatisticsObserver(Protocol):
     """Who counts besides, by other rules than the store's. Called on the store's thread."""
 
-    def put(self, batch: RecordBatch) -> Sequence[Timed]:
+    def put(self, batch: RecordBatch) -> Sequence[PutTimer]:
         """Take note that a batch is stored; return whom to tell how long that took."""
         ...
 
@@ -99,10 +99,10 @@ class _Sample(NamedTuple):
     got_messages: int
 
 
-class _Putting(NamedTuple):
+class _PendingPut(NamedTuple):
     end: int
     begun_at_ms: int
-    timed: Sequence[Timed]
+    timed: Sequence[PutTimer]
 
 
 class StoreStatistics:
@@ -137,10 +137,10 @@ class StoreStatistics:
         self.got_messages = 0
         self.gets_from_disk = 0
         self.get_longest_ms = 0
-        self.observer: Observer | None = None
+        self.observer: StatisticsObserver | None = None
         self._begun = 0
         self._topics: dict[str, Puts] = {}
-        self._waiting: deque[_Putting] = deque()
+        self._waiting: deque[_PendingPut] = deque()
         self._behind: dict[tuple[str, str, int], FallBehind] = {}
         self._samples: deque[_Sample] = deque(maxlen=RATE_SPANS_S[-1] + 1)
 
@@ -187,7 +187,7 @@ class StoreStatistics:
             for queue in batch.queues:
                 self._add(queue.topic, len(queue.rows), int(batch.sizes[queue.rows].sum()))
         timed = () if self.observer is None else self.observer.put(batch)
-        self._waiting.append(_Putting(end, begun_at_ms, timed))
+        self._waiting.append(_PendingPut(end, begun_at_ms, timed))
 
     def _add(self, topic: str, messages: int, length: int) -> None:
         before = self._topics.get(topic)
@@ -245,17 +245,17 @@ class StoreStatistics:
             _Sample(now_ms, self.put_messages, self.gets_found, self.gets_missed, self.got_messages)
         )
 
-    def rates(self) -> Sequence[Rate]:
+    def rates(self) -> Sequence[StoreRate]:
         """Return the rates over each of `RATE_SPANS_S`, as of the last sample."""
         return tuple(self._rate(span_s) for span_s in RATE_SPANS_S)
 
-    def _rate(self, span_s: int) -> Rate:
+    def _rate(self, span_s: int) -> StoreRate:
         if len(self._samples) < 2:
-            return Rate(span_s, 0.0, 0.0, 0.0, 0.0)
+            return StoreRate(span_s, 0.0, 0.0, 0.0, 0.0)
         last = self._samples[-1]
         first = self._samples[max(len(self._samples) - 1 - span_s, 0)]
         seconds = max(last.at_ms - first.at_ms, 1) / _SECOND_MS
-        return Rate(
+        return StoreRate(
             span_s,
             (last.put_messages - first.put_messages) / seconds,
             (last.gets_found - first.gets_found) / seconds,

@@ -22,11 +22,11 @@ from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import QUERY_MESSAGES, QUERY_OFFSET_BY_TIME
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import MATCHES_MAX, KeyQuery
-from ternmq_store.query.time_search import Boundary
+from ternmq_store.query.time_search import BoundaryType
 
 T = TypeVar("T")
 
-_BOUNDARIES: Final = {admin.LOWER: Boundary.LOWER, admin.UPPER: Boundary.UPPER}
+_BOUNDARIES: Final = {admin.LOWER: BoundaryType.LOWER, admin.UPPER: BoundaryType.UPPER}
 _EVER_MS: Final = 1 << 62
 
 

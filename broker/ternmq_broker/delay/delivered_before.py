@@ -21,7 +21,7 @@ from ternmq_model.properties import SOURCE, decode_properties
 from ternmq_model.record.format import decode_record
 from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.message_store import MessageStore
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 
 LOOK_BYTES_MAX: Final = 64 << 20
 """While messages wait, the place is kept anew when so much of the log lies behind it."""
@@ -83,7 +83,7 @@ def copies_of(
     return Copies(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def delivered_sources(source: Source, begin: PhysicalOffset) -> Mapping[int, PhysicalOffset]:
+def delivered_sources(source: LogSource, begin: PhysicalOffset) -> Mapping[int, PhysicalOffset]:
     """Return where the sources of records waited, each with the place of its last copy. Blocks.
 
     A damaged stretch hides what lies behind it in its file: that is delivered again.

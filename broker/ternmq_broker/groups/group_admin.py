@@ -29,7 +29,7 @@ from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
 from ternmq_store.message_store import MessageStore
-from ternmq_store.query.time_search import Boundary
+from ternmq_store.query.time_search import BoundaryType
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ class GroupAdminService:
                 if request.at_ms < 0:
                     raise _invalid(f"at_ms is {request.at_ms}; must not be negative")
                 search = context.store.searches.by_time(
-                    topic, queue_id, request.at_ms, Boundary.LOWER
+                    topic, queue_id, request.at_ms, BoundaryType.LOWER
                 )
                 if search is None:
                     return end

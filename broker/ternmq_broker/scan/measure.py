@@ -9,7 +9,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.request_parser import check_range
 from ternmq_store.message_store import MessageStore
-from ternmq_store.query.range_size import StretchSize
+from ternmq_store.query.range_size import QueueRangeSize
 
 STRETCHES_MAX = 1_024
 """Of one request."""
@@ -44,7 +44,7 @@ async def measure_queues(
     return reply
 
 
-def _plan(stretch: admin.QueueStretch, store: MessageStore) -> StretchSize:
+def _plan(stretch: admin.QueueStretch, store: MessageStore) -> QueueRangeSize:
     check_range("queue_id", stretch.queue_id, 0)
     check_range("begin_offset", stretch.begin_offset, 0)
     check_range("end_offset", stretch.end_offset, stretch.begin_offset)
@@ -58,7 +58,7 @@ def _plan(stretch: admin.QueueStretch, store: MessageStore) -> StretchSize:
     )
 
 
-def _run_all(sizes: list[StretchSize]) -> None:
+def _run_all(sizes: list[QueueRangeSize]) -> None:
     """Count on at the first stretches that are not done, for one go of a long one, or many short.
 
     A thread of the pool is not kept for longer: others wait for it to sync.

@@ -42,7 +42,6 @@ _PREPARE_AFTER: Final = 4
 """The next file is prepared once a quarter of the present one is used: in good time for a fast
 writer, and an idle store does without."""
 
-
 _EVERYTHING: Final = PhysicalOffset(1 << 63)
 
 

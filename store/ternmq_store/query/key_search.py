@@ -19,22 +19,22 @@ from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_prop
 from ternmq_model.record.format import Record, decode_record
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.opened_files import OpenedFiles
-from ternmq_store.query.multi_get import ManyRecords
+from ternmq_store.query.multi_get import MultiGet
 from ternmq_store.query.prepared_search import PreparedSearch
-from ternmq_store.query.range_size import StretchSize, plan_stretch_size
+from ternmq_store.query.range_size import QueueRangeSize, plan_range_size
 from ternmq_store.query.time_search import (
-    Boundary,
+    BoundaryType,
     TimedPlace,
     TimesAt,
     TimeSearch,
     plan_time_search,
 )
-from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX, UniqueSearch
+from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX, UniqueKeySearch
 from ternmq_store.queues.offset_search import first_from
 from ternmq_store.queues.units import UNIT, Units
 from ternmq_store.read.cold_read import ColdRecord
-from ternmq_store.read.log_source import Source
-from ternmq_store.read.store_reads import Reads
+from ternmq_store.read.log_source import LogSource
+from ternmq_store.read.store_reads import StoreReads
 
 MATCHES_MAX: Final = 64
 """More messages are not looked for at once, as in RocketMQ."""
@@ -79,7 +79,7 @@ class KeySearch:
     """One look for messages; `run` may be called in any thread."""
 
     query: KeyQuery
-    source: Source
+    source: LogSource
     lookups: Sequence[tuple[str, PhysicalOffset, IndexLookup]]
     """For each topic, before which offset its records count no more, and where to look."""
 
@@ -128,7 +128,7 @@ class KeySearch:
 class KeySearches:
     """Makes searches. Owned by `MessageStore`, on the store's thread."""
 
-    def __init__(self, opened: OpenedFiles, reads: Reads) -> None:
+    def __init__(self, opened: OpenedFiles, reads: StoreReads) -> None:
         self._index = opened.index
         self._queues = opened.queues
         self._dispatcher = opened.dispatcher
@@ -160,7 +160,7 @@ class KeySearches:
         *,
         start: PhysicalOffset = PhysicalOffset(0),  # noqa: B008
         end: PhysicalOffset,
-    ) -> UniqueSearch:
+    ) -> UniqueKeySearch:
         """Return the look for records of a topic with these unique keys, indexed yet or not.
 
         Args:
@@ -176,7 +176,7 @@ class KeySearches:
         if index is not None:
             infos = [each for each in index.infos() if each.header.end_offset >= start]
             lookup = index.lookup_in(infos[::-1], hashes, 0, 1 << 62)
-        return UniqueSearch(
+        return UniqueKeySearch(
             topic,
             texts,
             max(start, self._dispatcher.dropped.get(topic, PhysicalOffset(0))),
@@ -231,7 +231,7 @@ class KeySearches:
 
     def records_at(
         self, topic: str, queue_id: int, offsets: Sequence[int], *, bytes_max: int
-    ) -> ManyRecords:
+    ) -> MultiGet:
         """Return the read of single messages of a queue, which may lie far from each other.
 
         Args:
@@ -245,9 +245,9 @@ class KeySearches:
         """
         queue, reads = self._queues.find(topic, queue_id), self._reads
         units = None if queue is None else reads.source_of(queue)
-        return ManyRecords(reads.source(), units, offsets, bytes_max=bytes_max)
+        return MultiGet(reads.source(), units, offsets, bytes_max=bytes_max)
 
-    def records_done(self, read: ManyRecords) -> None:
+    def records_done(self, read: MultiGet) -> None:
         """Mend the units that a read found damaged."""
         queue = read.queue and self._queues.find(read.queue.topic, read.queue.queue_id)
         if queue is not None:
@@ -264,7 +264,7 @@ class KeySearches:
         return QueueOffset(0) if queue is None else first_from(queue, place)
 
     def by_time(
-        self, topic: str, queue_id: int, at_ms: int, boundary: Boundary
+        self, topic: str, queue_id: int, at_ms: int, boundary: BoundaryType
     ) -> TimeSearch | None:
         """Return the look for where a queue stood at a time; None when there is no such queue."""
         queue, source = self._queues.find(topic, queue_id), self._source()
@@ -274,10 +274,10 @@ class KeySearches:
 
     def size_of(
         self, topic: str, queue_id: int, begin: QueueOffset, end: QueueOffset, *, bytes_max: int
-    ) -> StretchSize:
-        """Return what measures a stretch of a queue; see `plan_stretch_size`."""
+    ) -> QueueRangeSize:
+        """Return what measures a stretch of a queue; see `plan_range_size`."""
         queue = self._queues.find(topic, queue_id)
-        return plan_stretch_size(self._source().files, queue, begin, end, bytes_max=bytes_max)
+        return plan_range_size(self._source().files, queue, begin, end, bytes_max=bytes_max)
 
     def times_at(self, wanted: Sequence[tuple[str, int, Sequence[QueueOffset]]]) -> TimesAt:
         """Return the look for the store times of single messages.

@@ -12,13 +12,13 @@ from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import base_of
 from ternmq_store.queues.units import PADDING_SIZE, Unit, UnitRepair
 from ternmq_store.read.cold_read import check_one
-from ternmq_store.read.log_source import Source
-from ternmq_store.read.unit_search import QueueSource, Sought, UnitSearch
+from ternmq_store.read.log_source import LogSource
+from ternmq_store.read.unit_search import QueueSource, SearchedUnits, UnitSearch
 
 _NO_FILE: Final = -1
 
 
-class ManyRecords:
+class MultiGet:
     """One read; `run` may be called in any thread.
 
     Args:
@@ -34,7 +34,12 @@ class ManyRecords:
     """
 
     def __init__(
-        self, source: Source, queue: QueueSource | None, numbers: Sequence[int], *, bytes_max: int
+        self,
+        source: LogSource,
+        queue: QueueSource | None,
+        numbers: Sequence[int],
+        *,
+        bytes_max: int,
     ) -> None:
         self._source = source
         self.queue = queue
@@ -42,7 +47,7 @@ class ManyRecords:
         self._bytes_max = bytes_max
         self.records: list[bytes | None] = []
         self.mends: list[UnitRepair] = []
-        self.sought: Sequence[Sought] = ()
+        self.sought: Sequence[SearchedUnits] = ()
 
     def run(self) -> None:
         """Read.
@@ -55,7 +60,7 @@ class ManyRecords:
         if queue is None:
             self.records = [None] * len(self._numbers)
             return
-        reader = _Reader(self._source)
+        reader = _RecordReader(self._source)
         with closing(queue.files), closing(reader):
             search = UnitSearch(self._source, queue)
             for number in self._numbers:
@@ -79,17 +84,19 @@ class ManyRecords:
         place = (record.topic, record.header.queue_id, record.header.queue_offset)
         return place == (queue.topic.encode(), queue.queue_id, number)
 
-    def _found(self, search: UnitSearch, number: int, was: Unit, reader: "_Reader") -> bytes | None:
+    def _found(
+        self, search: UnitSearch, number: int, was: Unit, reader: "_RecordReader"
+    ) -> bytes | None:
         """Return the record of a message whose unit does not fit it, if the log has it."""
         self.mends += search.find_all(number, was)
         unit = next((mend.unit for mend in self.mends if mend.offset == number), None)
         return None if unit is None else reader.read(unit)
 
 
-class _Reader:
+class _RecordReader:
     """Reads single records. Keeps one file of the log open."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: LogSource) -> None:
         self._source = source
         self._base = _NO_FILE
         self._file: File | None = None

@@ -19,7 +19,7 @@ from ternmq_model.record.format import (
 )
 from ternmq_model.record.scanner import SCAN_BYTES_MAX, LogChunk, Verify, scan_records
 from ternmq_store.log.resync import next_record
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 
 _RECORDS_MAX: Final = 1 << 16
 _PIECE_BYTES: Final = SCAN_BYTES_MAX + RECORD_BYTES_MAX
@@ -54,7 +54,7 @@ class PreparedSearch:
 
     def __init__(
         self,
-        source: Source,
+        source: LogSource,
         start: PhysicalOffset,
         transactions: Iterable[PhysicalOffset],
         *,

@@ -19,7 +19,7 @@ _GO_PIECES: Final = 8
 """Half a million messages in one go: some milliseconds."""
 
 
-class StretchSize:
+class QueueRangeSize:
     """One stretch and what is known of its size. Run by one thread at a time.
 
     Attributes:
@@ -89,14 +89,14 @@ class StretchSize:
             file.close()
 
 
-def plan_stretch_size(
+def plan_range_size(
     files: FileSystem,
     queue: ConsumeQueue | None,
     begin: QueueOffset,
     end: QueueOffset,
     *,
     bytes_max: int,
-) -> StretchSize:
+) -> QueueRangeSize:
     """Return what measures a stretch of a queue as it is now. For the store's thread.
 
     Args:
@@ -107,8 +107,8 @@ def plan_stretch_size(
         bytes_max: The stretch ends with the message that reaches so many bytes; 0 = no limit.
     """
     if queue is None:
-        return StretchSize(files, Path(), UNIT_BYTES, begin, begin, bytes_max)
+        return QueueRangeSize(files, Path(), UNIT_BYTES, begin, begin, bytes_max)
     last = min(end, queue.end)
     first = max(begin, min(queue.min_offset, last))
     folder, file_bytes = queue.files.folder, queue.files.file_bytes
-    return StretchSize(files, folder, file_bytes, first, last, bytes_max)
+    return QueueRangeSize(files, folder, file_bytes, first, last, bytes_max)

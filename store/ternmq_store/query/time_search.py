@@ -18,7 +18,7 @@ from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 
 _OFFSET_BYTES: Final = 8
 _HEAD_BYTES: Final = 76
@@ -34,7 +34,7 @@ _BORN_HOST_V6: Final = 0x10
 _V6_MORE: Final = 12
 
 
-class Boundary(enum.Enum):
+class BoundaryType(enum.Enum):
     """Which side of a time is asked for."""
 
     LOWER = "lower"
@@ -48,7 +48,7 @@ def find_offset(
     low: int,
     high: int,
     at_ms: int,
-    boundary: Boundary,
+    boundary: BoundaryType,
     time_of: Callable[[int], int | None],
     is_open: Callable[[int], bool] = lambda _: False,
 ) -> int:
@@ -71,7 +71,7 @@ def find_offset(
             place += 1
             time = time_of(place)
         is_before = time is not None and (
-            time < at_ms if boundary is Boundary.LOWER else time <= at_ms
+            time < at_ms if boundary is BoundaryType.LOWER else time <= at_ms
         )
         if time is None:
             high = middle
@@ -79,7 +79,7 @@ def find_offset(
             low = place + 1
         else:
             high = middle
-    if boundary is Boundary.LOWER:
+    if boundary is BoundaryType.LOWER:
         while low < end and time_of(low) is None and not is_open(low):
             low += 1
         return low
@@ -100,9 +100,9 @@ class TimeSearch:
     file_bytes: int
     first: QueueOffset
     end: QueueOffset
-    source: Source
+    source: LogSource
     at_ms: int
-    boundary: Boundary
+    boundary: BoundaryType
     is_end: bool = False
     """What is found ends a stretch: places whose time is not known belong before it."""
 
@@ -135,7 +135,7 @@ class TimesAt:
     """The store times of single messages; `run` may be called in any thread."""
 
     files: FileSystem
-    source: Source
+    source: LogSource
     places: Sequence[TimedPlace | None]
     """None for a queue that there is not."""
 
@@ -157,7 +157,7 @@ class _Times:
     """Reads store times in the files of one queue and of the log, each opened once."""
 
     def __init__(
-        self, files: FileSystem, folder: Path, file_bytes: int, source: Source, stack: ExitStack
+        self, files: FileSystem, folder: Path, file_bytes: int, source: LogSource, stack: ExitStack
     ) -> None:
         self._files = files
         self._folder = folder
@@ -220,7 +220,7 @@ def _stored_at_ms(head: bytes) -> int | None:
 
 
 def plan_time_search(
-    files: FileSystem, queue: ConsumeQueue, source: Source, at_ms: int, boundary: Boundary
+    files: FileSystem, queue: ConsumeQueue, source: LogSource, at_ms: int, boundary: BoundaryType
 ) -> TimeSearch:
     """Return the look in a queue as it is now. For the store's thread.
 

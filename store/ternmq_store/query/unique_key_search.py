@@ -20,7 +20,7 @@ from ternmq_model.record.scanner import SCAN_BYTES_MAX, Verify, scan_records
 from ternmq_store.dispatch.log_dispatcher import UndispatchedRange
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.read.cold_read import ColdRecord
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 
 UNIQUE_KEYS_MAX: Final = 64
 """No more are looked up at once."""
@@ -29,7 +29,7 @@ _RECORDS_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class UniqueSearch:
+class UniqueKeySearch:
     """One look for unique keys of a topic; `run` may be called in any thread."""
 
     topic: str
@@ -37,7 +37,7 @@ class UniqueSearch:
     floor: PhysicalOffset
     """Records of the topic before it count no more."""
 
-    source: Source
+    source: LogSource
     undispatched: Sequence[UndispatchedRange]
     """In the order of the log."""
 

@@ -28,9 +28,9 @@ from ternmq_store.dispatch.dispatch_request import code_of
 from ternmq_store.queues.consume_queue_ext import TagCodes
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest
 from ternmq_store.queues.units import UnitRepair, Units, first_units, make_units, unit_of
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import (
-    Place,
+    MessagePositions,
     Selection,
     are_records,
     in_one_file,
@@ -39,7 +39,7 @@ from ternmq_store.read.message_selection import (
     take,
 )
 from ternmq_store.read.record_filter import passes
-from ternmq_store.read.unit_search import QueueSource, Sought, UnitSearch, units_in
+from ternmq_store.read.unit_search import QueueSource, SearchedUnits, UnitSearch, units_in
 
 CHUNK_BYTES: Final = 512 << 10
 """Of the log, read in one go when a reader wants enough of it: to verify that takes 2 ms."""
@@ -76,7 +76,7 @@ class BadRecord(NamedTuple):
 
 
 @dataclass(slots=True)
-class Outcome:
+class ColdReadOutcome:
     """What a cold read found."""
 
     units: int = 0
@@ -102,7 +102,7 @@ class Outcome:
     mends: list[UnitRepair] = field(default_factory=list[UnitRepair])
     """Damaged units. The read went on with the right ones."""
 
-    sought: Sequence[Sought] = ()
+    sought: Sequence[SearchedUnits] = ()
     """Messages whose records were looked for."""
 
     lost: int = 0
@@ -111,10 +111,10 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class ColdRead:
-    """One read of a queue. Made and finished by `Reads`; `run` may be called in any thread."""
+    """One read of a queue. Made and finished by `StoreReads`; `run` may be called in any thread."""
 
     request: ReadRequest
-    source: Source
+    source: LogSource
     queue: object
     """Whose units they are: only compared."""
 
@@ -128,7 +128,7 @@ class ColdRead:
     begun_at_ms: int
     """When it was asked for, on the monotonic clock."""
 
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: ColdReadOutcome = field(default_factory=ColdReadOutcome)
 
     def run(self) -> None:
         """Read. A damaged unit is looked up in the log, and the read begins anew with it mended.
@@ -178,10 +178,10 @@ class ColdRead:
                 units[mend.offset - offset] = tuple(mend.unit)
         return count if count < len(units) or len(outcome.mends) > mended else None
 
-    def _begin_anew(self) -> Outcome:
+    def _begin_anew(self) -> ColdReadOutcome:
         """Forget what was read, but for the units."""
         old = self.outcome
-        self.outcome = Outcome(old.units, old.first, mends=old.mends)
+        self.outcome = ColdReadOutcome(old.units, old.first, mends=old.mends)
         return self.outcome
 
     def _read(self, units: Units, codes: TagCodes) -> tuple[Sequence[Seen], Sequence[int]]:
@@ -288,7 +288,7 @@ def _near(starts: Ints, sizes: Ints) -> int:
 class _Fetch:
     """Reads and checks records of one file of the log."""
 
-    def __init__(self, source: Source, queue: QueueSource, file: File, base: int) -> None:
+    def __init__(self, source: LogSource, queue: QueueSource, file: File, base: int) -> None:
         self._source = source
         self._queue = queue
         self._file = file
@@ -311,7 +311,7 @@ class _Fetch:
         """Tell whether byte `offset` of the log is in the file."""
         return self._base <= offset < self._file_end
 
-    def records(self, starts: Ints, sizes: Ints, place: Place) -> list[memoryview]:
+    def records(self, starts: Ints, sizes: Ints, place: MessagePositions) -> list[memoryview]:
         """Return the good ones, in their order."""
         found: list[memoryview] = []
         plausible = self._plausible(starts, sizes, place)
@@ -346,7 +346,7 @@ class _Fetch:
             return known[index]
         return first
 
-    def _plausible(self, starts: Ints, sizes: Ints, place: Place) -> NDArray[np.bool_]:
+    def _plausible(self, starts: Ints, sizes: Ints, place: MessagePositions) -> NDArray[np.bool_]:
         """Tell what is no longer than any record, or as long as the record says it is."""
         good = sizes <= RECORD_BYTES_MAX
         for row in np.flatnonzero(~good).tolist():
@@ -360,7 +360,7 @@ class _Fetch:
         return good
 
     def _chunk(
-        self, first: int, last: int, starts: Ints, sizes: Ints, place: Place
+        self, first: int, last: int, starts: Ints, sizes: Ints, place: MessagePositions
     ) -> tuple[memoryview, NDArray[np.bool_]]:
         """Read a stretch of the log and check all that is in it; tell which records are good."""
         source = self._source
@@ -392,7 +392,13 @@ class _Fetch:
         return memoryview(self._file.read(begin - self._base, max(length, 0)))
 
     def _is_good(
-        self, view: memoryview, position: int, start: int, size: int, place: Place, row: int
+        self,
+        view: memoryview,
+        position: int,
+        start: int,
+        size: int,
+        place: MessagePositions,
+        row: int,
     ) -> bool:
         at, number = PhysicalOffset(start), int(place.numbers[row])
         verify = self._source.verify(at)
@@ -441,9 +447,9 @@ def check_one(
 
 @dataclass(slots=True)
 class ColdRecord:
-    """One read of a single record. Made and finished by `Reads`; `run` may be called anywhere."""
+    """Read of a single record. Made and finished by `StoreReads`; `run` may be called anywhere."""
 
-    source: Source
+    source: LogSource
     offset: PhysicalOffset
     held: Sequence[MappedFile]
     record: bytes | None = None

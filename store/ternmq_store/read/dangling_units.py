@@ -11,8 +11,8 @@ from ternmq_store.read.cold_read import BadRecord
 _PLACES_MAX: Final = 1_000
 
 
-class BadPlaces:
-    """What readers met since the store was opened; the first thousand. Owned by `Reads`.
+class DanglingUnits:
+    """What readers met since the store was opened; the first thousand. Owned by `StoreReads`.
 
     Nothing is known to end there, so that it is no damaged stretch, and a wrong unit may be all.
     """

@@ -8,12 +8,12 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import BLANK_BYTES, OVERHEAD_BYTES, SIZE_BYTES, encode_blank
-from ternmq_model.record.scanner import LogChunk, scan_records
+from ternmq_model.record.scanner import VerifiedChunk, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.log.resync import WHOLE_HEAD_BYTES, next_record
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 
 _RECORDS_MAX: Final = 1 << 14
 _WINDOW_BYTES: Final = 1 << 20
@@ -22,10 +22,10 @@ _WINDOWS: Final = 16
 
 
 @dataclass(slots=True, kw_only=True)
-class LogPiece:
+class VerifiedChunk:
     """A piece of one file of the log. Made and finished by `Verification` or `UnitSearch`."""
 
-    source: Source
+    source: LogSource
     start: PhysicalOffset
     until: PhysicalOffset
     """Behind the last byte that may be looked at, in the same file: a record ends there."""
@@ -74,7 +74,7 @@ class LogPiece:
         finally:
             file.close()
 
-    def _scan(self, file: File, base: int, length: int) -> LogChunk:
+    def _scan(self, file: File, base: int, length: int) -> VerifiedChunk:
         # One that does not end in the window is taken for damaged, and looked at by itself.
         view = memoryview(file.read(self.start - base, length + BLANK_BYTES))
         verify = self.source.verify(self.start)

@@ -15,7 +15,7 @@ VerifyAt = Callable[[PhysicalOffset], Verify]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class LogSource:
     """Where the log lies: plain values, good in any thread.
 
     Attributes:

@@ -30,13 +30,13 @@ _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
 _HOST_FLAGS: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
 
 
-class _Queue(Protocol):
+class _UnitOrder(Protocol):
     """Whose units are read, from the map or from the disk."""
 
     def newest_before(self, end: QueueOffset, /) -> int: ...
 
 
-class _Kind(NamedTuple):
+class _HeaderLayout(NamedTuple):
     """How the records of one kind are laid out."""
 
     magic: int
@@ -45,8 +45,8 @@ class _Kind(NamedTuple):
     head: "np.dtype[np.void]"
 
 
-_KINDS: Final = [
-    _Kind(magic, length_bytes, born_flag | store_flag, header_type(born_bytes, store_bytes))
+_HEADER_LAYOUTS: Final = [
+    _HeaderLayout(magic, length_bytes, born_flag | store_flag, header_type(born_bytes, store_bytes))
     for magic, length_bytes in ((MAGIC_V1, 1), (MAGIC_V2, 2))
     for born_bytes, born_flag in ((8, 0), (20, FLAG_BORN_HOST_V6))
     for store_bytes, store_flag in ((8, 0), (20, FLAG_STORE_HOST_V6))
@@ -60,7 +60,7 @@ _SAID_AT: Final = np.array([[20], [0]])
 """Where every record says its number in the queue and, in four bytes, its length."""
 
 
-class Place(NamedTuple):
+class MessagePositions(NamedTuple):
     """Which queue messages are of, and where in it."""
 
     topic: bytes
@@ -68,7 +68,7 @@ class Place(NamedTuple):
     numbers: Ints
     """Their queue offsets, row by row."""
 
-    def of(self, rows: slice | NDArray[np.bool_] | Ints) -> "Place":
+    def of(self, rows: slice | NDArray[np.bool_] | Ints) -> "MessagePositions":
         """Return the places of some rows."""
         return self._replace(numbers=self.numbers[rows])
 
@@ -108,9 +108,9 @@ class Selection(NamedTuple):
             return np.arange(request.offset, request.offset + len(self.starts))
         return self.rows + request.offset
 
-    def place(self, request: ReadRequest) -> Place:
+    def place(self, request: ReadRequest) -> MessagePositions:
         """Return where in the queue the messages are."""
-        return Place(request.topic.encode(), request.queue_id, self.numbers(request))
+        return MessagePositions(request.topic.encode(), request.queue_id, self.numbers(request))
 
     def only(self, rows: slice | Ints) -> "Selection":
         """Return some of the messages."""
@@ -118,7 +118,7 @@ class Selection(NamedTuple):
         return self._replace(starts=self.starts[rows], sizes=self.sizes[rows], rows=known[rows])
 
     def without(
-        self, damaged: DamagedRanges, units: Units, queue: _Queue, offset: QueueOffset
+        self, damaged: DamagedRanges, units: Units, queue: _UnitOrder, offset: QueueOffset
     ) -> "tuple[Selection, Ints]":
         """Return the messages that are not lost, and which units the lost ones are.
 
@@ -138,7 +138,7 @@ class Selection(NamedTuple):
         return self.only(np.flatnonzero(~bad))._replace(wrong=wrong), rows[fits]
 
 
-def are_in_order(units: Units, queue: _Queue, offset: QueueOffset) -> NDArray[np.bool_]:
+def are_in_order(units: Units, queue: _UnitOrder, offset: QueueOffset) -> NDArray[np.bool_]:
     """Tell of each unit whether it points behind the ones before it and before those behind it.
 
     Args:
@@ -296,7 +296,7 @@ def runs(starts: Ints, sizes: Ints, *, gap_max: int = 0) -> list[tuple[int, int]
 
 
 def are_records(
-    view: memoryview, base: int, starts: Ints, sizes: Ints, place: Place
+    view: memoryview, base: int, starts: Ints, sizes: Ints, place: MessagePositions
 ) -> NDArray[np.bool_]:
     """Tell of each unit whether it points at a record of that place, length and queue.
 
@@ -307,8 +307,8 @@ def are_records(
         sizes: Likewise.
         place: What the records must say.
     """
-    good = _are_of_kind(view, base, starts, sizes, place, _KINDS[0])
-    for kind in _KINDS[1:]:
+    good = _are_of_kind(view, base, starts, sizes, place, _HEADER_LAYOUTS[0])
+    for kind in _HEADER_LAYOUTS[1:]:
         rows = np.flatnonzero(~good)
         if not len(rows):
             break
@@ -332,7 +332,12 @@ def begin_at(view: memoryview, base: int, starts: Ints, sizes: Ints, numbers: In
 
 
 def _are_of_kind(
-    view: memoryview, base: int, starts: Ints, sizes: Ints, place: Place, kind: _Kind
+    view: memoryview,
+    base: int,
+    starts: Ints,
+    sizes: Ints,
+    place: MessagePositions,
+    kind: _HeaderLayout,
 ) -> NDArray[np.bool_]:
     good = np.zeros(len(starts), dtype=np.bool_)
     head_bytes = kind.head.itemsize

@@ -28,7 +28,7 @@ _SHORT: Final = struct.Struct(">h")
 _HOST_MORE_BYTES: Final = 12
 
 
-class Kept(NamedTuple):
+class FilteredRows(NamedTuple):
     """What came of looking at messages in their order."""
 
     rows: Ints
@@ -91,7 +91,7 @@ def keep_wanted(
     *,
     messages_max: int,
     bytes_max: int,
-) -> Kept:
+) -> FilteredRows:
     """Look at messages, in their order, until enough of them are wanted.
 
     Args:
@@ -120,4 +120,4 @@ def keep_wanted(
             break
         wanted.append(row)
         left -= size
-    return Kept(np.array(wanted, dtype=np.int64), count)
+    return FilteredRows(np.array(wanted, dtype=np.int64), count)

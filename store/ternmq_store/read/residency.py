@@ -27,7 +27,7 @@ _OLDER_MAX: Final = 256
 class TouchedLog:
     """Stretches of the log whose records are in memory and known to be good.
 
-    Owned by `Reads`. None overlaps or touches another.
+    Owned by `StoreReads`. None overlaps or touches another.
 
     Args:
         end: Of the log; everything from here on is appended by this process.
@@ -66,7 +66,7 @@ class TouchedLog:
 
 
 class TouchedUnits:
-    """Stretches of one consume queue whose units are in memory. Owned by `Reads`.
+    """Stretches of one consume queue whose units are in memory. Owned by `StoreReads`.
 
     Args:
         end: Of the queue; everything from here on is appended by this process.
@@ -114,7 +114,7 @@ class TouchedUnits:
 
 
 class Residency:
-    """What of a store is in memory. Owned by `Reads`.
+    """What of a store is in memory. Owned by `StoreReads`.
 
     Args:
         log_end: What is appended from here on is.

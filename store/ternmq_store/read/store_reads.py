@@ -25,8 +25,8 @@ from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.units import Unit, first_units
 from ternmq_store.read.cold_read import BadRecord, ColdRead, ColdRecord
-from ternmq_store.read.dangling_units import BadPlaces
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.dangling_units import DanglingUnits
+from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import (
     Selection,
     are_records,
@@ -36,7 +36,7 @@ from ternmq_store.read.message_selection import (
     take,
     without_reading,
 )
-from ternmq_store.read.read_repair import UnitMending
+from ternmq_store.read.read_repair import ReadRepair
 from ternmq_store.read.record_filter import keep_wanted
 from ternmq_store.read.residency import Residency
 from ternmq_store.read.unit_search import QueueSource, source_of
@@ -50,7 +50,7 @@ _UNITS_AHEAD: Final = 3_200
 _EVERYTHING: Final = 1 << 62
 
 
-class Reads:
+class StoreReads:
     """Reads what is dispatched, and mends units that do not fit their records.
 
     Owned by `MessageStore`, on the store's thread.
@@ -84,9 +84,9 @@ class Reads:
         self.quarantine = opened.session.quarantine
         self.memory_bytes = _EVERYTHING
         self.bad_records = 0
-        self.mending = UnitMending()
+        self.mending = ReadRepair()
         self._session = opened.session
-        self._beside = BadPlaces()
+        self._beside = DanglingUnits()
         self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
 
     @property
@@ -387,9 +387,9 @@ class Reads:
         floor = self._dispatcher.dropped.get(queue.topic, PhysicalOffset(0))
         return source_of(queue, self.source(), floor, self.mending.sought(queue))
 
-    def source(self) -> Source:
+    def source(self) -> LogSource:
         """Return where the log lies, for who reads what is dispatched in another thread."""
-        return Source(
+        return LogSource(
             files=self._files,
             folder=self._folder,
             file_bytes=self._log.files.file_bytes,

@@ -37,8 +37,8 @@ from ternmq_store.queues.units import (
     find_turned,
     unit_of,
 )
-from ternmq_store.read.log_chunk import LogPiece
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_chunk import VerifiedChunk
+from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import are_in_order
 
 SEARCH_BYTES: Final = 64 << 20
@@ -52,7 +52,7 @@ _OFFSET_BITS: Final = 63
 _UNITS_BEHIND: Final = 64
 
 
-class Sought(NamedTuple):
+class SearchedUnits(NamedTuple):
     """Messages of a queue, from `first` on before `end`, whose records were looked for together."""
 
     first: int
@@ -73,7 +73,7 @@ class QueueSource(NamedTuple):
     ext: ExtSource | None
     """What the units have no room for, if there is such a thing."""
 
-    sought: Sequence[Sought]
+    sought: Sequence[SearchedUnits]
     """What was looked for: in the order of the queue, none overlaps another."""
 
 
@@ -85,7 +85,7 @@ class _Neighbour(NamedTuple):
 
 
 def source_of(
-    queue: ConsumeQueue, source: Source, floor: PhysicalOffset, sought: Sequence[Sought]
+    queue: ConsumeQueue, source: LogSource, floor: PhysicalOffset, sought: Sequence[SearchedUnits]
 ) -> QueueSource:
     """Return a queue as it is now, for who reads it in another thread."""
     units = UnitFiles(
@@ -123,7 +123,7 @@ class UnitSearch:
         sought: What was looked for, by this search or before it.
     """
 
-    def __init__(self, source: Source, queue: QueueSource) -> None:
+    def __init__(self, source: LogSource, queue: QueueSource) -> None:
         self._source = source
         self._queue = queue
         self._found: set[int] = set()
@@ -333,7 +333,7 @@ class UnitSearch:
         found = [(none, np.zeros(0, dtype=UNIT))]
         while low < high:
             file_end = base_of(low, source.file_bytes) + source.file_bytes
-            piece = LogPiece(
+            piece = VerifiedChunk(
                 source=source,
                 start=PhysicalOffset(low),
                 until=PhysicalOffset(min(high, file_end)),
@@ -354,17 +354,17 @@ class UnitSearch:
         """Note up to where messages were looked for; those that were found need it no more."""
         for number in (*sorted(each for each in self._found if first <= each < end), end):
             if first < number:
-                self.sought = with_sought(self.sought, Sought(first, number, place))
+                self.sought = with_sought(self.sought, SearchedUnits(first, number, place))
             first = number + 1
 
 
-def sought_at(sought: Sequence[Sought], number: int) -> Sought | None:
+def sought_at(sought: Sequence[SearchedUnits], number: int) -> SearchedUnits | None:
     """Return what is known of the search for a message; None = there was none."""
     row = bisect_right(sought, number, key=lambda each: each.first) - 1
     return sought[row] if row >= 0 and number < sought[row].end else None
 
 
-def with_sought(known: Sequence[Sought], new: Sought) -> Sequence[Sought]:
+def with_sought(known: Sequence[SearchedUnits], new: SearchedUnits) -> Sequence[SearchedUnits]:
     """Return what is known after one more search; it replaces what it overlaps."""
     if new.place == IN_VAIN:
         alike = [
@@ -373,13 +373,13 @@ def with_sought(known: Sequence[Sought], new: Sought) -> Sequence[Sought]:
             if each.place == IN_VAIN and each.first <= new.end and new.first <= each.end
         ]
         first, end = (min(each.first for each in (*alike, new)), max(e.end for e in (*alike, new)))
-        new = Sought(first, end, IN_VAIN)
+        new = SearchedUnits(first, end, IN_VAIN)
     kept = [each for each in known if each.end <= new.first or new.end <= each.first]
     insort(kept, new, key=lambda each: each.first)
     return tuple(kept)
 
 
-def record_at(source: Source, place: int) -> RecordBatch | None:
+def record_at(source: LogSource, place: int) -> RecordBatch | None:
     """Return the record that begins at `place` of the log, verified; None if no good one does.
 
     Raises:

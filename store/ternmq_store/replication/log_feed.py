@@ -20,7 +20,7 @@ from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.log.resync import HEAD_BYTES, next_record
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.read.store_reads import Reads
+from ternmq_store.read.store_reads import StoreReads
 from ternmq_store.replication.log_slice import LogSlice, take_records
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class LogFeed:
     """
 
     def __init__(
-        self, files: FileSystem, log: CommitLog, session: StoreSession, reads: Reads
+        self, files: FileSystem, log: CommitLog, session: StoreSession, reads: StoreReads
     ) -> None:
         self._files = files
         self._log = log

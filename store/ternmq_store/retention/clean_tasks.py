@@ -31,7 +31,7 @@ class CleanTask(Protocol):
         ...
 
 
-class Breath:
+class PauseTask:
     """Nothing: others have their turn before the pass goes on."""
 
     def run(self) -> None:
@@ -55,7 +55,7 @@ class DiskUse:
             self.error = error
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """Where a record begins: in a file, and in the log."""
 
     path: Path
@@ -72,14 +72,14 @@ class StoreTimes:
     """
 
     files: FileSystem
-    places: Sequence[Place]
+    places: Sequence[RecordPosition]
     times: list[int | None] = field(default_factory=list[int | None])
 
     def run(self) -> None:
         """Read the head of each record, without the map: it may come from the disk."""
         self.times = [self._read(place) for place in self.places]
 
-    def _read(self, place: Place) -> int | None:
+    def _read(self, place: RecordPosition) -> int | None:
         try:
             file = self.files.open(place.path)
         except OSError:
@@ -94,7 +94,7 @@ class StoreTimes:
 
 
 @dataclass(eq=False, slots=True)
-class Leaving:
+class UnlinkedFile:
     """A file that nobody finds any more. Given to the thread that removes it."""
 
     path: Path
@@ -115,7 +115,7 @@ class Leaving:
 
 
 @dataclass(slots=True)
-class Removal:
+class FileRemoval:
     """Unmap and remove files, in their order, each durably before the next.
 
     Attributes:
@@ -124,7 +124,7 @@ class Removal:
     """
 
     files: FileSystem
-    leaving: Sequence[Leaving]
+    leaving: Sequence[UnlinkedFile]
     pause_s: float
     """Rest after each."""
     removed: int = 0
@@ -144,7 +144,7 @@ class Removal:
             self.removed += 1
             self.files.rest(self.pause_s)
 
-    def _remove(self, each: Leaving) -> None:
+    def _remove(self, each: UnlinkedFile) -> None:
         mapped, each.mapped = each.mapped, None
         if mapped is not None:
             self._unmap(mapped)

@@ -35,18 +35,18 @@ from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.retention.clean_tasks import (
-    Breath,
     CleanTask,
     DiskUse,
-    Leaving,
-    Place,
-    Removal,
+    FileRemoval,
+    PauseTask,
+    RecordPosition,
     StoreTimes,
+    UnlinkedFile,
 )
 from ternmq_store.retention.retention import (
+    DeletionReason,
     DiskLevel,
     OldFile,
-    Reason,
     disk_level,
     files_to_delete,
     forced_retention_ms,
@@ -109,7 +109,7 @@ class Cleaner:
         self._of_topics: Mapping[str, int] = {}
         self._first_at_ms: dict[ConsumeQueue, tuple[QueueOffset, int]] = {}
         self._ages: dict[int, int | None] = {}
-        self._leaving: deque[Leaving] = deque()
+        self._leaving: deque[UnlinkedFile] = deque()
         self._short_seen: OSError | None = None
         self._start_seen = PhysicalOffset(0)
         self.is_requested = False
@@ -244,7 +244,7 @@ class Cleaner:
             has_expired = self._old_file(old[0], now_ms).has_aged(kept_ms, now_ms)
             self._drop(old[0], reason, now_ms, has_expired=has_expired)
             yield from self._remove(self.config.delete_pause_ms)
-            if reason is not Reason.HOUR:
+            if reason is not DeletionReason.HOUR:
                 # Each file may be the one that makes room enough.
                 use = self.disk_use()
                 yield use
@@ -313,12 +313,12 @@ class Cleaner:
             yield task
             self._ages.update(zip(wanted, task.times, strict=True))
 
-    def _place(self, offset: PhysicalOffset) -> Place:
+    def _place(self, offset: PhysicalOffset) -> RecordPosition:
         file = self._log.files.at(offset)
-        return Place(file.file.path, offset - file.base, offset)
+        return RecordPosition(file.file.path, offset - file.base, offset)
 
     def _drop(
-        self, oldest: MappedFile, reason: Reason, now_ms: int | None, *, has_expired: bool
+        self, oldest: MappedFile, reason: DeletionReason, now_ms: int | None, *, has_expired: bool
     ) -> None:
         """Let the log begin behind its oldest file: from now on nobody finds what was before."""
         newest_at_ms = self._newest_at_ms(oldest, now_ms)
@@ -336,13 +336,13 @@ class Cleaner:
         self.removed_files += 1
 
     def _leave(self, folder: Path, mapped: Sequence[MappedFile]) -> None:
-        self._leaving += [Leaving(folder / file_name(file.base), file) for file in mapped]
+        self._leaving += [UnlinkedFile(folder / file_name(file.base), file) for file in mapped]
 
     def _remove(self, pause_ms: int) -> Generator[CleanTask]:
         """Take what nobody finds any more off the disk; what fails is tried again later."""
         if not self._leaving:
             return
-        task = Removal(self._files, tuple(self._leaving), pause_ms / _SECOND_MS)
+        task = FileRemoval(self._files, tuple(self._leaving), pause_ms / _SECOND_MS)
         self._is_removing = True
         try:
             yield task
@@ -364,14 +364,14 @@ class Cleaner:
             return
         for index, queue in enumerate(list(self._queues)):
             if index % _QUEUES_A_STEP == 0:
-                yield Breath()
+                yield PauseTask()
             if self._queues.find(queue.topic, queue.queue_id) is queue:
                 queue.correct_min_offset(start)
                 self._leave(queue.files.folder, queue.delete_read())
                 if queue.ext is not None:
                     self._leave(queue.ext.files.folder, queue.delete_read_ext())
         if self._index is not None:
-            self._leaving += [Leaving(path, None) for path in self._index.delete_before(start)]
+            self._leaving += [UnlinkedFile(path, None) for path in self._index.delete_before(start)]
         self._start_seen = start
         yield from self._remove(0)
 
@@ -390,7 +390,7 @@ class Cleaner:
             queue: self._first_at_ms[queue] for queue in queues if queue in self._first_at_ms
         }
         searches = [
-            Search(queue, now_ms - self._of_topics[queue.topic])
+            ExpirySearch(queue, now_ms - self._of_topics[queue.topic])
             for queue in queues
             if self._may_begin_later(queue, now_ms - self._of_topics[queue.topic])
         ]
@@ -418,7 +418,7 @@ class Cleaner:
             first != queue.min_offset or at_ms <= expired_by_ms
         )
 
-    def _probe(self, search: "Search") -> Place | None:
+    def _probe(self, search: "ExpirySearch") -> RecordPosition | None:
         """Return where the record lies that `search` asks for; None when it is not there."""
         queue = search.queue
         if self._queues.find(queue.topic, queue.queue_id) is not queue:
@@ -430,7 +430,7 @@ class Cleaner:
         return self._place(unit.offset)
 
 
-class Search:
+class ExpirySearch:
     """Looks in one queue for its first message that has not expired. Owned by one pass."""
 
     def __init__(self, queue: ConsumeQueue, expired_by_ms: int) -> None:

@@ -43,7 +43,7 @@ def disk_level(used_share: float, config: StoreConfig) -> DiskLevel:
     return DiskLevel.CLEAN if used_percent >= config.disk_clean_percent else DiskLevel.NORMAL
 
 
-class Reason(enum.Enum):
+class DeletionReason(enum.Enum):
     """Why files are looked at now."""
 
     HOUR = "hour"
@@ -55,7 +55,7 @@ class Reason(enum.Enum):
 
 def reason_to_delete(
     *, hour: int, level: DiskLevel, is_requested: bool, config: StoreConfig
-) -> Reason | None:
+) -> DeletionReason | None:
     """Return why files may be deleted now; None when it is not the time.
 
     Args:
@@ -65,14 +65,14 @@ def reason_to_delete(
         config: Hours, and whether a full disk may cost files that have not expired.
     """
     if config.clean_forcibly and level is DiskLevel.FULL:
-        return Reason.DISK_FULL
+        return DeletionReason.DISK_FULL
     if config.clean_forcibly and level is DiskLevel.FORCE:
-        return Reason.DISK_FORCED
+        return DeletionReason.DISK_FORCED
     if level >= DiskLevel.CLEAN:
-        return Reason.DISK
+        return DeletionReason.DISK
     if is_requested:
-        return Reason.REQUEST
-    return Reason.HOUR if hour in config.delete_hours else None
+        return DeletionReason.REQUEST
+    return DeletionReason.HOUR if hour in config.delete_hours else None
 
 
 def retention_ms(config: StoreConfig, of_topics: Mapping[str, int]) -> int:
@@ -116,7 +116,7 @@ class OldFile:
 
 def files_to_delete(
     files: Sequence[OldFile],
-    reason: Reason,
+    reason: DeletionReason,
     *,
     now_ms: int | None,
     kept_ms: int,
@@ -138,9 +138,9 @@ def files_to_delete(
     count = 0
     for file in files[:files_max]:
         may_go = (
-            reason is Reason.DISK_FULL
+            reason is DeletionReason.DISK_FULL
             or file.has_aged(kept_ms, now_ms)
-            or (reason is Reason.DISK_FORCED and file.has_aged(forced_kept_ms, now_ms))
+            or (reason is DeletionReason.DISK_FORCED and file.has_aged(forced_kept_ms, now_ms))
         )
         if file.is_held or not may_go:
             break

@@ -41,7 +41,7 @@ from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.offset_search import first_from, first_kept
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 from ternmq_store.recovery.log_files import LogPlan, find_plan, right_path
 from ternmq_store.scan.scan_spec import QueueStretch
 
@@ -100,9 +100,9 @@ class StoreDirectory:
     def _tell(self, reason: str) -> None:
         logger.warning("notes of a store do not count path=%s reason=%s", self.root, reason)
 
-    def source(self, log_end: int | None = None) -> Source:
+    def source(self, log_end: int | None = None) -> LogSource:
         """Return the log up to a place; None = as far as it went."""
-        return Source(
+        return LogSource(
             files=self.files,
             folder=commit_log_folder(self.root),
             file_bytes=self.log_file_bytes,

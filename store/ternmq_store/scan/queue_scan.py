@@ -13,9 +13,9 @@ from ternmq_model.errors import MessageDamaged, StoreError, StretchGone
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.layout import base_of, deletions_path, queue_folder
 from ternmq_store.dispatch.topic_deletions import load_deletions
-from ternmq_store.query.time_search import Boundary, TimeSearch
+from ternmq_store.query.time_search import BoundaryType, TimeSearch
 from ternmq_store.queues.units import PADDING_SIZE, Unit, Units, unit_of
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import Selection, select
 from ternmq_store.read.unit_search import QueueSource, UnitSearch
 from ternmq_store.scan.directory import StoreDirectory
@@ -64,7 +64,7 @@ def scan_queue(
 
 
 def _narrowed_by_time(
-    directory: StoreDirectory, stretch: QueueStretch, wanted: Wanted, source: Source
+    directory: StoreDirectory, stretch: QueueStretch, wanted: Wanted, source: LogSource
 ) -> QueueStretch:
     """Return what of a stretch was stored in the wanted time, found by halving.
 
@@ -77,7 +77,7 @@ def _narrowed_by_time(
     def first_since(begin: int, at_ms: int, *, is_end: bool) -> int:
         first, end = QueueOffset(begin), QueueOffset(stretch.end)
         return TimeSearch(
-            *(directory.files, folder, file_bytes, first, end, source, at_ms, Boundary.LOWER),
+            *(directory.files, folder, file_bytes, first, end, source, at_ms, BoundaryType.LOWER),
             is_end=is_end,
         ).run()
 
@@ -89,7 +89,7 @@ def _narrowed_by_time(
     return stretch._replace(begin=begin, end=end)
 
 
-def rows_before_log(units: Units, chosen: Selection, source: Source) -> Sequence[int]:
+def rows_before_log(units: Units, chosen: Selection, source: LogSource) -> Sequence[int]:
     """Return which units point before the log, besides those that were found to be wrong."""
     is_before = (units["offset"] < source.start) & (units["size"] != PADDING_SIZE)
     is_before[list(chosen.wrong)] = False
@@ -127,7 +127,7 @@ class _QueueScan:
         if self._rows is not None:
             self._rows.close()
 
-    def run(self, source: Source, log_end: int | None) -> Iterator[Scanned]:
+    def run(self, source: LogSource, log_end: int | None) -> Iterator[Scanned]:
         """Give what is wanted."""
         stretch = self._stretch
         self._refuse_gone(stretch.begin)
@@ -163,7 +163,7 @@ class _QueueScan:
             )
         return units
 
-    def _select(self, units: Units, offset: int, source: Source) -> Selection:
+    def _select(self, units: Units, offset: int, source: LogSource) -> Selection:
         codes = None
         if self._wanted.tag_codes is not None and self._ext is not None:
             codes = self._ext.tag_codes(units)
@@ -174,7 +174,7 @@ class _QueueScan:
         # The queue still has messages before these: their units are damaged.
         return chosen._replace(wrong=sorted((*chosen.wrong, *before)))
 
-    def _mend(self, units: Units, offset: int, rows: Collection[int], source: Source) -> bool:
+    def _mend(self, units: Units, offset: int, rows: Collection[int], source: LogSource) -> bool:
         """Put right, here alone, what units of damaged messages say; tell whether any changed.
 
         The broker mends its files by itself.
@@ -191,7 +191,7 @@ class _QueueScan:
             is_changed |= unit != was
         return is_changed
 
-    def _new_search(self, source: Source) -> UnitSearch:
+    def _new_search(self, source: LogSource) -> UnitSearch:
         (topic, queue_id, _, end), directory = self._stretch, self._directory
         path = deletions_path(directory.root)
         floors = load_deletions(directory.files, path, lambda _: None)  # its broker tells

@@ -27,7 +27,7 @@ from ternmq_store.index.index_format import (
     make_entries,
     slot_at,
 )
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.unit_search import record_at
 
 _AROUND: Final = 64
@@ -60,7 +60,7 @@ class OpenKeys(NamedTuple):
     """When these were stored."""
 
 
-class _Part(NamedTuple):
+class _EntryGroup(NamedTuple):
     """Entries of one file, row by row as their keys."""
 
     info: IndexInfo
@@ -73,7 +73,7 @@ class _Part(NamedTuple):
 class IndexCheck:
     """The entries of some records' keys. Made and finished by `Verification`."""
 
-    source: Source
+    source: LogSource
     batch: RecordBatch
     """Good records that follow each other in the log."""
 
@@ -163,9 +163,9 @@ class IndexCheck:
             row -= len(entries)
         return None
 
-    def _parts(self, keys: OpenKeys) -> Sequence[_Part]:
+    def _parts(self, keys: OpenKeys) -> Sequence[_EntryGroup]:
         """Return what the entries of keys are and must be; fewer when there are not so many."""
-        parts, row = list[_Part](), 0
+        parts, row = list[_EntryGroup](), 0
         for info in self.infos:
             if info.path.name < keys.path.name or row == len(keys.hashes):
                 continue
@@ -182,7 +182,7 @@ class IndexCheck:
             right = make_entries(hashes, places, times, previous, info.header.begin_ms)
             if number == 1 and len(there):  # RocketMQ counts these seconds from the file before
                 right["seconds"][0] = there["seconds"][0]
-            parts.append(_Part(info, number, there, right))
+            parts.append(_EntryGroup(info, number, there, right))
             row = rows.stop
         return parts
 
@@ -191,7 +191,7 @@ class IndexCheck:
         is_other = (there["offset"] != right["offset"]) | (there["hash"] != right["hash"])
         return any(has_record(self.source, entry) for entry in there[is_other])
 
-    def _write(self, parts: Sequence[_Part], rows: slice) -> None:
+    def _write(self, parts: Sequence[_EntryGroup], rows: slice) -> None:
         begin = 0
         for info, first, there, right in parts:
             own = range(max(rows.start - begin, 0), min(rows.stop - begin, len(there)))
@@ -208,7 +208,7 @@ class IndexCheck:
             self.mended += len(own)
 
 
-def has_record(source: Source, entry: Entries) -> bool:
+def has_record(source: LogSource, entry: Entries) -> bool:
     """Tell whether an entry tells of a key of a good record.
 
     Raises:
@@ -226,7 +226,7 @@ class IndexWalk:
     records: the hash of another may be what is damaged, and then its links are right.
     """
 
-    source: Source
+    source: LogSource
     info: IndexInfo
     slots: NDArray[np.int32]
     """What they must hold after the entries that were looked at."""

@@ -8,7 +8,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.record.batch import RecordBatch
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import UnitRepair
-from ternmq_store.read.log_source import Source
+from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.unit_search import QueueSource, UnitSearch, counted
 from ternmq_store.verification.index_check import IndexCheck
 
@@ -28,7 +28,7 @@ class QueueCheck(NamedTuple):
 class UnitsCheck:
     """The units of some records. Made and finished by `Verification`."""
 
-    source: Source
+    source: LogSource
     batch: RecordBatch
     queues: Sequence[QueueCheck]
     index: IndexCheck | None

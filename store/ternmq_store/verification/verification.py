@@ -14,8 +14,8 @@ from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.index.index_file import IndexInfo
 from ternmq_store.opened_files import OpenedFiles
-from ternmq_store.read.log_chunk import LogPiece
-from ternmq_store.read.store_reads import Reads
+from ternmq_store.read.log_chunk import VerifiedChunk
+from ternmq_store.read.store_reads import StoreReads
 from ternmq_store.verification.index_check import IndexCheck, IndexWalk, OpenKeys
 from ternmq_store.verification.units_check import QueueCheck, UnitsCheck
 
@@ -42,7 +42,7 @@ class Verification:
         records_damaged: Stretches of the log that were found damaged, likewise.
     """
 
-    def __init__(self, opened: OpenedFiles, reads: Reads, clock: Clock) -> None:
+    def __init__(self, opened: OpenedFiles, reads: StoreReads, clock: Clock) -> None:
         self._log = opened.log
         self._queues = opened.queues
         self._index = opened.index
@@ -61,7 +61,7 @@ class Verification:
         self.records_damaged = 0
         self.entries_mended = 0
 
-    def piece_due(self, bytes_max: int) -> LogPiece | IndexWalk | None:
+    def piece_due(self, bytes_max: int) -> VerifiedChunk | IndexWalk | None:
         """Return what to check next, if it is time; `piece_done` must follow.
 
         First comes the log, piece by piece, then the chains of each index file.
@@ -89,7 +89,7 @@ class Verification:
         if check.until is not None:
             # The border is where a record begins; were it not so, it must not hold anything up.
             bytes_max = max(min(bytes_max, check.until - self.offset), 1)
-        return LogPiece(
+        return VerifiedChunk(
             source=source, start=self.offset, until=until, bytes_max=bytes_max, held=(file,)
         )
 
@@ -119,7 +119,7 @@ class Verification:
         )
 
     def piece_done(
-        self, piece: LogPiece | IndexWalk, error: OSError | None = None
+        self, piece: VerifiedChunk | IndexWalk, error: OSError | None = None
     ) -> UnitsCheck | None:
         """Take over what a piece that has run came to; return what is to be compared with it."""
         if isinstance(piece, IndexWalk):

@@ -9,7 +9,7 @@ import pytest
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_runtime.service import OwnedTasks
-from ternmq_store.read.store_reads import Reads
+from ternmq_store.read.store_reads import StoreReads
 from tests.support.brokers import Client, bodies, serving
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -24,14 +24,14 @@ async def fill(client: Client, tag: str, body: bytes = b"body") -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Count the reads of queues."""
     count = 0
-    plan_read = Reads.plan_read
+    plan_read = StoreReads.plan_read
 
     def counted(*args: Any, **fields: Any) -> Any:
         nonlocal count
         count += 1
         return plan_read(*args, **fields)
 
-    monkeypatch.setattr(Reads, "plan_read", counted)
+    monkeypatch.setattr(StoreReads, "plan_read", counted)
     return lambda: count
 
 

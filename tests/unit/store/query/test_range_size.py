@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.query import range_size
-from ternmq_store.query.range_size import StretchSize, plan_stretch_size
+from ternmq_store.query.range_size import QueueRangeSize, plan_range_size
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE, make_units
 from tests.support.files import MemoryFileSystem
@@ -25,7 +25,7 @@ def queue_of(files: MemoryFileSystem, sizes: list[int]) -> ConsumeQueue:
     return queue
 
 
-def measured(size: StretchSize) -> tuple[int, int]:
+def measured(size: QueueRangeSize) -> tuple[int, int]:
     while not size.is_done:
         before = size.end
         size.run()
@@ -46,9 +46,7 @@ def test_stretch_size_is_the_bytes_of_its_records_up_to_a_limit(
     files = MemoryFileSystem()
     queue = queue_of(files, sizes)
     queue.min_offset = QueueOffset(min(first, len(sizes)))
-    size = plan_stretch_size(
-        files, queue, QueueOffset(begin), QueueOffset(end), bytes_max=bytes_max
-    )
+    size = plan_range_size(files, queue, QueueOffset(begin), QueueOffset(end), bytes_max=bytes_max)
     last = min(end, len(sizes))
     at = max(begin, min(queue.min_offset, last))
     total = 0
@@ -61,7 +59,7 @@ def test_stretch_size_is_the_bytes_of_its_records_up_to_a_limit(
 def test_long_stretch_takes_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_size, "_PIECE_UNITS", 3)
     files = MemoryFileSystem()
-    size = plan_stretch_size(
+    size = plan_range_size(
         *(files, queue_of(files, [7] * 50), QueueOffset(1), QueueOffset(50)), bytes_max=0
     )
     size.run()
@@ -72,11 +70,11 @@ def test_long_stretch_takes_several_steps(monkeypatch: pytest.MonkeyPatch) -> No
 def test_messages_taken_by_retention_count_nothing() -> None:
     files = MemoryFileSystem()
     queue = queue_of(files, [7] * 50)
-    size = plan_stretch_size(files, queue, QueueOffset(0), QueueOffset(50), bytes_max=0)
+    size = plan_range_size(files, queue, QueueOffset(0), QueueOffset(50), bytes_max=0)
     files.remove(queue.files.folder / "00000000000000000000")
     assert measured(size) == (50, 34 * 7)
 
 
 def test_unwritten_queue_has_size_zero() -> None:
-    size = plan_stretch_size(MemoryFileSystem(), None, QueueOffset(3), QueueOffset(50), bytes_max=0)
+    size = plan_range_size(MemoryFileSystem(), None, QueueOffset(3), QueueOffset(50), bytes_max=0)
     assert measured(size) == (3, 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.disk.layout import file_name, queue_folder
-from ternmq_store.query.time_search import Boundary, find_offset
+from ternmq_store.query.time_search import BoundaryType, find_offset
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, prepare, settle
@@ -31,8 +31,10 @@ def test_binary_search_agrees_with_a_linear_one(
     real = [(first + place, time) for place, time in enumerate(places) if time is not None]
     lower = [offset for offset, time in real if time >= at_ms]
     upper = [offset for offset, time in real if time <= at_ms]
-    assert find_offset(first, end, at_ms, Boundary.LOWER, time_of) == (lower[0] if lower else end)
-    found = find_offset(first, end, at_ms, Boundary.UPPER, time_of)
+    assert find_offset(first, end, at_ms, BoundaryType.LOWER, time_of) == (
+        lower[0] if lower else end
+    )
+    found = find_offset(first, end, at_ms, BoundaryType.UPPER, time_of)
     assert found == (upper[-1] if upper else first)
 
 
@@ -46,17 +48,19 @@ def test_times_of_a_queues_records_are_read_from_its_files() -> None:
         clock.now_ms += 10
     settle(store)
 
-    def look(at_ms: int, boundary: Boundary) -> QueueOffset:
+    def look(at_ms: int, boundary: BoundaryType) -> QueueOffset:
         search = store.searches.by_time("A", 0, at_ms, boundary)
         assert search is not None
         return search.run()
 
-    assert look(began_ms + 111, Boundary.LOWER) == 12
-    assert look(began_ms + 111, Boundary.UPPER) == 11
-    assert look(began_ms + 110, Boundary.LOWER) == look(began_ms + 110, Boundary.UPPER) == 11
-    assert look(began_ms - 1, Boundary.UPPER) == 0
-    assert look(began_ms + 1000, Boundary.LOWER) == 25
-    assert store.searches.by_time("A", 7, 0, Boundary.LOWER) is None
+    assert look(began_ms + 111, BoundaryType.LOWER) == 12
+    assert look(began_ms + 111, BoundaryType.UPPER) == 11
+    assert (
+        look(began_ms + 110, BoundaryType.LOWER) == look(began_ms + 110, BoundaryType.UPPER) == 11
+    )
+    assert look(began_ms - 1, BoundaryType.UPPER) == 0
+    assert look(began_ms + 1000, BoundaryType.LOWER) == 25
+    assert store.searches.by_time("A", 7, 0, BoundaryType.LOWER) is None
     store.close()
 
 
@@ -91,7 +95,7 @@ def test_damaged_unit_leads_no_search_to_another_message(bit: int) -> None:
     data = files.nodes[queue_folder(ROOT, "A", 0) / file_name(base * file_bytes)].data
     data[at + bit // 8] ^= 0x80 >> bit % 8
     for wanted in (3, 15, middle, 17, 30):
-        search = store.searches.by_time("A", 0, began_ms + 10 * wanted, Boundary.LOWER)
+        search = store.searches.by_time("A", 0, began_ms + 10 * wanted, BoundaryType.LOWER)
         assert search is not None
         # The time of the damaged one is not known: no search passes over it.
         assert search.run() in ({wanted} if wanted != middle + 1 else {middle, wanted})

@@ -10,7 +10,7 @@ from ternmq_store.disk.fail_stop import FileLost
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
-from ternmq_store.query.time_search import Boundary
+from ternmq_store.query.time_search import BoundaryType
 from ternmq_store.read.cold_read import ColdRecord
 from ternmq_store.replication.log_feed import ColdSlice
 from tests.support.files import MemoryFileSystem
@@ -63,7 +63,7 @@ READS: dict[str, Callable[[MessageStore], object]] = {
 
 def find_time(store: MessageStore) -> None:
     """Find where a queue stood at a time."""
-    search = store.searches.by_time("A", 0, 1, Boundary.LOWER)
+    search = store.searches.by_time("A", 0, 1, BoundaryType.LOWER)
     assert search is not None
     search.run()
 

@@ -15,7 +15,7 @@ from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, index_folder, queue_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadStatus
-from ternmq_store.retention.clean_tasks import CleanTask, Removal
+from ternmq_store.retention.clean_tasks import CleanTask, FileRemoval
 from ternmq_store.retention.retention import DiskLevel
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
@@ -282,7 +282,7 @@ def test_disk_at_85_percent_loses_only_as_many_old_files_as_needed() -> None:
     note_used(kept.store, 0.86)
     for task in kept.store.clean(kept.clock.wall_ms(), hour=12):
         task.run()
-        if isinstance(task, Removal):
+        if isinstance(task, FileRemoval):
             kept.files.used -= 0.01
     assert kept.log_names() == [16384, 24576, 32768]
     assert kept.store.cleaner.level is DiskLevel.CLEAN
@@ -366,7 +366,7 @@ def test_abandoned_pass_is_finished_by_the_next_one() -> None:
     kept.clock.now_ms += 73 * HOUR_MS
     passed = kept.store.clean(kept.clock.wall_ms(), hour=4)
     for task in passed:
-        if isinstance(task, Removal):
+        if isinstance(task, FileRemoval):
             break
         task.run()
     passed.close()
@@ -456,7 +456,7 @@ def test_topic_may_be_recreated_while_its_files_are_being_deleted() -> None:
     kept.clock.now_ms += 73 * HOUR_MS
     passed = kept.store.clean(kept.clock.wall_ms(), hour=4)
     for task in passed:
-        if isinstance(task, Removal) and "consumequeue" in str(task.leaving[0].path):
+        if isinstance(task, FileRemoval) and "consumequeue" in str(task.leaving[0].path):
             break
         task.run()
     assert kept.queue_names("A") == [0, 200, 400]

@@ -7,9 +7,9 @@ import pytest
 from ternmq_model.errors import ConfigError
 from ternmq_store.config import StoreConfig
 from ternmq_store.retention.retention import (
+    DeletionReason,
     DiskLevel,
     OldFile,
-    Reason,
     disk_level,
     files_to_delete,
     forced_retention_ms,
@@ -28,7 +28,9 @@ def file(index: int, *, age_h: float | None = 100, is_held: bool = False) -> Old
     return OldFile(index * 1024, (index + 1) * 1024, newest_at_ms, is_held)
 
 
-def count(*files: OldFile, reason: Reason = Reason.HOUR, files_max: int = 10) -> int:
+def count(
+    *files: OldFile, reason: DeletionReason = DeletionReason.HOUR, files_max: int = 10
+) -> int:
     """Decide with the defaults."""
     kept_ms = retention_ms(DEFAULT, {})
     return files_to_delete(
@@ -78,16 +80,16 @@ def test_files_are_examined_only_at_the_hour() -> None:
     ("level", "is_requested", "forcibly", "reason"),
     [
         (DiskLevel.NORMAL, False, True, None),
-        (DiskLevel.NORMAL, True, True, Reason.REQUEST),
-        (DiskLevel.CLEAN, False, True, Reason.DISK),
-        (DiskLevel.FORCE, False, True, Reason.DISK_FORCED),
-        (DiskLevel.FULL, True, True, Reason.DISK_FULL),
-        (DiskLevel.FULL, False, False, Reason.DISK),
-        (DiskLevel.FORCE, False, False, Reason.DISK),
+        (DiskLevel.NORMAL, True, True, DeletionReason.REQUEST),
+        (DiskLevel.CLEAN, False, True, DeletionReason.DISK),
+        (DiskLevel.FORCE, False, True, DeletionReason.DISK_FORCED),
+        (DiskLevel.FULL, True, True, DeletionReason.DISK_FULL),
+        (DiskLevel.FULL, False, False, DeletionReason.DISK),
+        (DiskLevel.FORCE, False, False, DeletionReason.DISK),
     ],
 )
 def test_reasons_to_delete_outside_the_hour(
-    level: DiskLevel, *, is_requested: bool, forcibly: bool, reason: Reason | None
+    level: DiskLevel, *, is_requested: bool, forcibly: bool, reason: DeletionReason | None
 ) -> None:
     config = StoreConfig(clean_forcibly=forcibly)
     found = reason_to_delete(hour=12, level=level, is_requested=is_requested, config=config)
@@ -106,13 +108,13 @@ def test_deletion_ends_before_the_first_unexpired_file() -> None:
 def test_deletion_ends_before_the_first_held_file_however_full_the_disk() -> None:
     files = (file(0), file(1, is_held=True), file(2))
     assert count(*files) == 1
-    assert count(*files, reason=Reason.DISK_FULL) == 1
+    assert count(*files, reason=DeletionReason.DISK_FULL) == 1
 
 
 def test_file_of_unknown_age_is_deleted_only_by_a_full_disk() -> None:
     assert count(file(0, age_h=None)) == 0
-    assert count(file(0, age_h=None), reason=Reason.DISK_FORCED) == 0
-    assert count(file(0, age_h=None), reason=Reason.DISK_FULL) == 1
+    assert count(file(0, age_h=None), reason=DeletionReason.DISK_FORCED) == 0
+    assert count(file(0, age_h=None), reason=DeletionReason.DISK_FULL) == 1
 
 
 def test_cleaning_step_deletes_ten_files_at_most() -> None:
@@ -121,9 +123,9 @@ def test_cleaning_step_deletes_ten_files_at_most() -> None:
 
 def test_unexpired_files_go_by_force_from_four_hours_on_and_any_on_a_full_disk() -> None:
     files = [file(index, age_h=age_h) for index, age_h in enumerate((9, 4, 3.9, 0))]
-    assert count(*files, reason=Reason.DISK) == 0
-    assert count(*files, reason=Reason.DISK_FORCED) == 2
-    assert count(*files, reason=Reason.DISK_FULL) == 4
+    assert count(*files, reason=DeletionReason.DISK) == 0
+    assert count(*files, reason=DeletionReason.DISK_FORCED) == 2
+    assert count(*files, reason=DeletionReason.DISK_FULL) == 4
 
 
 def test_longest_retention_of_any_topic_decides() -> None:

@@ -19,7 +19,7 @@ from ternmq_store.index.index_format import ENTRY, IndexSizes
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
-from ternmq_store.read.log_chunk import LogPiece
+from ternmq_store.read.log_chunk import VerifiedChunk
 from ternmq_store.verification.verification import ROUND_PAUSE_MS
 from tests.support.damage import readable
 from tests.support.files import Bytes, MemoryFileSystem
@@ -241,7 +241,7 @@ def test_piece_holds_its_file_and_lets_it_go() -> None:
     store = filled(MemoryFileSystem())
     piece = store.verification.piece_due(1000)
     assert piece is not None
-    assert isinstance(piece, LogPiece)
+    assert isinstance(piece, VerifiedChunk)
     assert [file.holds for file in piece.held] == [1]
     held = tuple(piece.held)
     store.verification.piece_done(piece, OSError("the disk failed"))
