@@ -1,4 +1,4 @@
-"""Reading a piece of the log and checking every record in it. For any thread."""
+"""A verified chunk of the log: a read that checks every record in it. For any thread."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import BLANK_BYTES, OVERHEAD_BYTES, SIZE_BYTES, encode_blank
-from ternmq_model.record.scanner import VerifiedChunk, scan_records
+from ternmq_model.record.scanner import LogChunk, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.log.quarantine import DamagedRange
@@ -23,7 +23,7 @@ _WINDOWS: Final = 16
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedChunk:
-    """A piece of one file of the log. Made and finished by `Verification` or `UnitSearch`."""
+    """A chunk of one file of the log. Made and finished by `Verification` or `UnitSearch`."""
 
     source: LogSource
     start: PhysicalOffset
@@ -74,7 +74,7 @@ class VerifiedChunk:
         finally:
             file.close()
 
-    def _scan(self, file: File, base: int, length: int) -> VerifiedChunk:
+    def _scan(self, file: File, base: int, length: int) -> LogChunk:
         # One that does not end in the window is taken for damaged, and looked at by itself.
         view = memoryview(file.read(self.start - base, length + BLANK_BYTES))
         verify = self.source.verify(self.start)
