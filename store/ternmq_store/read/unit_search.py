@@ -37,9 +37,9 @@ from ternmq_store.queues.units import (
     find_turned,
     unit_of,
 )
-from ternmq_store.read.log_chunk import VerifiedChunk
 from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import are_in_order
+from ternmq_store.read.verified_chunk import VerifiedChunk
 
 SEARCH_BYTES: Final = 64 << 20
 """Of the log, looked through in one go; the next read of the message goes on there."""

@@ -14,8 +14,8 @@ from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.index.index_file import IndexInfo
 from ternmq_store.opened_files import OpenedFiles
-from ternmq_store.read.log_chunk import VerifiedChunk
 from ternmq_store.read.store_reads import StoreReads
+from ternmq_store.read.verified_chunk import VerifiedChunk
 from ternmq_store.verification.index_check import IndexCheck, IndexWalk, OpenKeys
 from ternmq_store.verification.units_check import QueueCheck, UnitsCheck
 
