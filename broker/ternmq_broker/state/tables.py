@@ -13,7 +13,7 @@ from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.recovered_topics import put_found_topics
-from ternmq_broker.state.state_file import StateFile
+from ternmq_broker.state.table_file import StateFile
 from ternmq_broker.state.table_formats import (
     DELAYS,
     FILTERS,

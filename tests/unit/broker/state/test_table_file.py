@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.state.state_file import StateFile
+from ternmq_broker.state.table_file import StateFile
 from ternmq_broker.state.table_formats import parse_table
 from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import verify_checksum
