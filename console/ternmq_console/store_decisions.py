@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from ternmq_broker.state.table_formats import FoundTables
+from ternmq_broker.state.table_formats import StoredTables
 from ternmq_broker.state.table_generations import BAD, config_folder, lost_tables
 from ternmq_console.store_rows import json_line
 from ternmq_console.store_state import is_slave
@@ -22,7 +22,7 @@ def choices(
     root: Path,
     *,
     rehearsal: Rehearsal,
-    found: FoundTables,
+    found: StoredTables,
     bad: Sequence[BadPlace],
     areas: Collection[str],
     was_closed: bool,

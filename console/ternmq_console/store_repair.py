@@ -11,7 +11,7 @@ from typing import TextIO, cast
 import click
 
 from ternmq_broker.state import accepted_tables
-from ternmq_broker.state.table_formats import FoundTables
+from ternmq_broker.state.table_formats import StoredTables
 from ternmq_console.epoch_directories import check_owner
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import yes_option
@@ -131,7 +131,7 @@ def _plan_tables(files: FileSystem, root: Path) -> Callable[[], None] | None:
     return partial(accepted_tables.carry_out, files, root, plan)
 
 
-def _tables(files: FileSystem, root: Path) -> FoundTables:
+def _tables(files: FileSystem, root: Path) -> StoredTables:
     return look_at_tables(files, root, load_notes(files, root, _ignore).tables)
 
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ternmq_broker.state.table_formats import TOPICS, FoundTables, find_tables, parse_table
+from ternmq_broker.state.table_formats import TOPICS, StoredTables, find_tables, parse_table
 from ternmq_broker.state.table_generations import (
-    FoundTable,
+    StoredTable,
     config_folder,
     find_table,
     lost_tables,
@@ -24,7 +24,7 @@ def known_topics(files: FileSystem, root: Path) -> Collection[str] | None:
     return None if found.table is None else {each.topic for each in found.table}
 
 
-def look_at_tables(files: FileSystem, root: Path, noted: Sequence[str]) -> FoundTables:
+def look_at_tables(files: FileSystem, root: Path, noted: Sequence[str]) -> StoredTables:
     """Return every table of a data directory.
 
     Args:
@@ -35,7 +35,7 @@ def look_at_tables(files: FileSystem, root: Path, noted: Sequence[str]) -> Found
     return find_tables(files, root, noted=noted, now_ms=0)
 
 
-def check_tables(files: FileSystem, root: Path, found: FoundTables) -> Generator[Finding]:
+def check_tables(files: FileSystem, root: Path, found: StoredTables) -> Generator[Finding]:
     """Give a problem for each table that a start would not take as it was written last."""
     for each in found:
         main = each.main
@@ -54,7 +54,7 @@ def check_tables(files: FileSystem, root: Path, found: FoundTables) -> Generator
                 yield problem(_AREA, folder / name, None, f"cannot be read: {error}")
 
 
-def _rest(found: FoundTable[Any]) -> str:
+def _rest(found: StoredTable[Any]) -> str:
     previous = found.previous
     if found.unreadable is not None:
         return "the broker does not start before it can be"
@@ -66,13 +66,13 @@ def _rest(found: FoundTable[Any]) -> str:
     return f"the next start takes the generation before, {name}: {found.format.older}"
 
 
-def is_slave(found: FoundTables) -> bool:
+def is_slave(found: StoredTables) -> bool:
     """Tell whether a master tells the directory's user most of its tables. Pure."""
     kept = found.replication.table
     return kept is not None and kept.is_master is False
 
 
-def table_words(root: Path, found: FoundTables) -> Sequence[str]:
+def table_words(root: Path, found: StoredTables) -> Sequence[str]:
     """Return what a start does about tables without a right generation, in sentences. Pure."""
     slave = is_slave(found)
     fatal = lost_tables(root, found, is_slave=slave)

@@ -23,7 +23,7 @@ from ternmq import (
     TopicNotFound,
     TransactionProducer,
 )
-from ternmq_broker.state.table_formats import FoundTables, find_tables
+from ternmq_broker.state.table_formats import StoredTables, find_tables
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -203,7 +203,7 @@ class Use:
         )
 
 
-def tables_in(data: Path) -> FoundTables:
+def tables_in(data: Path) -> StoredTables:
     """Return the tables as the next start finds them."""
     files = RealFileSystem()
     noted = load_notes(files, data, lambda _: None).tables

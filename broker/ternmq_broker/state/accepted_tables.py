@@ -9,31 +9,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ternmq_broker.state.table_generations import FoundTable, bad_path, config_folder
+from ternmq_broker.state.table_generations import StoredTable, bad_path, config_folder
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_whole, replace_file
 from ternmq_store.log.log_notes import load_notes, save_notes
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptance:
-    """What is done about one table."""
+class TableAcceptance:
+    """Acceptance of one table as it is, or of its absence."""
 
     text: str
     """What then counts."""
 
-    found: FoundTable[Any]
+    found: StoredTable[Any]
     source: Path | None
     """The file whose table counts; None = none does, as if there never was one."""
 
 
-def plan_acceptance(found: Iterable[FoundTable[Any]]) -> Sequence[Acceptance]:
+def plan_acceptance(found: Iterable[StoredTable[Any]]) -> Sequence[TableAcceptance]:
     """Return what is to be done about tables that refuse a start, and no others. Pure.
 
     Raises:
         StateUnreadable: One is there and cannot be read: nobody knows what would be given up.
     """
-    plan: list[Acceptance] = []
+    plan: list[TableAcceptance] = []
     for each in found:
         if each.unreadable is not None:
             raise each.unreadable
@@ -43,14 +43,14 @@ def plan_acceptance(found: Iterable[FoundTable[Any]]) -> Sequence[Acceptance]:
         legible = next((one for one in candidates if one.table is not None), None)
         if legible is None:
             text = f"go on without {each.format.name}: {each.refusal}"
-            plan.append(Acceptance(text, each, None))
+            plan.append(TableAcceptance(text, each, None))
         else:
             text = f"take {legible.path} as it is, although it {legible.fault}"
-            plan.append(Acceptance(text, each, legible.path))
+            plan.append(TableAcceptance(text, each, legible.path))
     return plan
 
 
-def carry_out(files: FileSystem, root: Path, plan: Iterable[Acceptance]) -> None:
+def carry_out(files: FileSystem, root: Path, plan: Iterable[TableAcceptance]) -> None:
     """Do what is planned, durably. The files as they were are kept as `<name>.bad`.
 
     Raises:

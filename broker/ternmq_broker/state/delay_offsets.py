@@ -1,4 +1,4 @@
-"""How far the delayed messages of each level are delivered. Pure.
+"""Offsets up to which each delay level is delivered. Pure.
 
 Source: RocketMQ `ScheduleMessageService`.
 """

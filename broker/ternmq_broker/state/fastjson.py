@@ -31,12 +31,12 @@ def parse_json(text: str) -> dict[str, Any]:
     try:
         value = json.loads(_TOKEN.sub(_quote, text))
     except (ValueError, RecursionError):
-        value = _Reader(text).read()
+        value = _FastjsonParser(text).read()
     return as_object(value, "the file")
 
 
-class _Reader:
-    """Reads what the json module does not: slower, and only when that has failed."""
+class _FastjsonParser:
+    """Parser of the JSON that the json module refuses: slower, and used only after that."""
 
     def __init__(self, text: str) -> None:
         self._text = text

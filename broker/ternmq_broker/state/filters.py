@@ -33,7 +33,7 @@ _KNOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFilter:
-    """What one group wants of one topic."""
+    """Filter expression of one group for one topic."""
 
     topic: str
     group: str

@@ -1,4 +1,4 @@
-"""Who holds which queue, with a token that names the holding. Pure.
+"""Locks of queues, each with a token that names the holding. Pure.
 
 Source: RocketMQ `RebalanceLockManager`, which knows no tokens.
 """

@@ -18,7 +18,7 @@ _RESERVE: Final = 1 << 20
 
 
 class OffsetVersions:
-    """How often each offset was set from outside or sought. Owned by the broker's loop.
+    """Number of resets and seeks of each offset. Owned by the broker's loop.
 
     A queue whose offset never was has version 0 and no entry. Names of topics and groups have no
     `@`, so that the file's keys are never ambiguous.

@@ -1,4 +1,4 @@
-"""How far every group is in every queue: a plain table.
+"""Committed offsets of every group in every queue: a plain table.
 
 Source: RocketMQ `ConsumerOffsetManager`.
 """

@@ -1,4 +1,4 @@
-"""Which entries of a table changed since somebody looked. Pure."""
+"""Recent changes of a table: the keys that changed since an earlier look. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
@@ -10,8 +10,8 @@ K = TypeVar("K", bound=Hashable)
 _SLACK = 1024
 
 
-class Since(NamedTuple, Generic[K]):
-    """What changed."""
+class ChangesSince(NamedTuple, Generic[K]):
+    """Keys that changed after a given number."""
 
     keys: Sequence[tuple[K, bool]]
     """Each once, the one that changed longest ago first; whether it was removed meanwhile, and
@@ -52,7 +52,7 @@ class RecentChanges(Generic[K]):
         if len(self._log) > 2 * len(self._newest) + _SLACK:
             self._log = [each for each in self._log if self._newest[each[1]] == each[0]]
 
-    def since(self, number: int, *, most: int) -> Since[K]:
+    def since(self, number: int, *, most: int) -> ChangesSince[K]:
         """Return what changed after `number`.
 
         Args:
@@ -66,7 +66,7 @@ class RecentChanges(Generic[K]):
             if self._newest[key] != at:
                 continue
             if len(found) == most:
-                return Since(found, told, True)
+                return ChangesSince(found, told, True)
             found.append((key, self._removed.get(key, 0) > number))
             told = at
-        return Since(found, max(told, self._number), False)
+        return ChangesSince(found, max(told, self._number), False)

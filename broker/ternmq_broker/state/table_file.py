@@ -1,4 +1,4 @@
-"""The files that keep the broker's tables: each is replaced when its table has changed."""
+"""Files of the broker's tables: each is replaced when its table has changed."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,8 +13,8 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import replace_file
 
 
-class StateFile(StateSaver[Any]):
-    """One table and the file that keeps it. Owned by the broker's loop.
+class TableFile(StateSaver[Any]):
+    """The file of one table. Owned by the broker's loop.
 
     What somebody waited for is in both generations of the file, so that either can be taken. What
     the disk refuses is saved later; waiters get a StoreError.

@@ -1,4 +1,4 @@
-"""The tables in `config/`: how each is read, and what users lose without it."""
+"""Formats of the tables in `config/`, and the loss to users without each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,12 @@ from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.replication_record import Kept, kept_from_dict
-from ternmq_broker.state.table_generations import FoundTable, TableFormat, config_folder, find_table
+from ternmq_broker.state.table_generations import (
+    StoredTable,
+    TableFormat,
+    config_folder,
+    find_table,
+)
 from ternmq_broker.state.timer_checkpoint import (
     TimerCheckpoint,
     strip_timer_checksum,
@@ -126,21 +131,23 @@ def table_paths(root: Path) -> Sequence[Path]:
     return [config_folder(root) / each.name for each in _ALL]
 
 
-class FoundTables(NamedTuple):
-    """Every table of a data directory as a start finds it."""
+class StoredTables(NamedTuple):
+    """All tables of a data directory, as a start finds them."""
 
-    topics: FoundTable[TopicTable]
-    groups: FoundTable[GroupTable]
-    offsets: FoundTable[OffsetTable]
-    versions: FoundTable[OffsetVersions]
-    delays: FoundTable[DelayOffsets]
-    filters: FoundTable[FilterTable]
-    transactions: FoundTable[ScanOffset]
-    timer: FoundTable[TimerCheckpoint]
-    replication: FoundTable[Kept]
+    topics: StoredTable[TopicTable]
+    groups: StoredTable[GroupTable]
+    offsets: StoredTable[OffsetTable]
+    versions: StoredTable[OffsetVersions]
+    delays: StoredTable[DelayOffsets]
+    filters: StoredTable[FilterTable]
+    transactions: StoredTable[ScanOffset]
+    timer: StoredTable[TimerCheckpoint]
+    replication: StoredTable[Kept]
 
 
-def find_tables(files: FileSystem, root: Path, *, noted: Sequence[str], now_ms: int) -> FoundTables:
+def find_tables(
+    files: FileSystem, root: Path, *, noted: Sequence[str], now_ms: int
+) -> StoredTables:
     """Return every table of a data directory; nothing is changed. Blocks.
 
     Args:
@@ -150,7 +157,7 @@ def find_tables(files: FileSystem, root: Path, *, noted: Sequence[str], now_ms: 
         now_ms: Wall clock, for tables that have no version yet.
     """
 
-    def find(wanted: TableFormat[T]) -> FoundTable[T]:
+    def find(wanted: TableFormat[T]) -> StoredTable[T]:
         was_there = wanted.name in noted
         return find_table(files, folder, wanted, was_there=was_there, now_ms=now_ms)
 
@@ -167,7 +174,7 @@ def find_tables(files: FileSystem, root: Path, *, noted: Sequence[str], now_ms: 
     # RocketMQ writes the timer's checkpoint through a map, and leaves the checksum behind it.
     is_foreign = any(not each.has_checksum for each in taken)
     timer = replace(TIMER, verify=_has_none) if is_foreign else TIMER
-    return FoundTables(
+    return StoredTables(
         *(topics, groups, offsets),
         find(VERSIONS),
         *(delays, filters),

@@ -1,4 +1,4 @@
-"""Which generation of a table a start takes, and why a start is refused.
+"""Generations of a table on disk: the one that a start takes, and refusals of a start.
 
 A table has two files, `<name>` and `<name>.bak`, the generation before. Each is right on its own:
 its checksum says so, or it has none because RocketMQ or a version before there were checksums
@@ -36,7 +36,7 @@ BAD: Final = ".bad"
 
 @dataclass(frozen=True, slots=True)
 class TableFormat(Generic[T]):
-    """How the files of one table are read. Pure."""
+    """Format of the files of one table. Pure."""
 
     name: str
     """Of the file in `config/`."""
@@ -62,8 +62,8 @@ class TableFormat(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Generation(Generic[T]):
-    """What lies in one of a table's two files."""
+class TableGeneration(Generic[T]):
+    """Content of one of the two files of a table."""
 
     path: Path
     fault: str
@@ -83,19 +83,19 @@ class Generation(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTable(Generic[T]):
-    """One table as a start finds it."""
+class StoredTable(Generic[T]):
+    """One table on disk, with its generations, as a start finds it."""
 
     format: TableFormat[T]
-    main: Generation[T]
-    previous: Generation[T] | None
+    main: TableGeneration[T]
+    previous: TableGeneration[T] | None
     """Looked at only when the main file is not right."""
 
     was_there: bool
     """The store's notes name the table."""
 
     @property
-    def taken(self) -> Generation[T] | None:
+    def taken(self) -> TableGeneration[T] | None:
         """The generation that a start takes."""
         if self.unreadable is not None:
             return None
@@ -133,7 +133,7 @@ class FoundTable(Generic[T]):
 
 def find_table(
     files: FileSystem, folder: Path, wanted: TableFormat[T], *, was_there: bool, now_ms: int
-) -> FoundTable[T]:
+) -> StoredTable[T]:
     """Return what there is of a table; nothing is changed.
 
     Args:
@@ -146,28 +146,28 @@ def find_table(
     path = folder / wanted.name
     main = _generation(files, path, wanted, now_ms)
     previous = _generation(files, previous_path(path), wanted, now_ms) if main.fault else None
-    return FoundTable(wanted, main, previous, was_there)
+    return StoredTable(wanted, main, previous, was_there)
 
 
 def _generation(
     files: FileSystem, path: Path, wanted: TableFormat[T], now_ms: int
-) -> Generation[T]:
+) -> TableGeneration[T]:
     try:
         data = read_state(partial(read_whole, files), path)
         if data is None:
-            return Generation(path, _MISSING)
+            return TableGeneration(path, _MISSING)
         table = wanted.parse(data, now_ms)
     except StateUnreadable as error:
-        return Generation(path, str(error.reason), unreadable=error)
+        return TableGeneration(path, str(error.reason), unreadable=error)
     except (ValueError, LookupError, TypeError) as error:
-        return Generation(path, f"is damaged: {type(error).__name__}: {error}")
+        return TableGeneration(path, f"is damaged: {type(error).__name__}: {error}")
     try:
-        return Generation(path, "", wanted.verify(data), table)
+        return TableGeneration(path, "", wanted.verify(data), table)
     except ValueError as error:
-        return Generation(path, f"cannot be believed: {error}", table=table)
+        return TableGeneration(path, f"cannot be believed: {error}", table=table)
 
 
-def lost_tables(root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bool) -> Choice | None:
+def lost_tables(root: Path, found: Iterable[StoredTable[Any]], *, is_slave: bool) -> Choice | None:
     """Return the decision about tables without a right generation; None where a start needs none.
 
     Nothing can be decided about one that is there and cannot be read.
@@ -193,7 +193,9 @@ def lost_tables(root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bool)
     return Choice(Undecided.LOST_TABLES, text, ways)
 
 
-def check_refusals(root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bool = False) -> None:
+def check_refusals(
+    root: Path, found: Iterable[StoredTable[Any]], *, is_slave: bool = False
+) -> None:
     """Refuse a start without the tables that it needs.
 
     Args:
@@ -213,7 +215,7 @@ def check_refusals(root: Path, found: Iterable[FoundTable[Any]], *, is_slave: bo
 
 
 def settle(
-    files: FileSystem, root: Path, found: Sequence[FoundTable[Any]], *, is_slave: bool = False
+    files: FileSystem, root: Path, found: Sequence[StoredTable[Any]], *, is_slave: bool = False
 ) -> None:
     """Go on with the tables that were found, and log what is not as it was written.
 

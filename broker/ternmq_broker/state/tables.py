@@ -13,7 +13,7 @@ from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.recovered_topics import put_found_topics
-from ternmq_broker.state.table_file import StateFile
+from ternmq_broker.state.table_file import TableFile
 from ternmq_broker.state.table_formats import (
     DELAYS,
     FILTERS,
@@ -23,7 +23,7 @@ from ternmq_broker.state.table_formats import (
     TOPICS,
     TRANSACTIONS,
     VERSIONS,
-    FoundTables,
+    StoredTables,
     find_tables,
 )
 from ternmq_broker.state.table_generations import check_refusals, config_folder, settle
@@ -103,8 +103,8 @@ class Tables:
             changes: Callable[[], object],
             to_dict: Callable[[], dict[str, Any]],
             on_saved: Callable[[Any], None] = lambda _changes: None,
-        ) -> StateFile:
-            file = StateFile(
+        ) -> TableFile:
+            file = TableFile(
                 *(folder / name, files, blocking),
                 changes=changes,
                 to_dict=to_dict,
@@ -139,7 +139,7 @@ class Tables:
             TRANSACTIONS.name, TRANSACTIONS_JOB, lambda: scan_offset.offset, scan_offset.to_dict
         )
 
-    def _files(self) -> tuple[StateFile, ...]:
+    def _files(self) -> tuple[TableFile, ...]:
         return (
             self.topics_file,
             self.groups_file,
@@ -229,7 +229,7 @@ class Tables:
 
 
 class StoreView(NamedTuple):
-    """What loading tables asks of the open store."""
+    """State of the open store that loading tables needs."""
 
     noted: Sequence[str]
     """Names of the tables' files that the store's notes name."""
@@ -355,7 +355,7 @@ async def _disown(tables: Tables) -> None:
         logger.error("RocketMQ would repeat timed messages error=%s", error)
 
 
-def _unsaved(found: FoundTables) -> frozenset[str]:
+def _unsaved(found: StoredTables) -> frozenset[str]:
     """Return the names of the tables whose main file is to be written, changed or not.
 
     A slave's table that is lost is not among them: it is kept when the master has told it. Topics

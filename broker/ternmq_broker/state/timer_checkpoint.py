@@ -1,4 +1,4 @@
-"""How far timed messages are delivered: `config/timercheck`, as RocketMQ lays it out. Pure.
+"""Checkpoint of timed messages: `config/timercheck`, as RocketMQ lays it out. Pure.
 
     read time 8 | log position 8 | first queue offset 8 | next queue offset 8
     state version 8 | version's time 8 | version's counter 8 | "crc:" 4 | CRC-32 4
@@ -24,7 +24,7 @@ _FILE_BYTES: Final = 4096
 
 
 class TimerCheckpoint(NamedTuple):
-    """What is known to be delivered, on the disk.
+    """Progress of the delivery of timed messages, on disk.
 
     Of the messages before `next_offset` of the wheel timer's queue, those are delivered, or
     cancelled, that were due by `read_ms`; of those before `first_offset` all are.

@@ -44,7 +44,7 @@ DELETED_AT_ONCE_MAX: Final = 32
 
 
 class Created(NamedTuple):
-    """When a topic was created at its broker name. Zeros: before that was noted, or by RocketMQ."""
+    """Creation of a topic at its broker name. Zeros: before that was noted, or by RocketMQ."""
 
     log_offset: PhysicalOffset
     """Where the log ended then. A topic that was deleted and created again has a higher one."""

@@ -16,7 +16,7 @@ _SCAN_FROM: Final = "scanFrom"
 
 
 class ScanOffset:
-    """What `config/transactions.json` keeps. Owned by the broker's loop."""
+    """Content of `config/transactions.json`. Owned by the broker's loop."""
 
     def __init__(self, offset: PhysicalOffset) -> None:
         self._offset = offset

@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_broker.state.accepted_tables import plan_acceptance
 from ternmq_broker.state.replication_record import Kept
-from ternmq_broker.state.table_formats import FoundTables
+from ternmq_broker.state.table_formats import StoredTables
 from ternmq_console.store_state import check_tables, known_topics, look_at_tables, table_words
 from ternmq_model.errors import StateUnreadable
 from ternmq_model.json_checksum import add_checksum
@@ -31,7 +31,7 @@ def files_with(**tables: bytes) -> MemoryFileSystem:
     return files
 
 
-def found_in(files: MemoryFileSystem, *noted: str) -> FoundTables:
+def found_in(files: MemoryFileSystem, *noted: str) -> StoredTables:
     """Return the tables that are there, when the store's notes name some."""
     return look_at_tables(files, ROOT, noted)
 

@@ -12,7 +12,7 @@ from ternmq_broker.state.epochs import Epochs, begin, cut_to, newest
 from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.state.replication_record import Kept, LogCut
 from ternmq_broker.state.table_formats import REPLICATION
-from ternmq_broker.state.table_generations import FoundTable, config_folder, find_table, settle
+from ternmq_broker.state.table_generations import StoredTable, config_folder, find_table, settle
 from ternmq_model.epochs import EPOCH_MAX, REPAIR_COMMAND, doubt_of
 from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import add_checksum
@@ -74,7 +74,7 @@ class ReplicationState:
                 above which none can begin.
         """
 
-        def find() -> FoundTable[Kept]:
+        def find() -> StoredTable[Kept]:
             folder = config_folder(root)
             found = find_table(files, folder, REPLICATION, was_there=False, now_ms=0)
             settle(files, root, [found])

@@ -20,7 +20,7 @@ from ternmq_broker.state.table_formats import (
     REPLICATION,
     TIMER,
     TOPICS,
-    FoundTables,
+    StoredTables,
     find_tables,
     parse_table,
 )
@@ -63,7 +63,7 @@ def noted(files: MemoryFileSystem) -> tuple[str, ...]:
     return tuple(load_notes(files, ROOT, lambda _: None).tables)
 
 
-def found(files: MemoryFileSystem) -> FoundTables:
+def found(files: MemoryFileSystem) -> StoredTables:
     """Return the tables as the next start finds them."""
     return find_tables(files, ROOT, noted=noted(files), now_ms=0)
 
@@ -173,7 +173,7 @@ def test_start_without_config_folder_names_every_table() -> None:
     async def main() -> None:
         async with used() as around:
             names = noted(around.files)
-            assert len(names) == len(FoundTables._fields)
+            assert len(names) == len(StoredTables._fields)
             for name in names:
                 remove(around.files, name)
             reason = await refused(around)
@@ -288,7 +288,7 @@ def test_table_that_other_program_wrote_is_taken_as_it_is(
                 rewrite(around.files)
                 assert await offset_after_start(around) == 5
                 assert all(each.is_current for each in found(around.files))
-                assert len(noted(around.files)) == len(FoundTables._fields)
+                assert len(noted(around.files)) == len(StoredTables._fields)
 
     with caplog.at_level(logging.INFO):
         run_in_virtual_time(main())

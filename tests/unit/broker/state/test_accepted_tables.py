@@ -7,7 +7,7 @@ import pytest
 from ternmq_broker.state.accepted_tables import carry_out, plan_acceptance
 from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.state.table_formats import TIMER, TRANSACTIONS
-from ternmq_broker.state.table_generations import FoundTable, bad_path, config_folder, find_table
+from ternmq_broker.state.table_generations import StoredTable, bad_path, config_folder, find_table
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.transaction_scan_offset import ScanOffset
 from ternmq_model.json_checksum import add_checksum
@@ -37,7 +37,7 @@ def directory(
     return files
 
 
-def found(files: MemoryFileSystem) -> FoundTable[ScanOffset]:
+def found(files: MemoryFileSystem) -> StoredTable[ScanOffset]:
     """Return the table as the next start finds it."""
     was_there = TRANSACTIONS.name in load_notes(files, ROOT, lambda _: None).tables
     return find_table(files, FOLDER, TRANSACTIONS, was_there=was_there, now_ms=0)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.state.table_file import StateFile
+from ternmq_broker.state.table_file import TableFile
 from ternmq_broker.state.table_formats import parse_table
 from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import verify_checksum
@@ -34,7 +34,7 @@ class Table:
     def __init__(self, files: MemoryFileSystem, delay_s: float = 0.0) -> None:
         self.value = 0
         self.wakes = 0
-        self.file = StateFile(
+        self.file = TableFile(
             PATH,
             files,
             InlineBlocking(lambda: delay_s),

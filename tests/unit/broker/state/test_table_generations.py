@@ -10,7 +10,7 @@ import pytest
 from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.state.table_formats import OFFSETS, TIMER, TRANSACTIONS, VERSIONS
 from ternmq_broker.state.table_generations import (
-    FoundTable,
+    StoredTable,
     bad_path,
     check_refusals,
     config_folder,
@@ -49,12 +49,12 @@ def flip_digit(files: MemoryFileSystem, path: Path) -> None:
     data[at] ^= 1
 
 
-def find(files: MemoryFileSystem, *, was_there: bool = True) -> FoundTable[ScanOffset]:
+def find(files: MemoryFileSystem, *, was_there: bool = True) -> StoredTable[ScanOffset]:
     """Return the table."""
     return find_table(files, FOLDER, TRANSACTIONS, was_there=was_there, now_ms=0)
 
 
-def number_of(found: FoundTable[ScanOffset]) -> int | None:
+def number_of(found: StoredTable[ScanOffset]) -> int | None:
     """Return the number of the table that is taken."""
     return None if found.table is None else found.table.offset
 
@@ -106,7 +106,7 @@ def test_table_without_right_generation_is_refused_with_its_stake() -> None:
 
 def test_refused_tables_are_named_at_once_with_the_command() -> None:
     files = files_with()
-    found: list[FoundTable[Any]] = [
+    found: list[StoredTable[Any]] = [
         find_table(files, FOLDER, OFFSETS, was_there=True, now_ms=0),
         find_table(files, FOLDER, VERSIONS, was_there=True, now_ms=0),
     ]
