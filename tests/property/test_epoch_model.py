@@ -123,11 +123,11 @@ def only_the_bytes_count(entries: epochs.Epochs, end: PhysicalOffset) -> int:
     return epochs.newest(epochs.cut_to(entries, end))
 
 
-def nobody_is_better(_own: epochs.Log, _others: object) -> str:
+def nobody_is_better(_own: epochs.MemberLog, _others: object) -> str:
     return ""
 
 
-def cut_a_little_more(log: epochs.Log, other: epochs.Log) -> tuple[PhysicalOffset, ...]:
+def cut_a_little_more(log: epochs.MemberLog, other: epochs.MemberLog) -> tuple[PhysicalOffset, ...]:
     return tuple(PhysicalOffset(at - 1) for at in common_points(log, other) if at > 1)
 
 

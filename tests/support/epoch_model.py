@@ -321,28 +321,28 @@ def connect(world: World, number: int, other: int) -> World:
         common = next((at for at in points if slave.log[:at] == master.log[:at]), None)
         if points and common != points[0]:
             return world._replace(fault=f"a checksum was needed: {mine} {theirs}")
-    verdict = rules.verdict(theirs, mine, common)
-    match verdict:
-        case rules.Deposed():
+    decision = rules.follow_decision(theirs, mine, common)
+    match decision:
+        case rules.MasterDeposed():
             confirmed = _confirmed(world, other, claimed_by=number)
             if confirmed <= rules.newest(master.epochs):
                 return world
             return world.put(other, _fence(master, confirmed))
-        case rules.Refused():
+        case rules.FollowRefused():
             if slave.store == master.store:
-                return world._replace(fault=f"a member is refused: {verdict.reason}")
+                return world._replace(fault=f"a member is refused: {decision.reason}")
             return world
-        case rules.Follow():
+        case rules.FollowFrom():
             following = slave._replace(
-                epochs=rules.adopt(mine, master.epochs, verdict.start),
+                epochs=rules.adopt(mine, master.epochs, decision.start),
                 highest=max(slave.highest, master.known),
                 store=master.store,
                 follows=other,
             )
             acks = with_ack(master.acks, number, 0)
             return world.put(number, following).put(other, master._replace(acks=acks))
-        case rules.CutTo() | rules.StartOver():
-            keep_to = verdict.keep_to if isinstance(verdict, rules.CutTo) else verdict.start
+        case rules.TruncateTo() | rules.StartEmptyLog():
+            keep_to = decision.keep_to if isinstance(decision, rules.TruncateTo) else decision.start
             noted = slave._replace(cut=int(keep_to), highest=max(slave.highest, master.known))
             safe = common_length(slave.log, world.safe)
             # A power loss may have taken acknowledged bytes from one that flushes late and was not

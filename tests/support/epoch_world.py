@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from ternmq_broker.state import epochs as rules
-from ternmq_broker.state.epochs import Epochs, Log
+from ternmq_broker.state.epochs import Epochs, MemberLog
 from ternmq_model.offsets import PhysicalOffset
 
 DOWN, MASTER, SLAVE, WAITS = "down", "master", "slave", "waits"
@@ -61,9 +61,9 @@ class Member(NamedTuple):
     """Of a master: what each member has acknowledged."""
 
     @property
-    def as_log(self) -> Log:
+    def as_log(self) -> MemberLog:
         """Return what it says of its log."""
-        return Log(
+        return MemberLog(
             self.epochs,
             PhysicalOffset(0),
             PhysicalOffset(len(self.log)),

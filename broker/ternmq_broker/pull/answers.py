@@ -52,7 +52,7 @@ class PullAnswers:
     def goes_on_at(
         self, group: str, topic: str, queue_id: int, offset: QueueOffset, epoch: int
     ) -> QueueOffset | None:
-        """Return where a reader goes on that learnt its offset in a reign which is over.
+        """Return where a reader goes on that learnt its offset in an epoch which is over.
 
         The log may have lost messages since, and others may have their offsets by now.
 

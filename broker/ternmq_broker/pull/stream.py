@@ -189,7 +189,7 @@ class PullingStream:
         self._enter_row(handle)
 
     def _leave_the_past(self, handle: _Handle, epoch: int) -> None:
-        """Go on with what came later, when the reader learnt its offset in a reign that is over."""
+        """Go on with later messages if the reader learnt its offset in an epoch that is over."""
         topic, queue_id, offset = handle.topic, handle.queue_id, handle.next_offset
         goes_on_at = self._answers.goes_on_at(self._group, topic, queue_id, offset, epoch)
         if goes_on_at is None:

@@ -83,7 +83,7 @@ def real_topics_of(
     return RealTopics(
         tables.topics,
         deletions=lambda: store.deletions,
-        reign_start=epochs[-1].start if epochs else PhysicalOffset(0),
+        epoch_start=epochs[-1].start if epochs else PhysicalOffset(0),
         clock=env.clock,
         on_made=on_made,
     )

@@ -1,13 +1,13 @@
-"""Whose bytes a log holds, and where two logs part. Pure.
+"""Epochs of logs: the master behind each byte, and the point where two logs part. Pure.
 
-The reign of a master is an epoch. Its bytes begin at the end that the log had when the reign began,
+An epoch is the time of one master. Its bytes begin at the end that the log had when it began,
 and every member keeps the list of them: (number, start), both ascending. An entry at or beyond the
 log's end is one that the member knows of and has no bytes of yet.
 
 Numbers are never given twice: a restart takes the next one, a promotion the first of the next
 million that belongs to the member, so that it beats every restart of the master it replaced and is
 not what another member is promoted to meanwhile. Hence two logs whose lists share an entry agree
-up to where that reign ends in the shorter one. Disks that were set back or made empty break the
+up to where that epoch ends in the shorter one. Disks that were set back or made empty break the
 rule, so the bytes before such a common point are compared too, and lower points are tried.
 
 What a slave has beyond the common point goes, whatever it is: the master of the highest epoch is
@@ -35,7 +35,7 @@ MEMBER_STEP: Final = 1_000
 
 
 class Epoch(NamedTuple):
-    """The reign of a master."""
+    """The time of one master."""
 
     number: int
     start: PhysicalOffset
@@ -47,8 +47,8 @@ Epochs = tuple[Epoch, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """What a member says of its log.
+class MemberLog:
+    """Log of a member, as the member describes it.
 
     Attributes:
         epochs: Whose bytes it holds.
@@ -75,37 +75,37 @@ class Log:
         return max(self.highest, newest(self.epochs))
 
 
-class Follow(NamedTuple):
+class FollowFrom(NamedTuple):
     """The slave takes the master's bytes from `start`, the end of its own log."""
 
     start: PhysicalOffset
 
 
-class CutTo(NamedTuple):
+class TruncateTo(NamedTuple):
     """The slave keeps what lies before `keep_to`, and then asks again."""
 
     keep_to: PhysicalOffset
 
 
-class StartOver(NamedTuple):
+class StartEmptyLog(NamedTuple):
     """The slave keeps nothing, begins an empty log at `start`, and then asks again."""
 
     start: PhysicalOffset
 
 
-class Deposed(NamedTuple):
+class MasterDeposed(NamedTuple):
     """There is a higher epoch than the master's: it is none any more."""
 
     highest: int
 
 
-class Refused(NamedTuple):
+class FollowRefused(NamedTuple):
     """The slave may not follow; nothing is to be done to its log."""
 
     reason: str
 
 
-Verdict = Follow | CutTo | StartOver | Deposed | Refused
+FollowDecision = FollowFrom | TruncateTo | StartEmptyLog | MasterDeposed | FollowRefused
 
 
 def newest(epochs: Epochs) -> int:
@@ -117,7 +117,7 @@ def newest_reached(epochs: Epochs, end: PhysicalOffset) -> int:
     """Return the highest epoch of which a log that ends at `end` has all that came before; or 0.
 
     Of two logs of one store, that of the higher (newest reached, end) has all that was acknowledged
-    with enough copies in the other. Bytes alone do not tell: a reign may have confirmed what it
+    with enough copies in the other. Bytes alone do not tell: a master may confirm what it
     found, and a master that was deposed may have a few bytes of a restart.
     """
     return max((epoch.number for epoch in epochs if epoch.start <= end), default=0)
@@ -176,7 +176,7 @@ def cut_to(epochs: Epochs, at: PhysicalOffset) -> Epochs:
     return tuple(epoch for epoch in epochs if epoch.start < at)
 
 
-def adopt(slave: Log, master: Epochs, start: PhysicalOffset) -> Epochs:
+def adopt(slave: MemberLog, master: Epochs, start: PhysicalOffset) -> Epochs:
     """Return the list of a slave that follows from `start`: its master's.
 
     It must be durable before the first of the master's bytes is stored. That it holds entries
@@ -191,30 +191,30 @@ def adopt(slave: Log, master: Epochs, start: PhysicalOffset) -> Epochs:
     return master
 
 
-def may_follow(slave: Log, master: Epochs) -> bool:
+def may_follow(slave: MemberLog, master: Epochs) -> bool:
     """Tell whether a slave may take anything from a master: it knows of no higher epoch."""
     return slave.highest_known <= newest(master)
 
 
-def why_not(master: Log, slave: Log) -> Deposed | Refused | None:
+def why_not(master: MemberLog, slave: MemberLog) -> MasterDeposed | FollowRefused | None:
     """Return why `slave` cannot follow `master`; None when it can, perhaps after a cut.
 
     To be asked first: what a foreign member says deposes nobody.
     """
     is_higher = slave.highest_known > master.highest_known
     if slave.store_id != master.store_id and (not slave.is_empty or (slave.store_id and is_higher)):
-        return Refused(
+        return FollowRefused(
             f"the log is of store {slave.store_id or 'unknown'}, the master's of store "
             f"{master.store_id}: empty the slave's data directory if it is to follow this master"
         )
     if is_higher:
-        return Deposed(slave.highest_known)
+        return MasterDeposed(slave.highest_known)
     if master.highest > newest(master.epochs):
-        return Deposed(master.highest)
+        return MasterDeposed(master.highest)
     return None
 
 
-def common_points(master: Log, slave: Log) -> tuple[PhysicalOffset, ...]:
+def common_points(master: MemberLog, slave: MemberLog) -> tuple[PhysicalOffset, ...]:
     """Return up to where two logs may be the same, the highest first.
 
     Each is the end of an epoch that both have, or its beginning, and has bytes before it in both
@@ -230,13 +230,17 @@ def common_points(master: Log, slave: Log) -> tuple[PhysicalOffset, ...]:
     return tuple(sorted((at for at in points if lowest < at <= highest), reverse=True))
 
 
-def probe(master: Log, slave: Log, point: PhysicalOffset) -> tuple[PhysicalOffset, PhysicalOffset]:
+def probe(
+    master: MemberLog, slave: MemberLog, point: PhysicalOffset
+) -> tuple[PhysicalOffset, PhysicalOffset]:
     """Return the range that is to have the same bytes in both logs if `point` is common."""
     lowest = max(master.start, slave.start, point - PROBE_BYTES)
     return PhysicalOffset(lowest), point
 
 
-def verdict(master: Log, slave: Log, common: PhysicalOffset | None) -> Verdict:
+def follow_decision(
+    master: MemberLog, slave: MemberLog, common: PhysicalOffset | None
+) -> FollowDecision:
     """Return what a slave has to do.
 
     Args:
@@ -249,22 +253,22 @@ def verdict(master: Log, slave: Log, common: PhysicalOffset | None) -> Verdict:
         return refused
     if slave.is_empty:
         at_start = slave.start == master.start
-        return Follow(slave.end) if at_start else StartOver(master.start)
+        return FollowFrom(slave.end) if at_start else StartEmptyLog(master.start)
     if common is None:
-        return StartOver(master.start)
+        return StartEmptyLog(master.start)
     if common == slave.end:
-        return Follow(common)
+        return FollowFrom(common)
     if _is_set_back(master, slave, common):
-        return Refused(
+        return FollowRefused(
             f"the slave's log goes to {slave.end} in epoch {newest(master.epochs)}, its master's "
             f"to {master.end} only: the master's disk was set back. Promote the slave, or empty "
             "its data directory"
         )
-    return CutTo(common)
+    return TruncateTo(common)
 
 
-def _is_set_back(master: Log, slave: Log, common: PhysicalOffset) -> bool:
-    """Tell whether a master lacks bytes of its own reign.
+def _is_set_back(master: MemberLog, slave: MemberLog, common: PhysicalOffset) -> bool:
+    """Tell whether a master lacks bytes of its own epoch.
 
     It lost none in order: it begins a new epoch after anything but a clean stop, before which all
     is flushed. What it lacks may have been confirmed.
@@ -275,7 +279,7 @@ def _is_set_back(master: Log, slave: Log, common: PhysicalOffset) -> bool:
     )
 
 
-def _ends(log: Log) -> Iterator[tuple[Epoch, PhysicalOffset]]:
+def _ends(log: MemberLog) -> Iterator[tuple[Epoch, PhysicalOffset]]:
     """Yield the epochs and where their bytes end in `log`."""
     for index, epoch in enumerate(log.epochs):
         behind = log.epochs[index + 1].start if index + 1 < len(log.epochs) else log.end

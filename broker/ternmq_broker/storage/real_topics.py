@@ -1,4 +1,4 @@
-"""The topics to which what has waited belongs."""
+"""Real topics of delayed, timed and half messages, recreated if a slave's table lacks one."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -14,23 +14,24 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RealTopics:
-    """Finds topics of records that waited. Owned by the broker's loop.
+    """Finds the real topics of records. Owned by the broker's loop.
 
     A slave's log is its master's to the last confirmed byte, but its tables may be a second older.
-    So once it is the master, a topic that a record of an earlier reign names, that the table lacks
-    and that nobody deleted since is one of that second: it is made anew, or the record were lost.
+    So once it is the master, a topic that a record of an earlier epoch names, that the table
+    lacks and that nobody deleted since is one of that second: it is recreated; otherwise the record
+    would be lost.
 
     Args:
         topics: Where a topic is made.
         deletions: Tells of each deleted topic before which offset its records count no more.
-        reign_start: Where the present master's bytes of the log begin.
+        epoch_start: Where the present master's bytes of the log begin.
         clock: For the table's version.
         on_made: Called when a topic was made.
     """
 
     topics: TopicTable
     deletions: Callable[[], Mapping[str, PhysicalOffset]]
-    reign_start: PhysicalOffset
+    epoch_start: PhysicalOffset
     clock: Clock
     on_made: Callable[[], None]
 
@@ -43,7 +44,7 @@ class RealTopics:
         """
         if self.topics.get(topic) is not None:
             return True
-        return self.deletions().get(topic, 0) <= stored_at < self.reign_start
+        return self.deletions().get(topic, 0) <= stored_at < self.epoch_start
 
     def find(self, topic: str, queue_id: int, stored_at: PhysicalOffset) -> TopicConfig | None:
         """Return a topic, made anew if it must be; None when it was deleted.
@@ -58,7 +59,7 @@ class RealTopics:
             RefusedError: The table has no room.
         """
         config = self.topics.get(topic)
-        if config is not None or stored_at >= self.reign_start:
+        if config is not None or stored_at >= self.epoch_start:
             return config
         if stored_at < self.deletions().get(topic, 0):
             return None

@@ -6,16 +6,16 @@ from typing import Final
 from ternmq_broker.replication.master.leadership import Reign
 from ternmq_broker.replication.protocol import epochs_to_pb
 from ternmq_broker.state.epochs import (
-    CutTo,
-    Deposed,
     Epoch,
-    Follow,
-    Log,
-    Refused,
-    StartOver,
+    FollowFrom,
+    FollowRefused,
+    MasterDeposed,
+    MemberLog,
+    StartEmptyLog,
+    TruncateTo,
     common_points,
+    follow_decision,
     probe,
-    verdict,
     why_not,
 )
 from ternmq_model.errors import InvalidParameter, RefusedError, refusal
@@ -63,7 +63,7 @@ def check_hello(
         )
 
 
-def log_of(hello: replication.FollowHello) -> Log:
+def log_of(hello: replication.FollowHello) -> MemberLog:
     """Return what a slave says of its log.
 
     Raises:
@@ -83,7 +83,7 @@ def log_of(hello: replication.FollowHello) -> Log:
         raise InvalidParameter(
             ResponseCode.INVALID_PARAMETER, "what the slave says of its log cannot be"
         )
-    return Log(
+    return MemberLog(
         epochs=tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in hello.epochs),
         start=PhysicalOffset(hello.log_start),
         end=PhysicalOffset(hello.log_end),
@@ -110,7 +110,9 @@ class Handshake:
         self._blocking = blocking
         self._stream = stream
 
-    async def decide(self, slave: Log) -> Follow | CutTo | StartOver | Deposed:
+    async def decide(
+        self, slave: MemberLog
+    ) -> FollowFrom | TruncateTo | StartEmptyLog | MasterDeposed:
         """Return what the slave has to do, having compared bytes of both logs.
 
         Raises:
@@ -125,12 +127,14 @@ class Handshake:
                 if await self._agree(master, slave, point):
                     common = point
                     break
-        decided = refused or verdict(self._log(), slave, common)
-        if isinstance(decided, Refused):
+        decided = refused or follow_decision(self._log(), slave, common)
+        if isinstance(decided, FollowRefused):
             raise _refused(decided.reason)
         return decided
 
-    def accepted(self, decided: Follow | CutTo | StartOver) -> replication.FollowAccepted:
+    def accepted(
+        self, decided: FollowFrom | TruncateTo | StartEmptyLog
+    ) -> replication.FollowAccepted:
         """Return what the slave is told."""
         reign = self._reign
         reply = replication.FollowAccepted(
@@ -141,23 +145,23 @@ class Handshake:
             in_sync_replicas=reign.in_sync_replicas,
         )
         match decided:
-            case Follow(start):
+            case FollowFrom(start):
                 reply.start = start
-            case CutTo(keep_to):
+            case TruncateTo(keep_to):
                 reply.start = keep_to
                 reply.cut.keep_to = keep_to
-            case StartOver(start):
+            case StartEmptyLog(start):
                 reply.start = start
                 reply.cut.keep_to = start
                 reply.cut.starts_over = True
         return reply
 
-    def _log(self) -> Log:
+    def _log(self) -> MemberLog:
         store, reign = self._store, self._reign
         start, end = store.min_physical, store.feed.end
-        return Log(reign.epochs, start, end, reign.store_id, reign.number)
+        return MemberLog(reign.epochs, start, end, reign.store_id, reign.number)
 
-    async def _agree(self, master: Log, slave: Log, point: PhysicalOffset) -> bool:
+    async def _agree(self, master: MemberLog, slave: MemberLog, point: PhysicalOffset) -> bool:
         """Tell whether both logs have the same bytes before `point`."""
         start, end = probe(master, slave, point)
         try:

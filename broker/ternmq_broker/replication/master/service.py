@@ -14,7 +14,7 @@ from ternmq_broker.replication.master.handshake import (
 )
 from ternmq_broker.replication.master.log_sender import Feeding
 from ternmq_broker.replication.master.replicas import Replicas
-from ternmq_broker.state.epochs import Deposed, Follow
+from ternmq_broker.state.epochs import FollowFrom, MasterDeposed
 from ternmq_model.address import Address
 from ternmq_model.clock import Clock
 from ternmq_model.epochs import doubt_of
@@ -105,14 +105,14 @@ class FollowService:
         await replicas.admit(hello.broker_id, hello.incarnation)
         handshake = Handshake(reign, store, self._blocking, stream)
         decided = await handshake.decide(slave)
-        if isinstance(decided, Deposed):
+        if isinstance(decided, MasterDeposed):
             self._told_higher(hello.broker_id, peer.host)
             remark = f"epoch {decided.highest} may have begun: others are asked whether it has"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         await reign.on_followed()
         self._check_open()
         accepted = replication.FollowReply(accepted=handshake.accepted(decided))
-        if not isinstance(decided, Follow):
+        if not isinstance(decided, FollowFrom):
             logger.warning(
                 "slave has to cut its log broker_id=%s peer=%s end=%s epochs=%s decided=%s",
                 *(hello.broker_id, peer, slave.end, slave.epochs[-3:], decided),

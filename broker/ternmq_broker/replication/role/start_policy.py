@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ternmq_broker.state.epochs import (
     Epochs,
-    Log,
+    MemberLog,
     newest,
     newest_reached,
     number_after_restart,
@@ -133,7 +133,7 @@ def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False
     return Decision(Start.WAIT, f"nobody confirms that no epoch above {epoch} began")
 
 
-def why_not_promote(own: Log, others: Sequence[MemberAnswer]) -> str:
+def why_not_promote(own: MemberLog, others: Sequence[MemberAnswer]) -> str:
     """Return why a slave had better not be promoted; "" when nothing speaks against it.
 
     Of the slaves that a message needed, the one with the longest log of the newest epoch has it.

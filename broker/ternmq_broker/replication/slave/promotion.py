@@ -15,7 +15,7 @@ from ternmq_broker.replication.role.start_policy import (
     why_not_promote,
 )
 from ternmq_broker.replication.slave.slave_side import SlaveSide
-from ternmq_broker.state.epochs import Log, number_of_promotion
+from ternmq_broker.state.epochs import MemberLog, number_of_promotion
 from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
@@ -115,7 +115,7 @@ class PromotionService:
             return f"nobody can be asked for the highest epoch: {who} did not answer"
         kept, store = self._member.state.kept, self._store
         ends = (store.min_physical, store.max_physical)
-        log = Log(kept.epochs, *ends, kept.store_id, kept.highest_epoch)
+        log = MemberLog(kept.epochs, *ends, kept.store_id, kept.highest_epoch)
         reason = why_not_promote(log, asked.members)
         missing = asked.missing_slaves
         if not reason and self._member.role is BrokerRole.SYNC_MASTER:

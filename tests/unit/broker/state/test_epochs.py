@@ -7,25 +7,25 @@ from hypothesis import strategies as st
 
 from ternmq_broker.state.epochs import (
     PROBE_BYTES,
-    CutTo,
-    Deposed,
     Epoch,
     Epochs,
-    Follow,
-    Log,
-    Refused,
-    StartOver,
+    FollowFrom,
+    FollowRefused,
+    MasterDeposed,
+    MemberLog,
+    StartEmptyLog,
+    TruncateTo,
     adopt,
     begin,
     common_points,
     cut_to,
+    follow_decision,
     may_follow,
     newest,
     newest_reached,
     number_after_restart,
     number_of_promotion,
     probe,
-    verdict,
     why_not,
 )
 from ternmq_model.epochs import EPOCH_MAX, EPOCH_STORED_MAX, doubt_of
@@ -37,12 +37,12 @@ def epochs(*entries: tuple[int, int]) -> Epochs:
     return tuple(Epoch(number, PhysicalOffset(start)) for number, start in entries)
 
 
-def log(end: int, *entries: tuple[int, int], start: int = 0, highest: int = 0) -> Log:
+def log(end: int, *entries: tuple[int, int], start: int = 0, highest: int = 0) -> MemberLog:
     """A log of store "s"."""
-    return Log(epochs(*entries), PhysicalOffset(start), PhysicalOffset(end), "s", highest)
+    return MemberLog(epochs(*entries), PhysicalOffset(start), PhysicalOffset(end), "s", highest)
 
 
-NEW = Log((), PhysicalOffset(0), PhysicalOffset(0))
+NEW = MemberLog((), PhysicalOffset(0), PhysicalOffset(0))
 """Of a member that never followed."""
 
 
@@ -93,7 +93,7 @@ NEW = Log((), PhysicalOffset(0), PhysicalOffset(0))
     ],
 )
 def test_logs_may_agree_up_to_the_bounds_of_shared_epochs(
-    master: Log, slave: Log, points: tuple[int, ...]
+    master: MemberLog, slave: MemberLog, points: tuple[int, ...]
 ) -> None:
     assert common_points(master, slave) == points
 
@@ -118,87 +118,103 @@ def test_probe_covers_shared_bytes_before_the_point(
 @pytest.mark.parametrize(
     ("master", "slave", "common", "expected"),
     [
-        pytest.param(log(80, (1, 0)), log(80, (1, 0)), 80, Follow(PhysicalOffset(80)), id="same"),
-        pytest.param(log(80, (1, 0)), log(50, (1, 0)), 50, Follow(PhysicalOffset(50)), id="behind"),
         pytest.param(
-            log(90, (1, 0), (2, 60)), log(80, (1, 0)), 60, CutTo(PhysicalOffset(60)), id="diverged"
+            log(80, (1, 0)), log(80, (1, 0)), 80, FollowFrom(PhysicalOffset(80)), id="same"
+        ),
+        pytest.param(
+            log(80, (1, 0)), log(50, (1, 0)), 50, FollowFrom(PhysicalOffset(50)), id="behind"
+        ),
+        pytest.param(
+            log(90, (1, 0), (2, 60)),
+            log(80, (1, 0)),
+            60,
+            TruncateTo(PhysicalOffset(60)),
+            id="diverged",
         ),
         pytest.param(
             log(60, (1, 0), (2, 60)),
             log(80, (1, 0)),
             60,
-            CutTo(PhysicalOffset(60)),
+            TruncateTo(PhysicalOffset(60)),
             id="the master restarted and has nothing of its own yet",
         ),
         pytest.param(
             log(90, (1, 0), (2, 60)),
             log(80, (1, 0)),
             None,
-            StartOver(PhysicalOffset(0)),
+            StartEmptyLog(PhysicalOffset(0)),
             id="alien",
         ),
         pytest.param(
             log(90, (1, 0), start=50),
             log(40, (1, 0)),
             None,
-            StartOver(PhysicalOffset(50)),
+            StartEmptyLog(PhysicalOffset(50)),
             id="the master no longer has what comes next",
         ),
-        pytest.param(log(90, (1, 0)), NEW, None, Follow(PhysicalOffset(0)), id="new"),
+        pytest.param(log(90, (1, 0)), NEW, None, FollowFrom(PhysicalOffset(0)), id="new"),
         pytest.param(
-            log(90, (1, 0), start=50), NEW, None, StartOver(PhysicalOffset(50)), id="new, later"
+            log(90, (1, 0), start=50), NEW, None, StartEmptyLog(PhysicalOffset(50)), id="new, later"
         ),
         pytest.param(
             log(90, (1, 0), start=50),
             log(50, (1, 0), start=50),
             None,
-            Follow(PhysicalOffset(50)),
+            FollowFrom(PhysicalOffset(50)),
             id="started over",
         ),
         pytest.param(
-            log(90, (1, 0)), log(70, (1, 0), highest=4), 70, Deposed(4), id="the slave heard of it"
+            log(90, (1, 0)),
+            log(70, (1, 0), highest=4),
+            70,
+            MasterDeposed(4),
+            id="the slave heard of it",
         ),
         pytest.param(
-            log(90, (1, 0)), log(95, (1, 0), (4, 80)), 80, Deposed(4), id="the slave was one"
+            log(90, (1, 0)), log(95, (1, 0), (4, 80)), 80, MasterDeposed(4), id="the slave was one"
         ),
         pytest.param(
-            log(90, (1, 0), highest=7), log(70, (1, 0)), 70, Deposed(7), id="the master heard of it"
+            log(90, (1, 0), highest=7),
+            log(70, (1, 0)),
+            70,
+            MasterDeposed(7),
+            id="the master heard of it",
         ),
         pytest.param(
-            log(90, (1, 0)), replace(NEW, highest=4), None, Deposed(4), id="a new one too"
+            log(90, (1, 0)), replace(NEW, highest=4), None, MasterDeposed(4), id="a new one too"
         ),
         pytest.param(
             log(90, (1, 0)),
             log(95, (1, 0), (2, 60)),
             60,
-            Deposed(2),
+            MasterDeposed(2),
             id="a slave that has an epoch that the master does not know",
         ),
     ],
 )
 def test_slave_follows_cuts_or_starts_over(
-    master: Log, slave: Log, common: int | None, expected: object
+    master: MemberLog, slave: MemberLog, common: int | None, expected: object
 ) -> None:
     at = None if common is None else PhysicalOffset(common)
-    assert verdict(master, slave, at) == expected
+    assert follow_decision(master, slave, at) == expected
 
 
 def test_slave_of_another_store_is_refused_and_deposes_no_master() -> None:
     master = log(90, (1, 0))
     foreign = replace(log(80, (1, 0), (9, 10)), store_id="t")
-    assert isinstance(why_not(master, foreign), Refused)
+    assert isinstance(why_not(master, foreign), FollowRefused)
     empty = replace(NEW, store_id="t")
-    assert isinstance(why_not(master, replace(empty, highest=9)), Refused)
-    assert verdict(master, empty, None) == Follow(PhysicalOffset(0))
+    assert isinstance(why_not(master, replace(empty, highest=9)), FollowRefused)
+    assert follow_decision(master, empty, None) == FollowFrom(PhysicalOffset(0))
     unknown = replace(log(80, (1, 0)), store_id="")
-    assert isinstance(why_not(master, unknown), Refused)
+    assert isinstance(why_not(master, unknown), FollowRefused)
 
 
 @pytest.mark.parametrize("last", [(1, 0), (2, 60), (2, 80)])
 def test_master_lacking_bytes_of_its_own_epoch_cuts_no_slave(last: tuple[int, int]) -> None:
     entries = [(1, 0), last] if last[0] > 1 else [last]
-    refused = verdict(log(80, *entries), log(90, *entries), PhysicalOffset(80))
-    assert isinstance(refused, Refused)
+    refused = follow_decision(log(80, *entries), log(90, *entries), PhysicalOffset(80))
+    assert isinstance(refused, FollowRefused)
     assert "the slave's log goes to 90 in epoch" in refused.reason
     assert "its master's to 80 only: the master's disk was set back" in refused.reason
 
@@ -214,7 +230,7 @@ def test_two_epochs_of_equal_number_and_start_are_told_apart_by_bytes() -> None:
         return len({zlib.crc32(data[start:end]) for data in logs.values()}) == 1
 
     common = next(filter(agree, common_points(master, slave)), None)
-    assert verdict(master, slave, common) == CutTo(PhysicalOffset(60))
+    assert follow_decision(master, slave, common) == TruncateTo(PhysicalOffset(60))
 
 
 def test_epochs_begin_at_the_end_and_omit_those_without_bytes() -> None:

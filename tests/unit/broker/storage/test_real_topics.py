@@ -32,7 +32,7 @@ def test_topic_known_only_from_an_earlier_leadership_is_recreated(
                 "deleted": PhysicalOffset(500),
                 "deleted-and-made-again": PhysicalOffset(500),
             },
-            reign_start=REIGN_START,
+            epoch_start=REIGN_START,
             clock=VirtualClock(),
             on_made=lambda: told.append(None),
         )

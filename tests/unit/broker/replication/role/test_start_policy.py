@@ -14,7 +14,7 @@ from ternmq_broker.replication.role.start_policy import (
     may_be_lost,
     why_not_promote,
 )
-from ternmq_broker.state.epochs import Epoch, Epochs, Log
+from ternmq_broker.state.epochs import Epoch, Epochs, MemberLog
 from ternmq_model.offsets import PhysicalOffset
 
 EPOCHS = (Epoch(1, PhysicalOffset(0)), Epoch(4, PhysicalOffset(60)))
@@ -42,8 +42,8 @@ def nameserver(highest: int | None) -> Answer:
     return NameServerAnswer(highest)
 
 
-def log(epochs: Epochs, end: int) -> Log:
-    return Log(epochs, PhysicalOffset(0), PhysicalOffset(end))
+def log(epochs: Epochs, end: int) -> MemberLog:
+    return MemberLog(epochs, PhysicalOffset(0), PhysicalOffset(end))
 
 
 def member(highest: int, newest: int | None = None, log_end: int = 80) -> MemberAnswer:
