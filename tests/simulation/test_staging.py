@@ -98,13 +98,13 @@ def test_broker_is_asked_again_when_others_drop_its_connection() -> None:
             await cluster.put_topic(TOPIC)
             config = ClientConfig(nameservers=(NAMESERVER,))
             async with ClientInstance(config, env=cluster.environment("sink")) as client:
-                exchange = TransactionStream(
+                stream = TransactionStream(
                     *(client, "a", [TOPIC], service_methods.END_TRANSACTIONS),
                     retry=RetryPolicy(),
                     timeout_s=10,
                 )
                 answers: list[transactions.EndTransactionsReply] = []
-                ask = exchange.ask(transactions.EndTransactionsRequest, answers.append)
+                ask = stream.ask(transactions.EndTransactionsRequest, answers.append)
                 await client.routes.route(TOPIC)
                 connection = await client.broker("a")
                 asking = asyncio.create_task(ask)
@@ -112,7 +112,7 @@ def test_broker_is_asked_again_when_others_drop_its_connection() -> None:
                 client.forget("a", connection)
                 await asking
                 assert len(answers) == 1
-                exchange.close()
+                stream.close()
 
     run_in_virtual_time(main())
 
@@ -390,7 +390,7 @@ def test_errors_of_several_brokers_are_raised_as_one(
             async def crash(*_: object) -> None:
                 raise ZeroDivisionError
 
-            monkeypatch.setattr("ternmq_producer.staging.staged_call.Exchange.ask", crash)
+            monkeypatch.setattr("ternmq_producer.staging.staged_call.TransactionStream.ask", crash)
             with pytest.raises(ZeroDivisionError):
                 await producer.states(staged)
             with pytest.raises(ZeroDivisionError):
