@@ -1,4 +1,4 @@
-"""What a user says is wanted of topics, and how brokers are told."""
+"""Subscriptions to topics, as users and brokers write them."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,15 +11,19 @@ from ternmq_protos.v1 import messages_pb2 as messages
 
 logger = logging.getLogger(__name__)
 
-Wanted: TypeAlias = str | Expression
+SubscriptionExpression: TypeAlias = str | Expression
 """Tags, such as `*` or `eu || jp`; or a condition on properties: `sql("amount > 100")`."""
 
-Subscriptions: TypeAlias = str | Subscription | Mapping[str, Wanted] | Sequence[Subscription]
+Subscriptions: TypeAlias = (
+    str | Subscription | Mapping[str, SubscriptionExpression] | Sequence[Subscription]
+)
 """A topic; or what is wanted of each topic; or subscriptions."""
 
 
-def subscription_to(topic: str, wanted: Wanted, *, version_ms: int = 0) -> Subscription:
-    """Return the subscription to `topic` of who wants this of it.
+def subscription_to(
+    topic: str, wanted: SubscriptionExpression, *, version_ms: int = 0
+) -> Subscription:
+    """Return the subscription to `topic` that `wanted` describes.
 
     Raises:
         IllegalName: The topic's name.
@@ -42,7 +46,7 @@ def subscription_to(topic: str, wanted: Wanted, *, version_ms: int = 0) -> Subsc
 
 
 def subscriptions_by_topic(topics: Subscriptions) -> dict[str, Subscription]:
-    """Return what a user wants to consume, by topic.
+    """Return the subscriptions that `topics` describes, by topic.
 
     Raises:
         IllegalName: A topic's name.

@@ -9,7 +9,7 @@ import pytest
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
 from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push.push_consumer import PushConsumer
-from ternmq_consumer.subscriptions import Wanted
+from ternmq_consumer.subscriptions import SubscriptionExpression
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import sql
@@ -23,7 +23,11 @@ FROM_FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
 def consumer(
-    cluster: SimulatedCluster, wanted: Wanted, *, fails: set[str], host: str = "consumer"
+    cluster: SimulatedCluster,
+    wanted: SubscriptionExpression,
+    *,
+    fails: set[str],
+    host: str = "consumer",
 ) -> PushConsumer:
     """Return a consumer that finishes what it asked for, some of it at the second attempt."""
 
@@ -49,7 +53,7 @@ def consumer(
 def test_group_gets_every_matching_message_and_no_other(
     seed: int, has_bit_maps: bool, kind: str
 ) -> None:
-    wanted: Wanted = sql("number > 6 AND kind = 'Aa'") if kind == "sql" else "Aa"
+    wanted: SubscriptionExpression = sql("number > 6 AND kind = 'Aa'") if kind == "sql" else "Aa"
     settings: dict[str, Any] = {"filter_bit_maps_enabled": has_bit_maps}
     store = replace(SMALL_STORE, consume_queue_ext_enabled=has_bit_maps)
 

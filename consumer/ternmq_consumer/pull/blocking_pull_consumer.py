@@ -8,7 +8,7 @@ from ternmq_client.config import ClientConfig, resolve_client
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull.pull_assignment import RebalanceCallback
 from ternmq_consumer.pull.pull_consumer import POLL_MESSAGES_MAX, PullConsumer
-from ternmq_consumer.subscriptions import Subscriptions, Wanted
+from ternmq_consumer.subscriptions import SubscriptionExpression, Subscriptions
 from ternmq_model.message import SendResult
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -45,7 +45,9 @@ class BlockingPullConsumer(BlockingClient[PullConsumer]):
         """Return the queues of `topic` that may be read, sorted."""
         return self._run(self._client.queues(topic))
 
-    def assign(self, queues: Iterable[MessageQueue], expression: Wanted = ALL_TAGS) -> None:
+    def assign(
+        self, queues: Iterable[MessageQueue], expression: SubscriptionExpression = ALL_TAGS
+    ) -> None:
         """Read these queues and no others."""
         is_wrong = isinstance(queues, str | MessageQueue)  # `assign` says what to write
         wanted = queues if is_wrong else list(queues)

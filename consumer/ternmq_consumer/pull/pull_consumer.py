@@ -26,8 +26,8 @@ from ternmq_consumer.pull.seeking_pull_consumer import SeekingPullConsumer
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
 from ternmq_consumer.subscriptions import (
+    SubscriptionExpression,
     Subscriptions,
-    Wanted,
     subscription_to,
     subscriptions_by_topic,
 )
@@ -170,7 +170,9 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         self._unreadable.note(route)
         return queues
 
-    def assign(self, queues: Iterable[MessageQueue], expression: Wanted = ALL_TAGS) -> None:
+    def assign(
+        self, queues: Iterable[MessageQueue], expression: SubscriptionExpression = ALL_TAGS
+    ) -> None:
         """Read these queues and no others.
 
         One that was assigned before goes on where it is. A new one begins where `seek` says, else

@@ -84,7 +84,7 @@ def failed_message(
     )
 
 
-class OffsetVersions(Protocol):
+class OffsetVersionSource(Protocol):
     """Versions of queues' offsets: a `RemoteOffsetStore`."""
 
     async def versions(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
@@ -122,7 +122,7 @@ class SendBackOutbox:
         client_id: str,
         timeout_s: float,
         retries_max: int,
-        offsets: OffsetVersions,
+        offsets: OffsetVersionSource,
         on_confirmed: Callable[[str, int], None],
         send_copy: Callable[[StoredMessage, int], Awaitable[bool]] | None = None,
     ) -> None:
