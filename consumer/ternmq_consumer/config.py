@@ -16,7 +16,7 @@ RETRIES_MAX: Final = 65_536
 
 
 class ConsumeFrom(enum.Enum):
-    """Where a group begins in a queue that it never consumed.
+    """Position at which a group begins in a queue that it never consumed.
 
     Attributes:
         LAST_OFFSET: With the messages that come after its first member was assigned the queue. No
@@ -34,7 +34,7 @@ class ConsumeFrom(enum.Enum):
 
 
 class MessageModel(enum.Enum):
-    """How the members of a group share its messages.
+    """Way in which the members of a group share its messages.
 
     Attributes:
         CLUSTERING: Each message goes to one member.
@@ -49,7 +49,7 @@ class MessageModel(enum.Enum):
 
 
 class OffsetsKept(enum.Enum):
-    """Where a member that broadcasts keeps how far it is.
+    """Keeper of the offsets of a member that broadcasts.
 
     Attributes:
         LOCALLY: In a file on its own machine.
@@ -62,13 +62,13 @@ class OffsetsKept(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PushConsumerConfig:
-    """How a push consumer works. Durations in seconds, sizes in bytes.
+    """Settings of a push consumer. Durations in seconds, sizes in bytes.
 
     Source: RocketMQ `DefaultMQPushConsumer`; where a default differs, its text says why.
     """
 
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
-    """Where a new group begins."""
+    """Position at which a new group begins."""
 
     consume_at_ms: int | None = None
     """With `ConsumeFrom.TIMESTAMP`: Unix milliseconds. None = 30 minutes before the consumer is
@@ -82,7 +82,7 @@ class PushConsumerConfig:
     at once all the same.)"""
 
     message_model: MessageModel = MessageModel.CLUSTERING
-    """Whether members share the messages or each has all of them."""
+    """Members share the messages, or each has all of them."""
 
     order_per_queue: bool = False
     """Consume in order: the messages of one queue one call after the other, by offset, and by one
@@ -90,15 +90,15 @@ class PushConsumerConfig:
     for `suspend_s` and is tried again first. All members must say the same."""
 
     retries_max: int = -1
-    """How often a message that failed comes again before it is a dead letter. -1 = as the group's
-    settings at the broker say (16); without end when `order_per_queue`."""
+    """Retries of a message that failed before it is a dead letter. -1 = as the group's settings at
+    the broker say (16); without end when `order_per_queue`."""
 
     consume_timeout_s: float = 900.0
-    """How long a listener call may take: then its message is sent back, to come again after 10 s,
+    """Time that a listener call may take: then its message is sent back, to come again after 10 s,
     and what the call says later is of no interest. Not for orderly consumers."""
 
     suspend_s: float = 1.0
-    """How long an orderly queue rests after a failure; 0.01 to 30."""
+    """Rest of an orderly queue after a failure, 0.01 to 30 s."""
 
     pull_threshold_messages: int = 1000
     """Most messages of one queue that are read ahead and not finished. (Four times as many bring a
@@ -117,29 +117,29 @@ class PushConsumerConfig:
     listener again. One that was taken back comes when the broker says."""
 
     rebalance_s: float = 20.0
-    """How often the share of the queues is computed without a cause."""
+    """Interval at which the share of the queues is computed without a cause."""
 
     commit_s: float = 5.0
-    """How often offsets are committed."""
+    """Interval between commits of offsets."""
 
     take_over_wait_s: float = 0.5
-    """How long one of several members waits before it asks where to begin in a queue that is new to
-    it: whoever gives it away commits meanwhile. Less means more messages that come twice."""
+    """Wait of one of several members before it asks where to begin in a queue that is new to it:
+    whoever gives it away commits meanwhile. Less means more messages that come twice."""
 
     drop_wait_s: float = 1.0
-    """How long a queue that goes to another member waits for running listener calls."""
+    """Wait of a queue that goes to another member for running listener calls."""
 
     close_wait_s: float = 10.0
-    """How long leaving the consumer waits for running listener calls. Messages of longer calls come
+    """Wait for running listener calls when the consumer is left. Messages of longer calls come
     again, and those behind them in their queues."""
 
     allocate: AllocationStrategy | str = "AVG"
-    """Which queues are whose: `AVG`, `AVG_BY_CIRCLE`, `CONSISTENT_HASH`,
+    """Allocation of queues to members: `AVG`, `AVG_BY_CIRCLE`, `CONSISTENT_HASH`,
     `MACHINE_ROOM_NEARBY-<one of these>`, or a strategy object or function. All members of a group
     must use the same."""
 
     offsets_kept: OffsetsKept = OffsetsKept.LOCALLY
-    """Where a member that broadcasts keeps how far it is. Those of a shared group are at the
+    """Keeper of the offsets of a member that broadcasts. Those of a shared group are at the
     brokers."""
 
     offsets_folder: Path | None = None
@@ -177,13 +177,14 @@ class PushConsumerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PullConsumerConfig:
-    """How a pull consumer works. Durations in seconds, sizes in bytes.
+    """Settings of a pull consumer. Durations in seconds, sizes in bytes.
 
     Source: RocketMQ `DefaultLitePullConsumer`.
     """
 
     consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET
-    """Where to begin in a queue that was not sought and that the group, if any, never consumed."""
+    """Position at which reading begins in a queue that was not sought and that the group, if any,
+    never consumed."""
 
     consume_at_ms: int | None = None
     """With `ConsumeFrom.TIMESTAMP`: Unix milliseconds. None = 30 minutes before the consumer is

@@ -46,11 +46,11 @@ class ReconsumeLater:
     −1 = never, it is a dead letter. An orderly consumer knows 0 and −1; it takes others as 0."""
 
     finished: int = 0
-    """Of a batch: how many messages from its beginning went well."""
+    """Messages of a batch that went well, from its beginning."""
 
     suspend_s: float | None = None
-    """How long an orderly queue rests before it is tried again, 0.01 to 30 s; None = as the
-    settings say. Means nothing to a concurrent consumer."""
+    """Rest of an orderly queue before it is tried again, 0.01 to 30 s; None = as the settings
+    say. Means nothing to a concurrent consumer."""
 
     def __post_init__(self) -> None:
         for name in ("delay_level", "finished"):

@@ -21,7 +21,7 @@ PIECE_MESSAGES_MAX: Final = 64
 way to a thread and back."""
 
 _LOCK_LOOK_S: Final = 0.2
-"""How often to look whether the lock of a queue is confirmed again."""
+"""Interval between looks whether the lock of a queue is confirmed again."""
 
 
 class ConsumeDispatcher:
@@ -59,7 +59,7 @@ class ConsumeDispatcher:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._failures = RepeatLimit(repeats_max=1)
         self.called: dict[ConsumeRequest, float] = {}
-        """What listeners have been called with and not answered, with the loop's time of that."""
+        """Requests of listener calls that have not returned, with the loop's time of each call."""
 
     def offer(self, assigned: AssignedQueue) -> None:
         """Learn that messages of `assigned` wait, or may be handed out now."""

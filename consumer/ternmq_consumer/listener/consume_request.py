@@ -39,7 +39,7 @@ class ConsumeRequest:
     """Messages that the listener wants again, by offset."""
 
     levels: list[int] = field(default_factory=list[int])
-    """How long each of `failed` is to wait: as in `ReconsumeLater.delay_level`."""
+    """Delay levels of `failed`, one for each: as in `ReconsumeLater.delay_level`."""
 
     unreached: list[StoredMessage] = field(default_factory=list[StoredMessage])
     """Messages that never reached the listener; all behind those of `failed`."""
@@ -48,7 +48,7 @@ class ConsumeRequest:
     """The first thing that the listener raised."""
 
     suspend_s: float | None = None
-    """How long an orderly queue is to rest; None = as the settings say."""
+    """Rest of an orderly queue; None = as the settings say."""
 
     began_at_ms: int = 0
     """When the message at `seen_index` was handed over, or seen there first; monotonic."""
@@ -70,7 +70,7 @@ class ConsumeRequest:
 
     @property
     def unfinished(self) -> list[StoredMessage]:
-        """What failed and what never reached the listener, by offset."""
+        """Messages that failed and messages that never reached the listener, by offset."""
         return [*self.failed, *self.unreached] if self.unreached else self.failed
 
     def fail(self, message: StoredMessage, level: int) -> None:

@@ -19,7 +19,7 @@ class ConsumerStatistics:
     """Length of their records."""
 
     failures: int
-    """How often a message came back from the listener unfinished."""
+    """Number of messages that came back from the listener unfinished, each time counted."""
 
     sent_back: int
     """Messages that brokers took back, to be tried again later or as dead letters."""

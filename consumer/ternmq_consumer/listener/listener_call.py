@@ -1,4 +1,4 @@
-"""Calling an application's listener, whatever its kind, and reading its answer.
+"""Calls of an application's listener, whatever its kind, and their answers.
 
 A listener is a plain function or an `async def`, and takes one message or a batch. Plain ones run
 in threads, so that they may block; the loop goes on meanwhile.
@@ -32,7 +32,7 @@ the listener raised, unless it is no `Exception`."""
 
 
 class ListenerResult(NamedTuple):
-    """How one call of a listener ended."""
+    """Result of one call of a listener."""
 
     answer: object
     error: Exception | None = None
@@ -44,7 +44,7 @@ _NOT_CALLED = ListenerResult(None, UsageError("the listener was not called"))
 
 @dataclass(frozen=True, slots=True)
 class Interception:
-    """What stands between a consumer and its listener."""
+    """Interceptors between a consumer and its listener."""
 
     group: str
     clock: Clock

@@ -17,7 +17,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 
 TIME_DEFAULT_MS: Final = 30 * 60_000
-"""How long before its start a consumer begins that begins at a time and was told none."""
+"""Time before its start at which a consumer begins that begins at a time and was told none."""
 
 
 class InitialPosition(enum.Enum):

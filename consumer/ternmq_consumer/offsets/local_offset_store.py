@@ -56,8 +56,8 @@ class LocalOffset(NamedTuple):
 
     offset: QueueOffset
     epoch: int = 0
-    """Of the broker, when that was noted: in a later one another message may lie before the offset.
-    0 = not known."""
+    """Epoch of the broker when that was noted: in a later one another message may lie before the
+    offset. 0 = not known."""
 
 
 def encode_offsets(offsets: dict[MessageQueue, LocalOffset]) -> bytes:
@@ -144,7 +144,7 @@ class LocalOffsetStore:
         self._kept = kept
         self._epoch_of = epoch_of
         self._begun = frozenset(kept)
-        """What the file holds."""
+        """Queues whose offsets the file holds."""
         self._owned: set[MessageQueue] = set()
         self._changes = 0
         self._is_moved = False

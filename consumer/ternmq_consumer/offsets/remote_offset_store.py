@@ -25,14 +25,14 @@ class _OffsetProgress:
     offset: QueueOffset
     committed: QueueOffset | None
     version: int
-    """What the broker last told of the offset's version: commits carry it."""
+    """Version of the offset, as the broker told it last: commits carry it."""
 
     seeks: int = 0
-    """How often the offset was set on purpose, whatever it was before."""
+    """Number of times that the offset was set on purpose, whatever it was before."""
 
     seeks_committed: int = 0
     refusal: str = ""
-    """What the log said of the last refusal, so that one that repeats itself is logged once."""
+    """Reason of the last refusal that was logged, so that a repeated one is logged once."""
 
     @property
     def is_forced(self) -> bool:
@@ -46,7 +46,7 @@ class _OffsetProgress:
 
 @dataclass(frozen=True, slots=True)
 class _OffsetCommit:
-    """What one request says of one queue."""
+    """Offset of one queue in one request."""
 
     progress: _OffsetProgress
     """A queue may be lost and taken over anew before the answer comes, which then is not for it."""
@@ -92,7 +92,7 @@ class RemoteOffsetStore:
         self._on_fenced = on_fenced
         self._on_reset = on_reset
         self._queried_versions: dict[MessageQueue, int] = {}
-        """Of queues that were asked for and are not kept yet."""
+        """Versions of queues that were queried and are not kept yet."""
         self._committing: dict[str, asyncio.Lock] = {}
         """Commits to one broker go one after the other: an answer must not meet what is newer."""
         self._progress: dict[MessageQueue, _OffsetProgress] = {}

@@ -77,7 +77,7 @@ class AssignedQueue:
         self._idle = asyncio.Event()
         self._in_order = in_order
         self._draining: list[ProcessQueue[StoredMessage]] = []
-        """What was in hand before the queue went elsewhere, while somebody still works on it."""
+        """Messages in hand of before the queue went elsewhere, while somebody works on them."""
         self._must_wait = False
         """Reading is to begin when nothing is left."""
 

@@ -48,7 +48,7 @@ class Handout(Generic[M]):
     """Offset of the first unfinished message."""
 
     attempts: int = 0
-    """How often all of it, or what is left of it, came back unfinished."""
+    """Number of times that all of it, or what is left of it, came back unfinished."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +87,7 @@ class ProcessQueue(Generic[M]):
 
     @property
     def waiting(self) -> int:
-        """How many messages nobody works on yet. Those that wait to be tried again do not count."""
+        """Messages that nobody works on yet. Those that wait to be tried again do not count."""
         return self._waiting_count
 
     @property
@@ -102,7 +102,7 @@ class ProcessQueue(Generic[M]):
 
     @property
     def span(self) -> int:
-        """How far reading is ahead of committing, in messages of the queue."""
+        """Distance of reading ahead of committing, in messages of the queue."""
         return self.next_offset - self.commit_offset
 
     def add(self, messages: list[M], record_bytes: int, next_offset: QueueOffset) -> None:

@@ -32,8 +32,8 @@ RENEW_AFTER_MS: Final = 5_000
 """A lock is renewed when it was asked for so long ago."""
 
 RENEW_INTERVAL_S: Final = 1.0
-"""How often to look which locks are to be renewed. What could not be renewed is tried again at the
-next look, so an answer that is lost once costs nobody the trust."""
+"""Interval between looks for locks that are to be renewed. What could not be renewed is tried again
+at the next look, so an answer that is lost once costs nobody the trust."""
 
 _NO_TOKEN: Final = 0
 

@@ -1,4 +1,4 @@
-"""How much of a queue a broker may send ahead: credits given, used and given back. Pure.
+"""Flow control: the credits by which a broker sends ahead of a queue's reader. Pure.
 
 A reader opens a queue with a credit in bytes and in messages; the broker stops when either ends,
 which it may overshoot by one record. What the reader has finished with it gives back, and tells
@@ -14,7 +14,7 @@ sending, large enough to be few messages."""
 
 
 class Credit(NamedTuple):
-    """What a broker may send. Nothing while either is zero."""
+    """Permission of a broker to send. It sends nothing while either number is zero."""
 
     messages: int
     record_bytes: int
@@ -22,7 +22,7 @@ class Credit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlowControlWindow:
-    """How much of one queue may lie unfinished at a reader.
+    """Bounds of what may lie unfinished of one queue at a reader.
 
     Source: RocketMQ `pullThresholdForQueue`, `pullThresholdSizeForQueue`,
     `consumeConcurrentlyMaxSpan`.
@@ -37,7 +37,7 @@ class FlowControlWindow:
 
 
 class CreditLedger:
-    """What of a window is in use. Owned by one subscription of one queue.
+    """Use of a window. Owned by one subscription of one queue.
 
     Args:
         window: Both sides of it are at least 1.

@@ -132,7 +132,7 @@ class PullLink:
 
     @property
     def queues(self) -> list[PulledQueue]:
-        """What is read over this link."""
+        """The queues that are read over this link."""
         return list(self._queues)
 
     def subscribe(

@@ -28,7 +28,7 @@ from ternmq_runtime.service import OwnedTasks
 logger = logging.getLogger(__name__)
 
 AVOID_S: Final = 30.0
-"""How long a member that failed is not read from: as long as a route is kept."""
+"""Time for which a member that failed is not read from: as long as a route is kept."""
 
 
 class BrokerMembers(BrokerConnections, Protocol):

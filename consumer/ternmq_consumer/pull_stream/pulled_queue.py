@@ -44,7 +44,7 @@ class PullReceiver(Protocol):
 
 
 class PulledQueueLink(Protocol):
-    """What a subscription is read over: `PullLink`."""
+    """The link that a subscription is read over: `PullLink`."""
 
     def write(self, request: messages.PullStreamRequest) -> None:
         """Send `request` on the present stream, if there is one, without waiting."""

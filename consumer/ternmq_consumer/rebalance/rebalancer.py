@@ -31,7 +31,7 @@ from ternmq_remoting.service_methods import LIST_MEMBERS
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-"""How soon to look again when something could not be asked, or a queue could not be started."""
+"""Pause before the next look when a broker could not be asked, or a queue could not be started."""
 
 WARNING_LOOKS: Final = 10
 """Looks in a row at which something may be in the way before that is a warning; not before it has

@@ -28,7 +28,7 @@ _NOT_COPIED: Final = (
     | names.ROUTING
     | {names.REGION, names.TRACE_ON, names.CLUSTER, names.WAIT, names.MAX_RECONSUME_TIMES}
 )
-"""What the broker adds again, and what would make something else of the copy than a retry."""
+"""Properties that the broker adds again, or that would make a copy something else than a retry."""
 
 
 def copy_properties(message: StoredMessage, level: int, *, retries_max: int) -> Mapping[str, str]:

@@ -45,7 +45,7 @@ class SendBackBatch:
     """Called once every message has an answer."""
 
     token: int = 0
-    """Of the queue's lock; 0 = it has none."""
+    """Token of the queue's lock; 0 = it has none."""
 
     refused: list[StoredMessage] = field(default_factory=list[StoredMessage])
     """Those that the broker has not confirmed, by offset."""

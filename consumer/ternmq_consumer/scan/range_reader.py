@@ -35,7 +35,7 @@ class ScanClient(Protocol):
 
     @property
     def client_id(self) -> str:
-        """Whose streams they are."""
+        """The client's id, which its streams carry."""
         ...
 
     @property

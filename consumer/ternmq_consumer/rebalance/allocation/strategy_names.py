@@ -22,7 +22,7 @@ _WITH_ARGUMENTS: Final = {
     "MACHINE_ROOM": "AllocateByMachineRoom(rooms)",
     "MACHINE_ROOM_NEARBY": f"'{NEARBY_PREFIX}<inner strategy>', or AllocateNearby(inner)",
 }
-"""What to give instead of a name that alone says too little."""
+"""Arguments, or objects, to give instead of a name that alone says too little."""
 
 
 def strategy_of(allocate: AllocationStrategy | str) -> AllocationStrategy:
