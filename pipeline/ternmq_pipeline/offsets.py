@@ -37,11 +37,11 @@ class OffsetRange(NamedTuple):
     begin: QueueOffset
     end: QueueOffset
     created_log_offset: int | None = None
-    """When its topic was created, as `ClusterSnapshot.created`; None when nobody tells."""
+    """Creation of its topic, as `ClusterSnapshot.created`; None when nobody tells."""
 
     @property
     def messages(self) -> int:
-        """How many offsets it has."""
+        """Number of offsets in the range."""
         return self.end - self.begin
 
     def __str__(self) -> str:

@@ -1,1 +1,1 @@
-"""What the driver asks of a cluster."""
+"""Readers of a cluster: what it has, for callers with and without `await`."""

@@ -26,7 +26,7 @@ class GroupCommits:
         self._reader = reader
         self._group = group
         self._versions: dict[MessageQueue, int] = {}
-        """How often each offset was set from outside, as its broker told it: commits carry it."""
+        """Version of each offset: how often it was set from outside. Commits carry it."""
 
     async def commit(self, offsets: Offsets) -> None:
         """Tell every broker the offsets of its queues.

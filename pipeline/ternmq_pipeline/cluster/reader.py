@@ -1,4 +1,4 @@
-"""What a read must know of a cluster: topics, queues, their ends, offsets by time, bytes."""
+"""Reader of a cluster's topics, queues, their ends, offsets by time, and bytes."""
 
 import asyncio
 import logging
@@ -48,15 +48,15 @@ UNDER_WAY_MAX: Final = 32
 
 
 class _Answer(NamedTuple):
-    """What one broker said of one topic."""
+    """Answer of one broker about one topic."""
 
     ranges: dict[MessageQueue, QueueRange]
     is_slave: bool
     store_id: str
-    """Whose bytes its log holds; "" when it does not tell."""
+    """Id of the store whose bytes its log holds; "" when it does not tell."""
 
     created: int | None
-    """Where its log ended when the topic was created; None when it does not tell."""
+    """End of its log when the topic was created; None when it does not tell."""
 
 
 class ClusterReader(Lifecycle):
@@ -81,7 +81,7 @@ class ClusterReader(Lifecycle):
         self._unreadable = UnreadableBrokers()
         self._retry_timeout_s = retry_timeout_s
         self._silent_at_ms: int | None = None
-        """When no NameServer was seen that knows any broker, the last time."""
+        """Time of the last look at which no NameServer knew any broker."""
         self._under_way = asyncio.Semaphore(UNDER_WAY_MAX)
         self._gone: set[MessageQueue] = set()
         """Queues that were expected and are known not to come back."""

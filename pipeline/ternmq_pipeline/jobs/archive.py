@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT: Final = "_checkpoint"
-"""Where an archive's checkpoint is, below its folder, when nobody says otherwise."""
+"""Default folder of an archive's checkpoint, below its own."""
 
 BATCH_ROWS: Final = 1_000_000
 """The most messages of one micro-batch: a run that is killed loses the work on no more."""
@@ -51,7 +51,7 @@ PIECE_ROWS: Final = 50_000
 queues are cut, or a file would be as large as what a queue has in a micro-batch."""
 
 PIECE_BYTES_MIN: Final = 4 << 20
-"""Where messages are large, a task reads about half a file, but no less than this."""
+"""Least bytes of one task that reads large messages; else it reads about half a file."""
 
 DATE: Final = "date_from_unix_date(cast(unix_micros(storeTimestamp) div 86400000000 as int))"
 """The day of a row in UTC, whatever the session's time zone is: Spark's expression."""
@@ -73,7 +73,7 @@ def piece_rows(file_bytes: int, message_bytes: int, batch_rows: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What one run has added to an archive."""
+    """Messages and files that one run has added to an archive."""
 
     folder: str
     """The archive."""
@@ -88,13 +88,13 @@ class Archived:
     """Files that were added."""
 
     bytes: int
-    """Of those files."""
+    """Size of those files."""
 
     topics: tuple[str, ...]
-    """Whose messages they hold, sorted."""
+    """Topics of the messages they hold, sorted."""
 
     seconds: float
-    """How long the run took."""
+    """Duration of the run."""
 
     is_stopped: bool
     """It was interrupted; the next run goes on there."""

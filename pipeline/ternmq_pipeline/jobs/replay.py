@@ -51,11 +51,11 @@ class ReplaySource:
     """Source of a replay: Parquet files or a topic."""
 
     folder: str
-    """Of Parquet files; empty = a topic is read."""
+    """Folder of Parquet files; empty = a topic is read."""
 
     topic: str
     nameserver: str
-    """Of the cluster that has the topic."""
+    """NameServer of the cluster that has the topic."""
 
     retry_timeout_s: float
 

@@ -1,4 +1,4 @@
-"""How a cluster stands: topics, groups, consumers, dead letters and traffic by the hour.
+"""Report of a cluster: topics, groups, consumers, dead letters and traffic by the hour.
 
 made = report("127.0.0.1:9876", html="report.html", parquet="report/")
 for row in made.slow:

@@ -34,7 +34,7 @@ class ResendResult:
 
     batches: int
     topics: Mapping[str, int]
-    """Of a dry run: how many messages would go to each topic, sorted. Else empty."""
+    """Messages that would go to each topic, sorted, of a dry run. Else empty."""
 
     seconds: float
     is_stopped: bool

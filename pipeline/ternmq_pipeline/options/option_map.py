@@ -21,7 +21,7 @@ VALUE_CHARACTERS_MAX: Final = 8 << 20
 
 RETRY_TIMEOUT_S_MIN: Final = 1.0
 RETRY_TIMEOUT_S_MAX: Final = 86_400.0
-"""How long source and sink go on asking a cluster that gives no answer."""
+"""Bounds of how long source and sink go on asking a cluster that gives no answer."""
 
 _NOW_RETRY_TIMEOUT: Final = f"is {RETRY_TIMEOUT} now, which holds for all that a query asks"
 RENAMED: Final[Mapping[str, str]] = dict.fromkeys(
@@ -39,10 +39,10 @@ COUNT_MAX: Final = (1 << 63) - 1
 _OF_SPARK: Final = frozenset(
     {"checkpointlocation", "queryname", "asyncprogresstrackingenabled", "serialization.format"}
 )
-"""What Spark itself adds to a source's or sink's options, in lower case."""
+"""Options that Spark itself adds to a source's or sink's, in lower case."""
 
 _INTERNAL_PREFIXES: Final = ("__", "spark.")
-"""Of names that only Spark gives."""
+"""Prefixes of names that only Spark gives."""
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _DURATION: Final = re.compile(
@@ -59,7 +59,7 @@ _UNITS_MS: Final[Mapping[str, float]] = {
     "hr": 3_600_000,
     "d": 86_400_000,
 }
-"""Those of Spark's own durations."""
+"""Units of Spark's own durations."""
 
 
 class OptionMap:

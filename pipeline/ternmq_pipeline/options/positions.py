@@ -32,7 +32,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """The same, with a time for each queue."""
+    """The first message of each queue that was stored at the queue's own time or later."""
 
     times_ms: Mapping[MessageQueue, int]
 

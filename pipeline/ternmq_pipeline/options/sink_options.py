@@ -22,13 +22,13 @@ class WriteOptions:
 
     nameservers: tuple[str, ...]
     topic: str | None = None
-    """Of every row, whatever its column topic says. None = each row must name one."""
+    """Topic of every row, whatever its column topic says. None = each row must name one."""
 
     staging_timeout_s: int = STAGING_TIMEOUT_S
-    """How long brokers keep what tasks stored before they roll it back by themselves."""
+    """Time that brokers keep staged rows before they roll them back by themselves."""
 
     retry_timeout_s: float = RETRY_TIMEOUT_S
-    """How long tasks and commits go on while a NameServer or broker is away."""
+    """Time that tasks and commits go on while a NameServer or broker is away."""
 
     request_timeout_s: float = 3.0
     producer_group: str = PRODUCER_GROUP

@@ -46,15 +46,15 @@ STORE_BROKER: Final = "store"
 
 
 class View(Enum):
-    """Which columns a read has."""
+    """Set of columns that a read has."""
 
     TERNMQ = "ternmq"
     KAFKA = "kafka"
-    """Those of Spark's Kafka source."""
+    """Columns of Spark's Kafka source."""
 
 
 class CommitMode(Enum):
-    """Who tells brokers how far `commitGroup` is."""
+    """Committer of the offsets of `commitGroup`."""
 
     NONE = "none"
     """The listener of `ternmq_pipeline`, or nobody."""
@@ -64,7 +64,7 @@ class CommitMode(Enum):
 
 
 class PushdownMode(Enum):
-    """Whether a batch read lets brokers apply conditions of the query.
+    """Pushdown of a query's conditions to brokers by a batch read.
 
     Spark 4.3 keeps one plan for each loaded frame, with the conditions of the query that was
     planned last, and reads other queries of the frame by it. Nothing that a source sees tells one
@@ -72,31 +72,31 @@ class PushdownMode(Enum):
     """
 
     AUTO = "auto"
-    """As Spark's setting `spark.sql.python.filterPushdown.enabled` says."""
+    """On or off as Spark's setting `spark.sql.python.filterPushdown.enabled` says."""
 
     ALWAYS = "true"
     NEVER = "false"
 
 
 class ScanMode(Enum):
-    """How messages come from brokers."""
+    """Form in which messages come from brokers."""
 
     AUTO = "auto"
-    """As Arrow batches where a broker can make them, else as records."""
+    """Arrow batches where a broker can make them, else records."""
 
     NEVER = "never"
-    """As records."""
+    """Records."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TriggerLimits:
-    """How much one batch of a stream reads. None = no limit."""
+    """Limits of one batch of a stream. None = no limit."""
 
     offsets_max: int | None = None
     bytes_max: int | None = None
     offsets_min: int | None = None
     delay_max_ms: int = 15 * 60_000
-    """How long a batch waits for `offsets_min`."""
+    """Time that a batch waits for `offsets_min`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +111,7 @@ class ReadOptions:
     """A store's directory, to be read without a broker."""
 
     broker_name: str = STORE_BROKER
-    """What the rows of a store's directory have as broker's name: the store does not know it."""
+    """Broker's name in the rows of a store's directory: the store does not know it."""
 
     raw: bool = False
     """Every record of the store's commit log, as it lies there."""
@@ -136,7 +136,7 @@ class ReadOptions:
     scan: ScanMode = ScanMode.AUTO
     batch_rows_max: int = 10_000
     retry_timeout_s: float = RETRY_TIMEOUT_S
-    """How long plans and tasks go on while a NameServer or broker is away, getting no further."""
+    """Time that plans and tasks go on while a NameServer or broker is away, getting no further."""
 
     request_timeout_s: float = 3.0
 

@@ -1,4 +1,4 @@
-"""What a read reads: topics, offsets, ranges, partitions, and how far a batch goes."""
+"""Plans of reads: offsets, offset ranges, partitions, admission control and data loss."""
 
 from ternmq_pipeline.planning.admission import AdmittedOffsets as AdmittedOffsets
 from ternmq_pipeline.planning.admission import MeasureRanges as MeasureRanges

@@ -48,7 +48,7 @@ class TriggerState:
     """Number of batches before this one. The queue that goes first in a batch follows from it."""
 
     targets: Offsets | None = None
-    """Where a stream ends that reads what was available when it began. None = it does not end."""
+    """End of a stream that reads what was available when it began. None = it does not end."""
 
     all_available: bool = False
     """This batch reads all there is, whatever the limits."""

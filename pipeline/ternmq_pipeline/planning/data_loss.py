@@ -17,7 +17,7 @@ TOLD_MAX: Final = 10
 
 
 class QueueLoss(NamedTuple):
-    """What a queue has lost."""
+    """Loss of messages of one queue."""
 
     queue: MessageQueue
     reason: str

@@ -17,7 +17,7 @@ PARTITIONS_MAX: Final = 100_000
 
 
 class PlannedRanges(NamedTuple):
-    """What a batch reads, and what to warn of."""
+    """Offset ranges of a batch, and what to warn of."""
 
     offset_ranges: list[OffsetRange]
     """Sorted by queue, none empty, one of each queue at most."""

@@ -26,7 +26,7 @@ ENDING: Final = "ending"
 
 
 class ResolvedOffsets(NamedTuple):
-    """Offsets, and what to warn of."""
+    """Offsets of a position in each queue, and what to warn of."""
 
     offsets: dict[MessageQueue, QueueOffset]
     warnings: list[str]

@@ -1,4 +1,4 @@
-"""What a cluster said of the queues that are read, at one moment. Pure."""
+"""Snapshot of a cluster's queues, as its brokers told them at one moment. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class ClusterSnapshot:
     """The queues that are read, as their brokers told them."""
 
     ranges: Mapping[MessageQueue, "QueueRange"]
-    """What each queue has. All brokers have answered."""
+    """Offsets that each queue has. All brokers have answered."""
 
     missing: frozenset[str] = frozenset()
     """Topics and queues that options name and no broker has."""
@@ -24,13 +24,13 @@ class ClusterSnapshot:
     """Names of all registered brokers, whether they have a topic that is read or not."""
 
     answered_by_slave: frozenset[str] = frozenset()
-    """Of these brokers a slave answered. It may begin later than its master and be behind it: what
+    """Brokers of which a slave answered. It may begin later than its master and be behind it: what
     it does not have is no loss."""
 
     stores: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Whose bytes the logs of these brokers hold: offsets of another store are other messages'."""
+    """Ids of the stores of these brokers: offsets of another store are other messages'."""
 
     created: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """When each topic was created at each of these brokers, as the offset that the log ended with;
+    """Creation of each topic at each of these brokers, as the offset that the log ended with;
     a topic that was deleted and created again has a higher one. By topic and broker. One of
     `answered_by_slave` may tell a lower one than its master."""

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 _MARGIN_SHARE: Final = 10
 _MARGIN_S: Final = 30
 _ROWS_A_SECOND: Final = 5_000
-"""So many one broker ends at least, also when it has much else to do."""
+"""Least number that one broker ends, also when it has much else to do."""
 
 
 class BatchNotCommitted(TernError):

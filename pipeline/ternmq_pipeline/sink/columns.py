@@ -34,7 +34,7 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 """The columns, in the order in which they are documented, and the types each may have."""
 
 _OF_KAFKA: Final = {"value": BODY, "key": KEYS, "headers": PROPERTIES}
-"""What columns of Spark's Kafka sink are called here."""
+"""Names here for columns of Spark's Kafka sink."""
 
 _NULL: Final = "void"
 """The type of a column in which there is nothing but null: as if it were not there."""

@@ -30,7 +30,7 @@ class StagedPart:
     """After so many seconds the broker rolls it back."""
 
     began_at_ms: int
-    """When the first of it was staged, or a moment before: the task's wall time."""
+    """Time when the first of it was staged, or a moment before: the task's wall time."""
 
     staged: StagedMessages
 

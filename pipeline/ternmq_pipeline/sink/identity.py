@@ -20,7 +20,7 @@ ROW: Final = "SPARK_ROW"
 """Its place in the partition, from 0."""
 
 ATTEMPT: Final = "SPARK_ATTEMPT"
-"""Which attempt at the partition sent it: random, so it differs also after a driver's restart."""
+"""The attempt at the partition: random, so it differs also after a driver's restart."""
 
 NAMES: Final = frozenset({QUERY, BATCH, PARTITION, ATTEMPT, ROW})
 
@@ -42,7 +42,7 @@ class BatchIdentity:
 
     @property
     def staged_for(self) -> str:
-        """What its half messages say they wait for."""
+        """Text by which its half messages say what they wait for."""
         return f"{self.query}/{self.batch}"
 
     @property

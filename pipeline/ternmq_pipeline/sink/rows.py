@@ -29,7 +29,7 @@ from ternmq_pipeline.strict_json import shown
 
 _US_IN_MS: Final = 1000
 _PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
-"""What is left for a row beside what producers and brokers add while it is staged."""
+"""Bytes left for a row beside what producers and brokers add while it is staged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 CHUNK_ROWS: Final = 8192
 CHUNK_BYTES: Final = 16 << 20
-"""What is staged at once: so much lies in memory twice."""
+"""Most that is staged at once: so much lies in memory twice."""
 
 ROLL_BACK_S: Final = 10.0
-"""How long one goes on trying to take back what was staged. What remains, its broker takes back
-when its immunity is over."""
+"""Time that a task goes on trying to roll back. What remains, its broker rolls back when its
+immunity is over."""
 
 
 class Stager(Protocol):

@@ -81,7 +81,7 @@ class BatchReader(DataSourceReader):
 
 @short_errors
 class PushdownBatchReader(BatchReader):
-    """The same for sessions that let a source apply conditions."""
+    """A `BatchReader` for sessions that let a source apply conditions."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take what conditions can be applied here, and return those that Spark must test."""

@@ -17,7 +17,7 @@ class Column(NamedTuple):
 
     name: str
     type_text: str
-    """As in DDL and in `DataType.simpleString()`: `array<string>`."""
+    """Type as in DDL and in `DataType.simpleString()`: `array<string>`."""
 
 
 TERNMQ_COLUMNS: Final = (
@@ -46,7 +46,7 @@ KAFKA_COLUMNS: Final = (
     Column("timestamp", "timestamp"),
     Column("timestampType", "int"),
 )
-"""Those of Spark's Kafka source."""
+"""Columns of Spark's Kafka source."""
 
 HEADERS: Final = Column("headers", "array<struct<key:string,value:binary>>")
 

@@ -20,7 +20,7 @@ _OF_PAGE: Final[Mapping[str, str]] = {
     _LINE: "line",
     **{colour: f"c{number}" for number, colour in enumerate(_COLOURS)},
 }
-"""What matplotlib draws with, and which colours of the page that stands for: these differ in the
+"""Colours that matplotlib draws with, and the page's colours they stand for: these differ in the
 dark."""
 
 _STYLE: Final[Mapping[str, Any]] = {

@@ -54,7 +54,7 @@ class CounterRate:
     """Over the last minute."""
 
     day: int = 0
-    """What the last 24 hours added."""
+    """Sum over the last 24 hours."""
 
 
 _NONE: Final = CounterRate()

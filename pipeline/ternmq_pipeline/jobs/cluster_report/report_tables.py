@@ -17,7 +17,7 @@ class TopicRow:
     """All that can still be read."""
 
     bytes: int | None
-    """Of their records; None = a broker does not measure."""
+    """Size of their records; None = a broker does not measure."""
 
     in_per_s: float
     """Over the last minute, as all rates."""
@@ -44,11 +44,11 @@ class GroupRow:
     """Messages that wait."""
 
     lag_s: float
-    """How long the one that waits longest among each queue's next has lain there."""
+    """Age of the message that waits longest among each queue's next one."""
 
     out_per_s: float
     out_24h: int
-    """As brokers count since they started: so this and those below."""
+    """Count of brokers since they started: so this and those below."""
 
     sent_back_24h: int
     """Messages that were to be tried again."""
@@ -107,7 +107,7 @@ class ClusterReport:
 
     made_at_ms: int
     hours: int
-    """How far back `traffic` goes."""
+    """Hours that `traffic` goes back."""
 
     slow_after_ms: int
     """From which lag in time on a group counts as slow."""

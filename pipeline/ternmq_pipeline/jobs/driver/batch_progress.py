@@ -24,7 +24,7 @@ class BatchProgress:
     """Messages of the cluster that were not read yet; None when it is not known."""
 
     observed: Mapping[str, int] = field(default_factory=dict[str, int])
-    """What the job itself counts in its rows, by name."""
+    """Counts that the job itself makes in its rows, by name."""
 
     def __str__(self) -> str:
         parts = [f"batch {self.batch}: {self.rows_in:,} rows", f"{self.rows_per_s:,.0f} rows/s"]

@@ -12,7 +12,7 @@ OnSignal = Callable[[int, FrameType | None], None]
 
 @dataclass(slots=True)
 class Interruption:
-    """Whether somebody wants the job to end: Ctrl-C, or a signal to terminate."""
+    """Wish of somebody that the job ends: Ctrl-C, or a signal to terminate."""
 
     is_wanted: bool = False
 

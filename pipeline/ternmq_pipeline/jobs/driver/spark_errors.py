@@ -47,7 +47,7 @@ _NOISE: Final = re.compile(
     r"\[[A-Z0-9_.]{4,}\] |Query \[id = [^\]]*\] terminated with exception: | SQLSTATE: \w+"
     r"|; line \d+ pos \d+|Traceback \(most recent call last\):"
 )
-"""What Spark adds to its texts for its own documentation."""
+"""Parts of Spark's texts that refer to its own documentation."""
 
 _TEXT_MAX: Final = 600
 

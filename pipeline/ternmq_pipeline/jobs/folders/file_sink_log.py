@@ -25,7 +25,7 @@ class CommittedFile:
     """A file of the folder that belongs to it."""
 
     path: str
-    """As a URI."""
+    """A URI."""
 
     bytes: int
 

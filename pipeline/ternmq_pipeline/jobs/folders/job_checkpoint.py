@@ -14,7 +14,7 @@ MARK: Final = "ternmq-job.json"
 """In a checkpoint: which job it belongs to, beside Spark's own files."""
 
 _OFFSET_LINES: Final = 3
-"""Of a file of offsets: version, settings, and the offset of the one source."""
+"""Lines of a file of offsets: version, settings, and the offset of the one source."""
 
 
 def claim(checkpoint: HadoopFolder, job: Mapping[str, object]) -> bool:

@@ -1,4 +1,4 @@
-"""What is read of a store's directory: parts of its log, and in each the stretches of queues.
+"""Plan of a read of a store's directory: parts of its log, and in each the ranges of queues.
 
 The positions that options name are decided as for a cluster, from what the directory has. Times are
 compared with each record instead, since the log of one broker is in the order of its clock.
@@ -58,10 +58,10 @@ def check_offline(options: ReadOptions) -> None:
                 raise ConfigError("assign", str(queue), rule)
 
 
-def planned_parts(
+def plan_parts(
     directory: StoreDirectory, options: ReadOptions, pushed: PushedFilters
 ) -> list[LogPart]:
-    """Return what the tasks read, one part for each.
+    """Return the parts of the log that the tasks read, one for each.
 
     Raises:
         UsageError: An option names a topic, queue or offset that the directory does not have.
@@ -154,15 +154,15 @@ def _refuse_missing(directory: StoreDirectory, choice: TopicChoice) -> None:
 def clipped(
     parts: Sequence[LogPart], wanted: Mapping[tuple[str, int], OffsetRange]
 ) -> list[LogPart]:
-    """Return parts with what is wanted of their stretches, without those that have nothing."""
+    """Return parts with what is wanted of their ranges, without those that have nothing."""
     found: list[LogPart] = []
     for part in parts:
         kept: list[QueueStretch] = []
         for topic, queue_id, begin, end in part.stretches:
-            stretch = wanted.get((topic, queue_id))
-            if stretch is None:
+            offset_range = wanted.get((topic, queue_id))
+            if offset_range is None:
                 continue
-            first, last = max(begin, stretch.begin), min(end, stretch.end)
+            first, last = max(begin, offset_range.begin), min(end, offset_range.end)
             if first < last:
                 kept.append(QueueStretch(topic, queue_id, first, last))
         if kept:

@@ -19,7 +19,7 @@ from ternmq_pipeline.options import ReadOptions
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.offline.plan import (
     check_offline,
-    planned_parts,
+    plan_parts,
     refuse_no_store,
     times_ms,
 )
@@ -77,7 +77,7 @@ class OfflineReader(DataSourceReader):
         directory = self._directory()
         if self._options.raw:
             return [LogPartition(part) for part in plan_raw(directory)]
-        parts = planned_parts(directory, self._options, self._pushed)
+        parts = plan_parts(directory, self._options, self._pushed)
         return [LogPartition(part) for part in parts]
 
     def read(
@@ -149,7 +149,7 @@ class OfflineReader(DataSourceReader):
 
 @short_errors
 class PushdownOfflineReader(OfflineReader):
-    """The same for sessions that let a source apply conditions."""
+    """An `OfflineReader` for sessions that let a source apply conditions."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take what conditions can be applied here, and return those that Spark must test."""

@@ -40,7 +40,7 @@ class StreamReport:
     """Spark's number of the batch, from 0."""
 
     offsets: Offsets
-    """Where the batch ended: the next message of each queue."""
+    """End of the batch: the next message of each queue."""
 
     behind: StreamLag | None
     """None after a batch that was repeated because the run before did not finish it."""

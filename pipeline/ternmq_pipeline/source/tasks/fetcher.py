@@ -41,7 +41,7 @@ from ternmq_pipeline.source.pushdown import RowFilter
 from ternmq_store.columns.batches import build_rows
 
 JOINED_BYTES: Final = 4 << 20
-"""So many bytes of records are enough for a batch."""
+"""Bytes of records that are enough for a batch."""
 
 TO_GO_ON: Final = "Option failOnDataLoss=false passes it over."
 
@@ -49,7 +49,7 @@ _compute: Any = pyarrow.compute
 """Its functions take more than their types tell."""
 
 ColumnTest: TypeAlias = Callable[[Any], Any]
-"""Tells of each cell of a column whether its row is wanted."""
+"""A test of each cell of a column, for wanted rows."""
 
 logger = logging.getLogger(__name__)
 

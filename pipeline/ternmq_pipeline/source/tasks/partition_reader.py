@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ROWS_DEFAULT: Final = 10_000
-"""What Spark does without that setting; brokers make no larger batches either."""
+"""Spark's value without that setting; brokers make no larger batches either."""
 
 
 @dataclass(frozen=True)

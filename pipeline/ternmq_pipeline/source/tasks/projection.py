@@ -42,7 +42,7 @@ class BatchProjection:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """Which of our columns are needed, in the order in which batches must bring them."""
+        """Those of our columns that are needed, in the order in which batches must bring them."""
         if self._view is View.TERNMQ:
             return self._names
         needed = dict.fromkeys(source for name in self._names for source in _KAFKA_SOURCES[name])
@@ -51,7 +51,7 @@ class BatchProjection:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """What every batch's schema is."""
+        """Schema of every batch."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         return to_arrow_schema(self._schema, timezone="UTC")

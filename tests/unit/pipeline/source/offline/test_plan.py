@@ -13,7 +13,7 @@ from ternmq_pipeline.options import read_options
 from ternmq_pipeline.source.offline.plan import (
     check_offline,
     clipped,
-    planned_parts,
+    plan_parts,
     split_parts,
     times_ms,
 )
@@ -83,11 +83,11 @@ def test_topics_and_queues_missing_in_the_directory_are_refused_by_name(
     (tmp_path / "consumequeue" / "A" / "0").mkdir(parents=True)
     directory = StoreDirectory(RealFileSystem(), tmp_path)
     assert (
-        planned_parts(directory, read_options({"store": "/x", "subscribe": "A"}), PushedFilters())
+        plan_parts(directory, read_options({"store": "/x", "subscribe": "A"}), PushedFilters())
         == []
     )
     with pytest.raises(ConfigError, match=re.escape(told)):
-        planned_parts(directory, read_options({"store": "/x", option: value}), PushedFilters())
+        plan_parts(directory, read_options({"store": "/x", option: value}), PushedFilters())
 
 
 def test_pattern_selects_no_light_queue(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_pattern_selects_no_light_queue(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(1000))
     directory = StoreDirectory(RealFileSystem(), tmp_path)
     for choice in ({"subscribePattern": ".*"}, {}):
-        parts = planned_parts(directory, read_options({"store": "/x"} | choice), PushedFilters())
+        parts = plan_parts(directory, read_options({"store": "/x"} | choice), PushedFilters())
         assert parts == [LogPart(0, (QueueStretch("B", 0, 0, 1),))]
 
 
