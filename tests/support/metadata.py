@@ -12,7 +12,7 @@ from ternmq_broker.replication.tables import (
     MetadataService,
     MetadataServices,
 )
-from ternmq_broker.replication.tables.applying import TableServices
+from ternmq_broker.replication.tables.applier import TableServices
 from ternmq_broker.state.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ternmq_broker.replication.tables.names import (
+from ternmq_broker.replication.tables.table_names import (
     DELAY_OFFSETS,
     DELETIONS,
     FILTERS,

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, cast
 
 from ternmq_broker.replication.protocol import ProtocolBroken
-from ternmq_broker.replication.tables.names import (
+from ternmq_broker.replication.tables.offset_rows import parse_rows
+from ternmq_broker.replication.tables.table_names import (
     AFTER_THE_LOG,
     DELAY_OFFSETS,
     DELETIONS,
@@ -21,8 +22,7 @@ from ternmq_broker.replication.tables.names import (
     TOPICS,
     TRANSACTIONS,
 )
-from ternmq_broker.replication.tables.offset_rows import parse_rows
-from ternmq_broker.replication.tables.reading import ToldTable
+from ternmq_broker.replication.tables.table_reader import ToldTable
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import as_int, as_object
 from ternmq_broker.state.filters import FilterTable

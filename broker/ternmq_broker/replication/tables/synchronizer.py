@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.replication.tables.applying import TableServices, TableTaker
-from ternmq_broker.replication.tables.reading import TableReader, ToldTable
+from ternmq_broker.replication.tables.applier import TableServices, TableTaker
+from ternmq_broker.replication.tables.table_reader import TableReader, ToldTable
 from ternmq_model.errors import BrokerBusy, StoreError, TernError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from ternmq_broker.replication.protocol import ProtocolBroken
-from ternmq_broker.replication.tables import reading
-from ternmq_broker.replication.tables.reading import TableReader, ToldTable
+from ternmq_broker.replication.tables import table_reader
+from ternmq_broker.replication.tables.table_reader import TableReader, ToldTable
 from ternmq_model.address import Address
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
@@ -111,6 +111,6 @@ def test_malformed_table_is_refused(text: str) -> None:
 
 
 def test_endless_table_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "TABLE_BYTES_MAX", 1000)
+    monkeypatch.setattr(table_reader, "TABLE_BYTES_MAX", 1000)
     with pytest.raises(ProtocolBroken, match="over 1000 bytes"):
         read(*[piece("x" * 300) for _ in range(5)])

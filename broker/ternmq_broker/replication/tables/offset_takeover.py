@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ternmq_broker.replication.role.member_discovery import Finder
-from ternmq_broker.replication.tables.names import OFFSETS
 from ternmq_broker.replication.tables.offset_rows import parse_rows
-from ternmq_broker.replication.tables.reading import TableReader, ToldTable
+from ternmq_broker.replication.tables.table_names import OFFSETS
+from ternmq_broker.replication.tables.table_reader import TableReader, ToldTable
 from ternmq_broker.state.offsets import KeptOffset
 from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import IllegalName, RefusedError, TernError
