@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from ternmq_console.exits import errors_as_exits
+from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_model.errors import UsageError
 
 Words = Sequence[str]

@@ -2,7 +2,7 @@
 
 import click
 
-from ternmq_console.lazy import LazyGroup
+from ternmq_console.cli.lazy_group import LazyGroup
 from ternmq_console.services import broker as service
 
 _HERE = "ternmq_console"

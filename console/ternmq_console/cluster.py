@@ -4,9 +4,9 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.replication import MemberView
-from ternmq_console.admin import ask, reserved_hours, time_text
-from ternmq_console.options import nameserver_option, output_option, yes_option
-from ternmq_console.output import confirm_losses, print_record, print_rows
+from ternmq_console.cli.admin_query import ask, reserved_hours, time_text
+from ternmq_console.cli.options import nameserver_option, output_option, yes_option
+from ternmq_console.cli.output import confirm_losses, print_record, print_rows
 from ternmq_console.replicas import last_epoch
 from ternmq_console.status import RATE_SPAN_S
 from ternmq_protos.v1 import admin_pb2 as admin_messages

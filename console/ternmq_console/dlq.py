@@ -8,10 +8,10 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.dead_letters import Redriven
 from ternmq_client.admin.descriptions import BrokerList
 from ternmq_client.admin.redrive import DeadLetter
-from ternmq_console.admin import ask, time_text
-from ternmq_console.exits import leave_if_partial
-from ternmq_console.options import nameserver_option, output_option, yes_option
-from ternmq_console.output import confirm, print_record, print_rows
+from ternmq_console.cli.admin_query import ask, time_text
+from ternmq_console.cli.exit_codes import leave_if_partial
+from ternmq_console.cli.options import nameserver_option, output_option, yes_option
+from ternmq_console.cli.output import confirm, print_record, print_rows
 
 T = TypeVar("T")
 

@@ -4,11 +4,11 @@ from dataclasses import asdict
 
 import click
 
-from ternmq_console.admin import ask, time_text
-from ternmq_console.exits import leave_if_partial
+from ternmq_console.cli.admin_query import ask, time_text
+from ternmq_console.cli.exit_codes import leave_if_partial
+from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.output import print_line, print_record, print_rows
 from ternmq_console.offset import progress_row
-from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_line, print_record, print_rows
 from ternmq_model.names import is_system_group
 
 _PROGRESS_COLUMNS = ("topic", "broker", "queue", "committed", "max_offset", "lag", "lag_s")

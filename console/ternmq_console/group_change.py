@@ -8,9 +8,9 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import OffsetChange, require_all
-from ternmq_console.admin import ask
-from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.cli.admin_query import ask
+from ternmq_console.cli.options import INT32, INT64, nameserver_option, output_option, time_option
+from ternmq_console.cli.output import print_record, print_rows
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 

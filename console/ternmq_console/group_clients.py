@@ -5,10 +5,10 @@ import click
 from ternmq_client.admin.admin_calls import side_by_side
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList, GroupMember, ProducerMember
-from ternmq_console.admin import ask, time_text
-from ternmq_console.exits import leave_if_partial
-from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_line, print_record, print_rows
+from ternmq_console.cli.admin_query import ask, time_text
+from ternmq_console.cli.exit_codes import leave_if_partial
+from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.output import print_line, print_record, print_rows
 from ternmq_model.errors import (
     ClientNotOnline,
     RefusedError,

@@ -7,9 +7,9 @@ from typing import Final, NoReturn
 import click
 from click.core import ParameterSource
 
-from ternmq_console.exits import UNREACHABLE, errors_as_exits
-from ternmq_console.options import DEFAULT_NAMESERVER, HEALTH_VARIABLE, seconds
-from ternmq_console.output import print_line
+from ternmq_console.cli.exit_codes import UNREACHABLE, errors_as_exits
+from ternmq_console.cli.options import DEFAULT_NAMESERVER, HEALTH_VARIABLE, seconds
+from ternmq_console.cli.output import print_line
 from ternmq_model.address import Address, parse_address
 from ternmq_model.errors import ConfigError
 from ternmq_remoting import local_health

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ternmq_console.options import duration_text
+from ternmq_console.cli.options import duration_text
 from ternmq_runtime.settings.values import parse_value
 
 _LOWERED: Final = {

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from ternmq_console.lazy import LazyGroup
+from ternmq_console.cli.lazy_group import LazyGroup
 from ternmq_model.version import __version__
 
 _HERE = "ternmq_console"

@@ -8,10 +8,10 @@ from typing import Final
 import click
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_console.admin import ask, time_text
-from ternmq_console.exits import leave_if_partial
-from ternmq_console.options import nameserver_option, output_option, time_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.cli.admin_query import ask, time_text
+from ternmq_console.cli.exit_codes import leave_if_partial
+from ternmq_console.cli.options import nameserver_option, output_option, time_option
+from ternmq_console.cli.output import print_record, print_rows
 from ternmq_model.errors import MessageNotFound, Unreachable, UsageError
 from ternmq_model.stored_message import StoredMessage
 

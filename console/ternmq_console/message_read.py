@@ -8,11 +8,11 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.tracing.trace_records import ConsumeBegan, ConsumeEnded, MessageSent, TraceRecord
-from ternmq_console.admin import ask, time_text
-from ternmq_console.exits import errors_as_exits, leave_if_partial
+from ternmq_console.cli.admin_query import ask, time_text
+from ternmq_console.cli.exit_codes import errors_as_exits, leave_if_partial
+from ternmq_console.cli.options import INT32, INT64, nameserver_option, output_option, time_option
+from ternmq_console.cli.output import print_record, print_rows
 from ternmq_console.message import message_row
-from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_option
-from ternmq_console.output import print_record, print_rows
 from ternmq_model.errors import refusal
 from ternmq_model.message import Message
 from ternmq_model.names import TRACE_TOPIC

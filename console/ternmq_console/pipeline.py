@@ -11,8 +11,8 @@ import click
 
 from ternmq_client import retry_timeout
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
-from ternmq_console.exits import errors_as_exits
-from ternmq_console.options import (
+from ternmq_console.cli.exit_codes import errors_as_exits
+from ternmq_console.cli.options import (
     TIME_HELP,
     duration_ms,
     nameserver_option,
@@ -20,7 +20,7 @@ from ternmq_console.options import (
     time_ms,
     time_option,
 )
-from ternmq_console.output import print_line, print_record
+from ternmq_console.cli.output import print_line, print_record
 from ternmq_pipeline.jobs.archive import BATCH_ROWS as ARCHIVE_ROWS
 from ternmq_pipeline.jobs.archive import FILE_BYTES, FILE_BYTES_MAX
 from ternmq_pipeline.jobs.archive import archive as archive_topics

@@ -7,10 +7,10 @@ from typing import Final
 
 import click
 
-from ternmq_console.admin import time_text
-from ternmq_console.exits import errors_as_exits, leave_if_partial
-from ternmq_console.options import duration_ms, nameserver_option, output_option
-from ternmq_console.output import print_line, print_record, print_rows
+from ternmq_console.cli.admin_query import time_text
+from ternmq_console.cli.exit_codes import errors_as_exits, leave_if_partial
+from ternmq_console.cli.options import duration_ms, nameserver_option, output_option
+from ternmq_console.cli.output import print_line, print_record, print_rows
 from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, ClusterReport, rows_of
 from ternmq_pipeline.jobs.report import report as make_report
 

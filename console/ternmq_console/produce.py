@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from ternmq_console.exits import errors_as_exits
-from ternmq_console.options import duration_ms, nameserver_option, output_option
-from ternmq_console.output import print_json, print_line
+from ternmq_console.cli.exit_codes import errors_as_exits
+from ternmq_console.cli.options import duration_ms, nameserver_option, output_option
+from ternmq_console.cli.output import print_json, print_line
 from ternmq_model.errors import IllegalMessage, TernError, UsageError
 from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.names import check_topic

@@ -7,9 +7,9 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.replication import MemberView
-from ternmq_console.admin import ask, time_text
-from ternmq_console.options import INT64, nameserver_option, output_option, yes_option
-from ternmq_console.output import confirm, print_line, print_record, print_rows
+from ternmq_console.cli.admin_query import ask, time_text
+from ternmq_console.cli.options import INT64, nameserver_option, output_option, yes_option
+from ternmq_console.cli.output import confirm, print_line, print_record, print_rows
 from ternmq_model.errors import TernError
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 from ternmq_protos.v1 import replication_pb2 as replication

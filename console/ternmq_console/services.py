@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_console.exits import errors_as_exits, first_cause
-from ternmq_console.options import HEALTH_VARIABLE, NAMESERVER_VARIABLE
-from ternmq_console.output import print_lines
+from ternmq_console.cli.exit_codes import errors_as_exits, first_cause
+from ternmq_console.cli.options import HEALTH_VARIABLE, NAMESERVER_VARIABLE
+from ternmq_console.cli.output import print_lines
 from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer

@@ -8,10 +8,10 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList
-from ternmq_console.admin import ask
-from ternmq_console.exits import leave_if_partial, name_unreachable
-from ternmq_console.options import nameserver_option, output_option, seconds
-from ternmq_console.output import print_line, print_rows
+from ternmq_console.cli.admin_query import ask
+from ternmq_console.cli.exit_codes import leave_if_partial, name_unreachable
+from ternmq_console.cli.options import nameserver_option, output_option, seconds
+from ternmq_console.cli.output import print_line, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 

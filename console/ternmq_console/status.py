@@ -6,10 +6,10 @@ from typing import Final
 import click
 
 from ternmq_client.admin.replication import MemberView
-from ternmq_console.admin import ask, time_text
-from ternmq_console.exits import errors_as_exits
-from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_record, print_rows
+from ternmq_console.cli.admin_query import ask, time_text
+from ternmq_console.cli.exit_codes import errors_as_exits
+from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.output import print_record, print_rows
 from ternmq_model.errors import Unreachable
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from ternmq_console.exits import FAILED, errors_as_exits
-from ternmq_console.output import print_line, print_lines
+from ternmq_console.cli.exit_codes import FAILED, errors_as_exits
+from ternmq_console.cli.output import print_line, print_lines
 from ternmq_console.store_decisions import choice_json, choice_lines, choices, leftovers
 from ternmq_console.store_rows import (
     INDEX_HEADING,

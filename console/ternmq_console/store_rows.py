@@ -8,7 +8,7 @@ from collections.abc import Collection, Generator, Mapping
 from pathlib import Path
 from typing import Final, cast
 
-from ternmq_console.admin import time_text
+from ternmq_console.cli.admin_query import time_text
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.printable_text import printable, printable_json
 from ternmq_model.properties import KEYS, TAGS, decode_properties

@@ -9,10 +9,9 @@ import click
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.broker_names import no_such_broker
 from ternmq_client.admin.descriptions import require_all
-from ternmq_console.admin import ask, reserved_hours, time_text
-from ternmq_console.exits import errors_as_exits, exit_code, leave_if_partial
-from ternmq_console.losses import retention_losses
-from ternmq_console.options import (
+from ternmq_console.cli.admin_query import ask, reserved_hours, time_text
+from ternmq_console.cli.exit_codes import errors_as_exits, exit_code, leave_if_partial
+from ternmq_console.cli.options import (
     INT32,
     duration_ms,
     duration_text,
@@ -21,7 +20,14 @@ from ternmq_console.options import (
     time_option,
     yes_option,
 )
-from ternmq_console.output import confirm_losses, print_line, print_names, print_record, print_rows
+from ternmq_console.cli.output import (
+    confirm_losses,
+    print_line,
+    print_names,
+    print_record,
+    print_rows,
+)
+from ternmq_console.losses import retention_losses
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig, order_sections
 

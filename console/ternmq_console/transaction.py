@@ -8,10 +8,10 @@ import click
 
 from ternmq_client.admin.descriptions import BrokersUnreachable, require_all
 from ternmq_client.admin.open_transactions import OpenBatch, StagedRollback
-from ternmq_console.admin import ask
-from ternmq_console.exits import FAILED, NOT_FOUND, errors_as_exits, leave_if_partial
-from ternmq_console.options import nameserver_option, output_option, yes_option
-from ternmq_console.output import confirm_losses, print_line, print_rows
+from ternmq_console.cli.admin_query import ask
+from ternmq_console.cli.exit_codes import FAILED, NOT_FOUND, errors_as_exits, leave_if_partial
+from ternmq_console.cli.options import nameserver_option, output_option, yes_option
+from ternmq_console.cli.output import confirm_losses, print_line, print_rows
 
 _COLUMNS = ("query", "batch", "broker", "group", "topic", "rows", "age", "rolled_back_in")
 

@@ -13,9 +13,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from ternmq_console.lazy import LazyGroup
+from ternmq_console.cli.lazy_group import LazyGroup
+from ternmq_console.cli.output import PrintableStream
 from ternmq_console.main import ternmq
-from ternmq_console.output import PrintableStream
 from ternmq_model.printable_text import printable
 from ternmq_nameserver.epoch_store import save_epochs
 from ternmq_nameserver.epoch_table import EpochTable

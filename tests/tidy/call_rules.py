@@ -40,7 +40,7 @@ LINUX_ONLY: Final = frozenset(
     for name in names
 )
 
-OUTPUT_HOME: Final = "console/ternmq_console/output.py"
+OUTPUT_HOME: Final = "console/ternmq_console/cli/output.py"
 OUTPUTS: Final = frozenset(
     {
         *("click.echo", "click.secho", "click.style", "json.dump", "json.dumps"),

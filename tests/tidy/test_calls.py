@@ -89,7 +89,7 @@ from tests.tidy.source import lines_broken
         ),
         (
             "only_the_output_module_prints",
-            "console/ternmq_console/output.py",
+            "console/ternmq_console/cli/output.py",
             "import click\nclick.echo('a')\n",
             [],
         ),

@@ -14,7 +14,7 @@ from ternmq_client.admin.descriptions import (
     UnreachableBroker,
 )
 from ternmq_console import group_clients
-from ternmq_console.exits import UNREACHABLE
+from ternmq_console.cli.exit_codes import UNREACHABLE
 from ternmq_console.main import ternmq
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode

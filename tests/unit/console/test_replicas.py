@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from ternmq_client.admin.replication import MemberView
-from ternmq_console import admin
 from ternmq_console.broker import drain
+from ternmq_console.cli import admin_query
 from ternmq_console.replicas import (
     draining_note,
     epoch_lines,
@@ -158,7 +158,7 @@ def test_drain_that_is_done_succeeds_though_nobody_tells_who_follows(
     def client(**_settings: object) -> Draining:
         return Draining(changed)
 
-    monkeypatch.setattr(admin, "AdminClient", client)
+    monkeypatch.setattr(admin_query, "AdminClient", client)
     result = CliRunner().invoke(drain, ["a"])
     assert result.exit_code == 0, result.output
     assert changed == [{"broker.draining": "true"}]

@@ -17,7 +17,7 @@ from click.shell_completion import (
     add_completion_class,
 )
 
-from ternmq_console.output import make_output_visible
+from ternmq_console.cli.output import make_output_visible
 from ternmq_model.printable_text import printable
 
 NOBODY_READS: Final = 128 + 13

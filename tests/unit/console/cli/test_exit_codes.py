@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ternmq_client.admin.descriptions import UnreachableBroker, require_all
-from ternmq_console.exits import errors_as_exits, exit_code
+from ternmq_console.cli.exit_codes import errors_as_exits, exit_code
 from ternmq_console.main import ternmq
 from ternmq_model.errors import (
     CannotListen,
@@ -88,8 +88,8 @@ def test_bug_is_not_hidden() -> None:
 
 PRINTS = """
 import click
-from ternmq_console.exits import errors_as_exits
-from ternmq_console.lazy import LazyGroup
+from ternmq_console.cli.exit_codes import errors_as_exits
+from ternmq_console.cli.lazy_group import LazyGroup
 
 class Printing(LazyGroup):
     def get_command(self, ctx, cmd_name):

@@ -1,4 +1,4 @@
-"""What a failed command says: one line that names the culprit, and an exit code.
+"""Exit codes of failed commands, and the one line that names the culprit.
 
 0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable, or printed in part because
 a broker is, 141 nobody reads what it prints.
@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
-from ternmq_console.output import print_line
+from ternmq_console.cli.output import print_line
 from ternmq_model.errors import (
     ClientNotOnline,
     GroupNotFound,

@@ -5,9 +5,8 @@ import pytest
 from click.testing import CliRunner
 
 from ternmq_client import config
-from ternmq_console.admin import time_text
-from ternmq_console.main import ternmq
-from ternmq_console.options import (
+from ternmq_console.cli.admin_query import time_text
+from ternmq_console.cli.options import (
     INT32,
     duration_ms,
     duration_text,
@@ -15,6 +14,7 @@ from ternmq_console.options import (
     seconds,
     time_ms,
 )
+from ternmq_console.main import ternmq
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ternmq_console.output import (
+from ternmq_console.cli.output import (
     PrintableStream,
     confirm,
     confirm_losses,

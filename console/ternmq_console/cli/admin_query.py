@@ -1,4 +1,4 @@
-"""Running an administrative question from the shell."""
+"""Administrative queries from the shell."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_console.exits import errors_as_exits
+from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 

@@ -1,0 +1,1 @@
+"""The command line itself: lazy groups, shared options, output, exit codes."""
