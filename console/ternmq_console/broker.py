@@ -8,8 +8,8 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.options import nameserver_option, output_option, yes_option
 from ternmq_console.cli.output import confirm_losses, print_line, print_record, print_rows
-from ternmq_console.losses import settings_losses
 from ternmq_console.replicas import lonely_note
+from ternmq_console.retention_losses import settings_losses
 from ternmq_model.errors import TernError
 
 _COLUMNS = ("name", "value", "least", "most", "description")

@@ -27,7 +27,7 @@ from ternmq_console.cli.output import (
     print_record,
     print_rows,
 )
-from ternmq_console.losses import retention_losses
+from ternmq_console.retention_losses import retention_losses
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig, order_sections
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_console.losses import retention_losses, settings_losses
+from ternmq_console.retention_losses import retention_losses, settings_losses
 
 NOW = {
     "broker.trace": "true",

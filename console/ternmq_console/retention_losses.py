@@ -1,4 +1,4 @@
-"""What changes of settings cost: messages that go earlier than they would have. Pure."""
+"""Losses by a change of settings: messages that go earlier than they would have. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
