@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from ternmq_console.services import SECTIONS
+from ternmq_console.services.commands import SECTIONS
 from ternmq_runtime.settings.reference import settings_table
 from tools.project import ROOT
 

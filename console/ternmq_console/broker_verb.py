@@ -3,7 +3,7 @@
 import click
 
 from ternmq_console.cli.lazy_group import LazyGroup
-from ternmq_console.services import broker as service
+from ternmq_console.services.commands import broker as service
 
 _HERE = "ternmq_console"
 

@@ -141,10 +141,10 @@ ternmq = LazyGroup(
         " or printed in part, 141 nobody reads the output."
     ),
     lazy={
-        "dev": (f"{_HERE}.services:dev", "Run a NameServer and a broker in one process."),
-        "nameserver": (f"{_HERE}.services:nameserver", "Run a NameServer."),
+        "dev": (f"{_HERE}.services.commands:dev", "Run a NameServer and a broker in one process."),
+        "nameserver": (f"{_HERE}.services.commands:nameserver", "Run a NameServer."),
         "broker": (f"{_HERE}.broker_verb:broker", "Run a broker, or look at one that runs."),
-        "health": (f"{_HERE}.health:health", "Tell whether a service serves."),
+        "health": (f"{_HERE}.services.health:health", "Tell whether a service serves."),
         "produce": (f"{_HERE}.produce:produce", "Send lines of standard input as messages."),
         "consume": (f"{_HERE}.consume:consume", "Print messages as they come."),
         "topic": (f"{_HERE}.main:topic", "Create, list, describe and delete topics."),

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ternmq_console.main import ternmq
-from ternmq_console.services import SECTIONS, dev_sections
+from ternmq_console.services.commands import SECTIONS, dev_sections
 from ternmq_model.errors import SettingsError
 from ternmq_runtime.settings.loader import LoadedSettings, load_settings
 
