@@ -4,11 +4,11 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.replication import MemberView
+from ternmq_console.broker.replicas import last_epoch
+from ternmq_console.broker.status import RATE_SPAN_S
 from ternmq_console.cli.admin_query import ask, reserved_hours, time_text
 from ternmq_console.cli.options import nameserver_option, output_option, yes_option
 from ternmq_console.cli.output import confirm_losses, print_record, print_rows
-from ternmq_console.replicas import last_epoch
-from ternmq_console.status import RATE_SPAN_S
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
 _TOLD = (*("role", "epoch", "version", "in_per_s", "out_per_s", "flush", "log_bytes", "disk"),)

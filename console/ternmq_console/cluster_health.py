@@ -10,11 +10,11 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.cluster_health import problems_of
 from ternmq_client.admin.nameserver_admin import NameServerView
 from ternmq_client.admin.replication import MemberView
+from ternmq_console.broker.replicas import member_rows, table_rows
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import FAILED
 from ternmq_console.cli.options import nameserver_option, output_option
 from ternmq_console.cli.output import print_line, print_lines, print_record, print_rows
-from ternmq_console.replicas import member_rows, table_rows
 
 _MEMBER_COLUMNS: Final = (
     *("cluster", "broker", "id", "role", "epoch", "connected", "in_sync", "lag_bytes", "lag_s"),

@@ -143,7 +143,7 @@ ternmq = LazyGroup(
     lazy={
         "dev": (f"{_HERE}.services.commands:dev", "Run a NameServer and a broker in one process."),
         "nameserver": (f"{_HERE}.services.commands:nameserver", "Run a NameServer."),
-        "broker": (f"{_HERE}.broker_verb:broker", "Run a broker, or look at one that runs."),
+        "broker": (f"{_HERE}.broker.command:broker", "Run a broker, or look at one that runs."),
         "health": (f"{_HERE}.services.health:health", "Tell whether a service serves."),
         "produce": (f"{_HERE}.produce:produce", "Send lines of standard input as messages."),
         "consume": (f"{_HERE}.consume:consume", "Print messages as they come."),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ternmq_client.admin.replication import MemberView, NameServerEpoch
-from ternmq_console.epoch_directories import Directory
-from ternmq_console.repair_epoch import (
+from ternmq_console.broker.epoch_directories import Directory
+from ternmq_console.broker.repair_epoch import (
     Found,
     check_directory,
     missing_members,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from ternmq_console.broker.epoch_directories import open_epochs
 from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_console.cli.options import output_option, yes_option
 from ternmq_console.cli.output import confirm, print_rows
-from ternmq_console.epoch_directories import open_epochs
 from ternmq_nameserver.epoch_store import save_epochs
 
 

@@ -1,14 +1,14 @@
-"""`ternmq broker …`."""
+"""`ternmq broker settings|set-permission|drain|undrain`."""
 
 from collections.abc import Sequence
 
 import click
 
 from ternmq_client.admin.admin_client import AdminClient
+from ternmq_console.broker.replicas import lonely_note
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.options import nameserver_option, output_option, yes_option
 from ternmq_console.cli.output import confirm_losses, print_line, print_record, print_rows
-from ternmq_console.replicas import lonely_note
 from ternmq_console.retention_losses import settings_losses
 from ternmq_model.errors import TernError
 

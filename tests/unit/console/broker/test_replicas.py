@@ -6,9 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from ternmq_client.admin.replication import MemberView
-from ternmq_console.broker import drain
-from ternmq_console.cli import admin_query
-from ternmq_console.replicas import (
+from ternmq_console.broker.replicas import (
     draining_note,
     epoch_lines,
     last_epoch,
@@ -16,6 +14,8 @@ from ternmq_console.replicas import (
     member_rows,
     table_rows,
 )
+from ternmq_console.broker.settings import drain
+from ternmq_console.cli import admin_query
 from ternmq_model.address import Address
 from ternmq_model.errors import Unreachable
 from ternmq_model.route import BrokerData, BrokerMember

@@ -19,27 +19,27 @@ broker = LazyGroup(
     name="broker",
     help=f"{service.help} With a verb: look at brokers that run, and change their settings.",
     lazy={
-        "status": (f"{_HERE}.status:status", "Show what the brokers' stores have counted."),
-        "ha": (f"{_HERE}.replicas:ha", "Show how the slaves of a broker follow."),
-        "promote": (f"{_HERE}.replicas:promote", "Make a slave the master."),
+        "status": (f"{_HERE}.broker.status:status", "Show what the brokers' stores have counted."),
+        "ha": (f"{_HERE}.broker.replicas:ha", "Show how the slaves of a broker follow."),
+        "promote": (f"{_HERE}.broker.replicas:promote", "Make a slave the master."),
         "repair-epoch": (
-            f"{_HERE}.repair_epoch:repair_epoch",
+            f"{_HERE}.broker.repair_epoch:repair_epoch",
             "Set back an epoch that nobody began.",
         ),
         "forget-epoch": (
-            f"{_HERE}.forget_epoch:forget_epoch",
+            f"{_HERE}.broker.forget_epoch:forget_epoch",
             "Let a NameServer forget brokers that will not come back.",
         ),
-        "settings": (f"{_HERE}.broker:settings", "Show or change settings at run time."),
+        "settings": (f"{_HERE}.broker.settings:settings", "Show or change settings at run time."),
         "set-permission": (
-            f"{_HERE}.broker:set_permission",
+            f"{_HERE}.broker.settings:set_permission",
             "Let nobody send to a broker, or let it be sent to again.",
         ),
         "drain": (
-            f"{_HERE}.broker:drain",
+            f"{_HERE}.broker.settings:drain",
             "Let a master take no more messages: producers wait, or send elsewhere.",
         ),
-        "undrain": (f"{_HERE}.broker:undrain", "Let a master take messages again."),
+        "undrain": (f"{_HERE}.broker.settings:undrain", "Let a master take messages again."),
         "clean": (f"{_HERE}.cluster:clean", "Let a broker delete what has expired now."),
     },
 )

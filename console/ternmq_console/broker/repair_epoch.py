@@ -11,12 +11,12 @@ import click
 from ternmq_client.admin.admin_calls import side_by_side
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.replication import MemberView, NameServerEpoch
+from ternmq_console.broker.epoch_directories import Directory, open_directory
+from ternmq_console.broker.replicas import last_epoch
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_console.cli.options import nameserver_option, output_option, yes_option
 from ternmq_console.cli.output import confirm, print_line, print_rows
-from ternmq_console.epoch_directories import Directory, open_directory
-from ternmq_console.replicas import last_epoch
 from ternmq_model.address import Address, parse_address
 from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import (

@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_client.admin.replication import MemberView
-from ternmq_console.status import wanted_view
+from ternmq_console.broker.status import wanted_view
 from ternmq_model.address import Address
 from ternmq_model.errors import Unreachable
 from ternmq_model.route import BrokerData, BrokerMember

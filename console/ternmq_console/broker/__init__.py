@@ -1,0 +1,1 @@
+"""Commands of `ternmq broker`: the service, and what an operator does with a running one."""
