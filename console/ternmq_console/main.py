@@ -67,11 +67,17 @@ cluster = LazyGroup(
     name="cluster",
     help="Look at clusters, and take brokers out of use.",
     lazy={
-        "list": (f"{_HERE}.cluster:list_", "List masters and slaves and how their stores stand."),
-        "clean": (f"{_HERE}.cluster:clean", "Let a broker delete what has expired now."),
-        "status": (f"{_HERE}.cluster_health:status", "Tell whether the cluster is healthy."),
+        "list": (
+            f"{_HERE}.cluster.brokers:list_",
+            "List masters and slaves and how their stores stand.",
+        ),
+        "clean": (f"{_HERE}.cluster.brokers:clean", "Let a broker delete what has expired now."),
+        "status": (
+            f"{_HERE}.cluster.cluster_health:status",
+            "Tell whether the cluster is healthy.",
+        ),
         "wipe-write-permission": (
-            f"{_HERE}.cluster:wipe_write_permission",
+            f"{_HERE}.cluster.brokers:wipe_write_permission",
             "Let nobody send to a broker any more.",
         ),
     },

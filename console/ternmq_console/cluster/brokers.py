@@ -1,4 +1,4 @@
-"""`ternmq cluster …`."""
+"""`ternmq cluster list|clean|wipe-write-permission`."""
 
 import click
 
