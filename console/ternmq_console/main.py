@@ -31,15 +31,15 @@ group = LazyGroup(
     name="group",
     help="Set up, look at, reset and delete consumer groups.",
     lazy={
-        "create": (f"{_HERE}.group_change:create", "Create a group, or set all of its settings."),
-        "alter": (f"{_HERE}.group_change:alter", "Change some settings of a group."),
-        "list": (f"{_HERE}.group:list_", "List groups with members, offsets or settings."),
-        "describe": (f"{_HERE}.group:describe", "Show a group's members, offsets and lag."),
-        "consumers": (f"{_HERE}.group_clients:consumers", "Show a group's members, or ask one."),
-        "producers": (f"{_HERE}.group_clients:producers", "Show live producers."),
-        "reset": (f"{_HERE}.group_change:reset", "Set where a group goes on, by time or offset."),
-        "clone": (f"{_HERE}.group_change:clone", "Let one group be as far as another."),
-        "delete": (f"{_HERE}.group_change:delete", "Delete a group and all that belongs to it."),
+        "create": (f"{_HERE}.group.changes:create", "Create a group, or set all of its settings."),
+        "alter": (f"{_HERE}.group.changes:alter", "Change some settings of a group."),
+        "list": (f"{_HERE}.group.groups:list_", "List groups with members, offsets or settings."),
+        "describe": (f"{_HERE}.group.groups:describe", "Show a group's members, offsets and lag."),
+        "consumers": (f"{_HERE}.group.clients:consumers", "Show a group's members, or ask one."),
+        "producers": (f"{_HERE}.group.clients:producers", "Show live producers."),
+        "reset": (f"{_HERE}.group.changes:reset", "Set where a group goes on, by time or offset."),
+        "clone": (f"{_HERE}.group.changes:clone", "Let one group be as far as another."),
+        "delete": (f"{_HERE}.group.changes:delete", "Delete a group and all that belongs to it."),
     },
 )
 
@@ -103,8 +103,11 @@ offset = LazyGroup(
     name="offset",
     help="Look at how far groups are, and skip what waits.",
     lazy={
-        "show": (f"{_HERE}.offset:show", "Show the lag of a group in each queue, or of all."),
-        "skip": (f"{_HERE}.offset:skip", "Let a group skip everything that waits."),
+        "show": (
+            f"{_HERE}.group.offsets:show",
+            "Show the lag of a group in each queue, or of all.",
+        ),
+        "skip": (f"{_HERE}.group.offsets:skip", "Let a group skip everything that waits."),
     },
 )
 

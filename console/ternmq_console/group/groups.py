@@ -1,4 +1,4 @@
-"""`ternmq group …`."""
+"""`ternmq group list|describe`."""
 
 from dataclasses import asdict
 
@@ -8,7 +8,7 @@ from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import leave_if_partial
 from ternmq_console.cli.options import nameserver_option, output_option
 from ternmq_console.cli.output import print_line, print_record, print_rows
-from ternmq_console.offset import progress_row
+from ternmq_console.group.offsets import progress_row
 from ternmq_model.names import is_system_group
 
 _PROGRESS_COLUMNS = ("topic", "broker", "queue", "committed", "max_offset", "lag", "lag_s")

@@ -1,0 +1,1 @@
+"""Commands of `ternmq group` and `ternmq offset`."""
