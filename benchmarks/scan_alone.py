@@ -39,10 +39,10 @@ from ternmq_store.columns.batches import build_batch
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.partition_scan import plan_directory, scan_part
+from ternmq_store.scan.partition_scan import plan_directory, scan_partition
 from ternmq_store.scan.queue_scan import scan_queue
 from ternmq_store.scan.raw_scan import plan_raw, scan_raw
-from ternmq_store.scan.scan_spec import Scanned, Wanted
+from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
 
 IN_A_BATCH: Final = 6_000
 TARGETS: Final[Mapping[str, float | None]] = {
@@ -114,20 +114,22 @@ def measure_kernel() -> Iterator[tuple[str, float]]:
 
 def measure_directory(root: Path, count: int) -> Iterator[tuple[str, float]]:
     """Yield how fast a directory is read, in each way."""
-    directory, wanted = StoreDirectory(RealFileSystem(), root), Wanted()
-    tagged = Wanted(subscription=parse_subscription(TOPIC, "TagA"))
+    directory, wanted = StoreDirectory(RealFileSystem(), root), ScanSpec()
+    tagged = ScanSpec(subscription=parse_subscription(TOPIC, "TagA"))
 
-    def rows(steps: Iterable[Scanned]) -> int:
+    def rows(steps: Iterable[ScanStep]) -> int:
         return sum(step.batch.num_rows for step in steps if step.batch is not None)
 
-    def queues(which: Wanted) -> int:
+    def queues(which: ScanSpec) -> int:
         found = directory.queues()
         assert len(found) == QUEUES
         return sum(rows(scan_queue(directory, each, which, broker_name="b")) for each in found)
 
     def parts() -> int:
         planned = plan_directory(directory)
-        return sum(rows(scan_part(directory, part, wanted, broker_name="b")) for part in planned)
+        return sum(
+            rows(scan_partition(directory, part, wanted, broker_name="b")) for part in planned
+        )
 
     def raw() -> int:
         planned = plan_raw(directory)

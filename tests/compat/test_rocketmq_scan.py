@@ -12,19 +12,19 @@ from ternmq_model.stored_message import decode_single
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.scan_spec import ScanRange, ScanSpec, ScanStep
 from ternmq_store.scan.user_topics import is_user_topic
 from tests.support.rocketmq import Line, contents, manifest, unpack_store
 from tests.support.rows import row_of, time_of
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.scan.partition_scan import plan_directory, scan_part
+from ternmq_store.scan.partition_scan import plan_directory, scan_partition
 from ternmq_store.scan.queue_scan import scan_queue
 from ternmq_store.scan.raw_scan import plan_raw, scan_raw
 
 Row = Mapping[str, Any]
-ALL = Wanted()
+ALL = ScanSpec()
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def directory(root: Path) -> StoreDirectory:
     return StoreDirectory(RealFileSystem(), root)
 
 
-def rows_of(scanned: Iterable[Scanned]) -> list[Row]:
+def rows_of(scanned: Iterable[ScanStep]) -> list[Row]:
     """Return the rows of a scan that passed nothing over."""
     rows: list[Row] = []
     for each in scanned:
@@ -107,7 +107,7 @@ def test_scan_by_log_file_returns_user_messages_in_log_order(
     rows = [
         row
         for part in parts
-        for row in rows_of(scan_part(directory, part, ALL, broker_name="broker-a"))
+        for row in rows_of(scan_partition(directory, part, ALL, broker_name="broker-a"))
     ]
     assert rows == [records[place] for place in places]
     assert {row["topic"] for row in rows} == {"Batch", "Big", "Later", "Orders", "Pay"}
@@ -119,7 +119,7 @@ def test_named_topics_are_read_whatever_their_kind(root: Path, directory: StoreD
     rows = [
         row
         for part in plan_directory(directory, topics=topics)
-        for row in rows_of(scan_part(directory, part, ALL, broker_name="broker-a"))
+        for row in rows_of(scan_partition(directory, part, ALL, broker_name="broker-a"))
     ]
     assert len(rows) == sum(line["topic"] in topics for line in units_of(root)) > 0
     assert {row["topic"] for row in rows} == topics
@@ -138,7 +138,7 @@ def test_tags_are_filtered_by_hash_and_then_by_name(root: Path, directory: Store
     records = list(record_rows(root).values())
     tags = {row["tags"] for row in records if row["topic"] == "Orders" and row["tags"]}
     for tag in sorted(tags)[:3]:
-        wanted = Wanted(subscription=parse_subscription("Orders", tag), columns=["msgId"])
+        wanted = ScanSpec(subscription=parse_subscription("Orders", tag), columns=["msgId"])
         found = [
             row["msgId"]
             for queue in directory.queues()
@@ -157,6 +157,6 @@ def test_missing_store_is_reported(tmp_path: Path) -> None:
 
 def test_middle_stretch_has_exactly_the_rows_asked_for(directory: StoreDirectory) -> None:
     queue = next(queue for queue in directory.queues() if queue.topic == "Orders")
-    middle = QueueStretch(queue.topic, queue.queue_id, queue.begin + 3, queue.begin + 7)
+    middle = ScanRange(queue.topic, queue.queue_id, queue.begin + 3, queue.begin + 7)
     rows = rows_of(scan_queue(directory, middle, ALL, broker_name="a"))
     assert [row["queueOffset"] for row in rows] == list(range(middle.begin, middle.end))

@@ -17,7 +17,7 @@ from ternmq_store.columns.column_names import COLUMNS
 from ternmq_store.config import StoreConfig
 from ternmq_store.message_store import MessageStore
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.scan_spec import ScanRange, ScanSpec, ScanStep
 from tests.support.examples import examples
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -26,7 +26,7 @@ from tests.support.stores import ROOT, append, drain, open_store, settle
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.scan.partition_scan import plan_directory, plan_stretches, scan_part
+from ternmq_store.scan.partition_scan import plan_directory, plan_ranges, scan_partition
 from ternmq_store.scan.queue_scan import scan_queue
 from ternmq_store.scan.raw_scan import plan_raw, scan_raw
 
@@ -40,7 +40,7 @@ Row = Mapping[str, Any]
 Rows = dict[tuple[str, int, int], Row]
 
 WANTED = st.builds(
-    Wanted,
+    ScanSpec,
     batch_rows_max=st.sampled_from([1, 7, 10_000]),
     batch_bytes_max=st.sampled_from([1, 3_000, 8 << 20]),
     columns=st.one_of(
@@ -88,7 +88,7 @@ def filled() -> tuple[MemoryFileSystem, Rows]:
     return files, rows
 
 
-def is_wanted(row: Row, wanted: Wanted) -> bool:
+def is_wanted(row: Row, wanted: ScanSpec) -> bool:
     """Tell what a scan must decide."""
     if wanted.subscription is not None and not wanted.subscription.matches(row["properties"]):
         return False
@@ -100,7 +100,7 @@ def whole(row: Row) -> Row:
     return {**row, "properties": dict(row["properties"])}
 
 
-def expected(rows: Iterable[Row], wanted: Wanted) -> list[Row]:
+def expected(rows: Iterable[Row], wanted: ScanSpec) -> list[Row]:
     """Return what a scan of these must give."""
     return [
         {name: row[name] for name in wanted.columns}
@@ -109,7 +109,7 @@ def expected(rows: Iterable[Row], wanted: Wanted) -> list[Row]:
     ]
 
 
-def collected(scan: Iterable[Scanned], wanted: Wanted) -> list[Row]:
+def collected(scan: Iterable[ScanStep], wanted: ScanSpec) -> list[Row]:
     """Return the rows of a scan, and hold its batches to their limits."""
     rows: list[Row] = []
     last = -1
@@ -126,13 +126,13 @@ def collected(scan: Iterable[Scanned], wanted: Wanted) -> list[Row]:
 @given(WANTED, st.sampled_from(QUEUES), st.integers(0, 50), st.integers(0, 50), st.booleans())
 @settings(max_examples=examples(50))
 def test_scanned_stretch_equals_the_stored_messages(
-    wanted: Wanted, queue: tuple[str, int], begin: int, end: int, is_open: bool
+    wanted: ScanSpec, queue: tuple[str, int], begin: int, end: int, is_open: bool
 ) -> None:
     files, rows = filled()
     store = open_store(files, config=CONFIG) if is_open else None
     directory = StoreDirectory(files, ROOT)
     assert directory.is_in_use is is_open
-    stretch = QueueStretch(*queue, begin, max(begin, end))
+    stretch = ScanRange(*queue, begin, max(begin, end))
     found = collected(scan_queue(directory, stretch, wanted, broker_name="b"), wanted)
     there = [rows[*queue, offset] for offset in range(stretch.begin, stretch.end)]
     assert found == expected(there, wanted)
@@ -143,7 +143,7 @@ def test_scanned_stretch_equals_the_stored_messages(
 @given(WANTED, st.sampled_from([None, ["A"], ["B", "nobody"]]), st.booleans())
 @settings(max_examples=examples(50))
 def test_parts_of_a_log_are_its_messages_in_order(
-    wanted: Wanted, topics: Sequence[str] | None, is_raw: bool
+    wanted: ScanSpec, topics: Sequence[str] | None, is_raw: bool
 ) -> None:
     files, rows = filled()
     directory = StoreDirectory(files, ROOT)
@@ -155,7 +155,7 @@ def test_parts_of_a_log_are_its_messages_in_order(
     else:
         there = [row for row in there if topics is None or row["topic"] in topics]
         for part in plan_directory(directory, topics=topics):
-            found += collected(scan_part(directory, part, wanted, broker_name="b"), wanted)
+            found += collected(scan_partition(directory, part, wanted, broker_name="b"), wanted)
     assert found == expected(there, wanted)
 
 
@@ -170,7 +170,7 @@ def test_parts_of_stretches_equal_the_stretches(data: st.DataObject) -> None:
     ]
     numbers = [
         (queue.topic, queue.queue_id, offset)
-        for part in plan_stretches(directory, stretches)
+        for part in plan_ranges(directory, stretches)
         for queue in part.stretches
         for offset in range(queue.begin, queue.end)
     ]
@@ -201,17 +201,17 @@ def test_changed_byte_of_the_log_alone_loses_its_message_and_is_reported(
     files, rows = copy.deepcopy(filled()[0]), filled()[1]
     is_log = change_a_byte(files, data)
     directory = StoreDirectory(files, ROOT)
-    skipping = Wanted(batch_rows_max=rows_max, skips_damaged=True)
+    skipping = ScanSpec(batch_rows_max=rows_max, skips_damaged=True)
     passed_over = 0
     for topic, queue_id in QUEUES:
-        stretch = QueueStretch(topic, queue_id, 0, COUNT // 3)
+        stretch = ScanRange(topic, queue_id, 0, COUNT // 3)
         steps = list(scan_queue(directory, stretch, skipping, broker_name="b"))
         found = [row for each in steps if each.batch is not None for row in each.batch.to_pylist()]
         assert steps[-1].next_offset == stretch.end
         assert all(row == rows[topic, queue_id, row["queueOffset"]] for row in found)
         assert len(found) + steps[-1].damaged == COUNT // 3
         passed_over += steps[-1].damaged
-        strict = Wanted(batch_rows_max=rows_max)
+        strict = ScanSpec(batch_rows_max=rows_max)
         scan = scan_queue(directory, stretch, strict, broker_name="b")
         if not steps[-1].damaged:
             assert collected(scan, strict) == found
@@ -231,14 +231,14 @@ def test_changed_byte_hides_no_other_message_of_the_log(
     files, rows = copy.deepcopy(filled()[0]), filled()[1]
     change_a_byte(files, data)
     directory = StoreDirectory(files, ROOT)
-    skipping = Wanted(batch_rows_max=rows_max, skips_damaged=True)
+    skipping = ScanSpec(batch_rows_max=rows_max, skips_damaged=True)
     if is_raw:
         scans = [
             scan_raw(directory, part, skipping, broker_name="b") for part in plan_raw(directory)
         ]
     else:
         scans = [
-            scan_part(directory, part, skipping, broker_name="b")
+            scan_partition(directory, part, skipping, broker_name="b")
             for part in plan_directory(directory)
         ]
     found: list[Row] = []

@@ -5,7 +5,14 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from ternmq_store.scan_process.frames import Answer, FrameReader, Header, Kind, Wish, header_bytes
+from ternmq_store.scan_process.frames import (
+    FrameHeader,
+    FrameKind,
+    FrameReader,
+    ScanAnswer,
+    ScanRequest,
+    header_bytes,
+)
 
 CHUNK_BYTES = 256 << 10
 
@@ -14,14 +21,14 @@ class MemoryProcesses:
     """`Processes` whose children live in this process, and answer when they are read.
 
     Args:
-        answer: Answers wishes, as the real ones do.
+        answer: Answers requests, as the real ones do.
 
     Attributes:
         children: Every one that was spawned.
         failure: Raised instead of spawning another.
     """
 
-    def __init__(self, answer: Callable[[Wish], Iterator[Answer]]) -> None:
+    def __init__(self, answer: Callable[[ScanRequest], Iterator[ScanAnswer]]) -> None:
         self._answer = answer
         self.children: list[MemoryChild] = []
         self.failure: OSError | None = None
@@ -44,24 +51,24 @@ class MemoryChild:
     """One child.
 
     Attributes:
-        wishes: What it was asked.
+        requests: What it was asked.
         read_bytes: What was read of it.
         is_silent: It says nothing more.
         is_stuck: It does not end when its input does.
     """
 
-    def __init__(self, pid: int, answer: Callable[[Wish], Iterator[Answer]]) -> None:
+    def __init__(self, pid: int, answer: Callable[[ScanRequest], Iterator[ScanAnswer]]) -> None:
         self._pid = pid
         self._answer = answer
         self._frames = FrameReader()
         self._payload = b""
         self._output: deque[bytes] = deque()
-        self._answers: Iterator[Answer] = iter(())
+        self._answers: Iterator[ScanAnswer] = iter(())
         self._stretch = 0
         self._is_stopped = False
         self._has_ended = False
         self._changed = asyncio.Event()
-        self.wishes: list[Wish] = []
+        self.requests: list[ScanRequest] = []
         self.read_bytes = 0
         self.is_silent = self.is_stuck = False
         self._code = 0
@@ -82,12 +89,12 @@ class MemoryChild:
             if not is_last:
                 continue
             payload, self._payload = self._payload, b""
-            if header.kind is Kind.STOP:
+            if header.kind is FrameKind.STOP:
                 self._is_stopped |= header.stretch >= self._stretch
             else:
-                self.wishes.append(Wish.from_bytes(payload))
+                self.requests.append(ScanRequest.from_bytes(payload))
                 self._stretch, self._is_stopped = header.stretch, False
-                self._answers = self._answer(self.wishes[-1])
+                self._answers = self._answer(self.requests[-1])
         self._changed.set()
 
     async def read(self) -> bytes:
@@ -114,12 +121,12 @@ class MemoryChild:
             return
         if answer is None:
             return
-        if self._is_stopped and answer.kind is not Kind.END:
-            answer = Answer(Kind.END)
-        if answer.kind is Kind.END:
+        if self._is_stopped and answer.kind is not FrameKind.END:
+            answer = ScanAnswer(FrameKind.END)
+        if answer.kind is FrameKind.END:
             self._answers = iter(())
         kind, payload, next_offset, damaged, rows = answer
-        header = Header(kind, self._stretch, len(payload), next_offset, damaged, rows)
+        header = FrameHeader(kind, self._stretch, len(payload), next_offset, damaged, rows)
         self._output.append(header_bytes(header))
         if len(payload):
             self._output.append(bytes(payload))

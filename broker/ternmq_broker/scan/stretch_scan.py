@@ -18,7 +18,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_of
 from ternmq_store.message_store import MessageStore
-from ternmq_store.scan_process.frames import Header, Kind, Refusal, Wish
+from ternmq_store.scan_process.frames import FrameHeader, FrameKind, ScanRefusal, ScanRequest
 
 ScanServerStream = ServerStream[messages.ScanRequest, messages.ScanReply]
 
@@ -146,9 +146,9 @@ class _Stretch:
         remark = f"queue {self._request.queue_id} of topic {topic!r} begins at {first} now: "
         raise refusal(code, remark + f"offset {self._next} is no longer kept")
 
-    def _wish(self, wanted: CheckedScan, *, may_map: bool) -> Wish:
+    def _scan_request(self, wanted: CheckedScan, *, may_map: bool) -> ScanRequest:
         services, request = self._services, self._request
-        return Wish(
+        return ScanRequest(
             root=services.root,
             broker_name=services.broker_name,
             topic=request.topic,
@@ -174,7 +174,7 @@ class _Stretch:
         async with pool.process() as process:
             self._services.holds.moved(hold, None)
             self._check_kept()
-            await process.begin(self._wish(wanted, may_map=pool.may_map))
+            await process.begin(self._scan_request(wanted, may_map=pool.may_map))
             is_over = await self._relay(process, hold, lambda: pool.is_turn_over(process))
         self._damaged_before, self._has_schema = self._damaged, True
         return is_over
@@ -193,25 +193,25 @@ class _Stretch:
             if self._is_deleted:
                 raise no_topic(self._request.topic)
             kind = header.kind
-            if kind is Kind.REFUSAL:
+            if kind is FrameKind.REFUSAL:
                 refused += data
                 continue
-            if kind is Kind.SCHEMA and self._has_schema:
+            if kind is FrameKind.SCHEMA and self._has_schema:
                 continue
-            has_looked = is_last and kind in (Kind.BATCH, Kind.PROGRESS)
+            has_looked = is_last and kind in (FrameKind.BATCH, FrameKind.PROGRESS)
             if has_looked:
                 self._looked(header)
-            if kind is Kind.END and refused:
-                self._raise(Refusal.from_bytes(refused))
-            is_over = kind is Kind.END and is_last
-            is_batch = kind is Kind.BATCH and is_last
+            if kind is FrameKind.END and refused:
+                self._raise(ScanRefusal.from_bytes(refused))
+            is_over = kind is FrameKind.END and is_last
+            is_batch = kind is FrameKind.BATCH and is_last
             await self._write(piece=data, ends_batch=is_batch, ends_stretch=is_over)
             self._took(hold)
             has_more = self._next < self._end
             if is_over or (has_looked and has_more and is_turn_over()):
                 return is_over
 
-    def _looked(self, header: Header) -> None:
+    def _looked(self, header: FrameHeader) -> None:
         """Take note of how far the process is."""
         self._next = QueueOffset(header.next_offset)
         self._damaged = self._damaged_before + header.damaged
@@ -225,7 +225,7 @@ class _Stretch:
         place = services.store.searches.place_of(request.topic, request.queue_id, self._next)
         services.holds.moved(hold, place)
 
-    def _raise(self, told: Refusal) -> None:
+    def _raise(self, told: ScanRefusal) -> None:
         """Raise what the process told, in the broker's own words where it knows more."""
         if told.code is ResponseCode.PULL_OFFSET_MOVED:
             self._check_kept()

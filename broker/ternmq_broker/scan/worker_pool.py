@@ -17,7 +17,13 @@ from ternmq_model.errors import BrokerBusy, ClosedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_runtime.processes import ChildProcess, Processes
 from ternmq_runtime.service import Job
-from ternmq_store.scan_process.frames import FrameReader, Kind, Part, Wish, frame_bytes
+from ternmq_store.scan_process.frames import (
+    FrameKind,
+    FramePart,
+    FrameReader,
+    ScanRequest,
+    frame_bytes,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +64,9 @@ class ScanProcess:
         self.code: int | None = None
         self._stretch = 0
         self._frames = FrameReader()
-        self._parts: Iterator[Part] = iter(())
+        self._parts: Iterator[FramePart] = iter(())
 
-    async def begin(self, wish: Wish) -> None:
+    async def begin(self, request: ScanRequest) -> None:
         """Let it scan.
 
         Raises:
@@ -69,11 +75,13 @@ class ScanProcess:
         self._stretch += 1
         self.is_scanning = True
         try:
-            await self.child.write(frame_bytes(Kind.WISH, self._stretch, wish.to_bytes()))
+            await self.child.write(
+                frame_bytes(FrameKind.REQUEST, self._stretch, request.to_bytes())
+            )
         except OSError:
             raise await self._ended() from None
 
-    async def read(self) -> Part:
+    async def read(self) -> FramePart:
         """Return the next part of what it answers; `END` is the last one.
 
         Raises:
@@ -83,7 +91,7 @@ class ScanProcess:
             for part in self._parts:
                 if part.header.stretch != self._stretch:
                     raise self._broke("says what cannot be")
-                if part.header.kind is Kind.END and part.is_last:
+                if part.header.kind is FrameKind.END and part.is_last:
                     self.is_scanning = False
                 return part
             self._parts = self._frames.feed(await self._more())
@@ -111,7 +119,7 @@ class ScanProcess:
             return
         async with asyncio.timeout(_STOP_S):
             try:
-                await self.child.write(frame_bytes(Kind.STOP, self._stretch))
+                await self.child.write(frame_bytes(FrameKind.STOP, self._stretch))
             except OSError:
                 raise await self._ended() from None
             while self.is_scanning:

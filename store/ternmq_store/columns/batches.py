@@ -19,9 +19,9 @@ from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.column_names import COLUMNS, check_columns
 from ternmq_store.columns.property_columns import LIST_TYPE, MAP_TYPE, PropertyColumns
 from ternmq_store.columns.record_validation import (
-    Damage,
-    Expected,
-    Found,
+    DamagedRow,
+    ExpectedRecords,
+    ValidRecords,
     find_records,
     unpack_bodies,
 )
@@ -68,14 +68,14 @@ _HOST_BYTES: Final = 8
 _HOST_V6_BYTES: Final = 20
 
 
-class Built(NamedTuple):
+class BuiltRows(NamedTuple):
     """What came of making records rows."""
 
     batch: "pa.RecordBatch"
     rows: Ints
     """Which of the records that were given are in it, in their order."""
 
-    damaged: Sequence[Damage]
+    damaged: Sequence[DamagedRow]
     looked_at: int
     """How many of the records, from the first on, are in the batch or damaged: all, unless their
     unpacked bodies would be too much for one batch."""
@@ -129,9 +129,9 @@ def build_rows(
     *,
     broker_name: str,
     columns: Sequence[str] = COLUMNS,
-    expected: Expected | None = None,
+    expected: ExpectedRecords | None = None,
     bytes_max: int | None = BATCH_BYTES_MAX,
-) -> Built:
+) -> BuiltRows:
     """Return records as a batch, and which of them are damaged.
 
     Args:
@@ -156,7 +156,7 @@ def build_rows(
         if bodies.rows < len(found.rows):
             looked_at = int(found.rows[bodies.rows])
         if bodies.broken or looked_at < len(starts):
-            damaged += [Damage(int(found.rows[row]), error) for row, error in bodies.broken]
+            damaged += [DamagedRow(int(found.rows[row]), error) for row, error in bodies.broken]
             keep = np.arange(len(found.rows)) < bodies.rows
             keep[[row for row, _ in bodies.broken]] = False
             moved = np.cumsum(keep) - 1
@@ -164,12 +164,12 @@ def build_rows(
             found = found.only(keep)
     damaged = sorted((d for d in damaged if d.row < looked_at), key=lambda each: each.row)
     if found is None or not len(found.rows):
-        return Built(_no_rows(columns), starts[:0], damaged, looked_at)
+        return BuiltRows(_no_rows(columns), starts[:0], damaged, looked_at)
     made = _Columns(found, unpacked, broker_name)
     batch = arrow.RecordBatch.from_arrays(
         [made.column(name) for name in columns], schema=arrow_schema(columns)
     )
-    return Built(batch, found.rows, damaged, looked_at)
+    return BuiltRows(batch, found.rows, damaged, looked_at)
 
 
 def _no_rows(columns: Sequence[str]) -> "pa.RecordBatch":
@@ -181,7 +181,7 @@ class _Columns:
     """Makes the columns of one batch, whose records are good."""
 
     def __init__(
-        self, found: Found, unpacked: Sequence[tuple[int, bytes]], broker_name: str
+        self, found: ValidRecords, unpacked: Sequence[tuple[int, bytes]], broker_name: str
     ) -> None:
         self._view = found.view
         self._layout = found.layout

@@ -28,7 +28,7 @@ from ternmq_store.columns.slices import gather, parts_of, same_texts
 _HEAD: Final = header_type(8, 8)
 
 
-class Damage(NamedTuple):
+class DamagedRow(NamedTuple):
     """A record that is no row."""
 
     row: int
@@ -37,7 +37,7 @@ class Damage(NamedTuple):
     error: CorruptRecord
 
 
-class Expected(NamedTuple):
+class ExpectedRecords(NamedTuple):
     """What records must say of themselves, and how much of them is checked."""
 
     places: Ints
@@ -56,7 +56,7 @@ class Expected(NamedTuple):
     """Each must have the right checksum of the whole record; else that of the body must be right.
     """
 
-    def only(self, rows: Ints) -> "Expected":
+    def only(self, rows: Ints) -> "ExpectedRecords":
         """Return what is expected of some of them."""
         return self._replace(
             places=self.places[rows],
@@ -66,7 +66,7 @@ class Expected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ValidRecords:
     """Records that are good, in the order in which they were given."""
 
     view: bytes | memoryview
@@ -74,14 +74,14 @@ class Found:
     rows: Ints
     """Which of those that were given."""
 
-    def only(self, keep: NDArray[np.bool_] | Ints) -> "Found":
+    def only(self, keep: NDArray[np.bool_] | Ints) -> "ValidRecords":
         """Return some of them."""
         some = {each.name: getattr(self.layout, each.name)[keep] for each in fields(RecordLayout)}
-        return Found(self.view, RecordLayout(**some), self.rows[keep])
+        return ValidRecords(self.view, RecordLayout(**some), self.rows[keep])
 
 
 @dataclass(frozen=True, slots=True)
-class Bodies:
+class UnpackedBodies:
     """The bodies that were compressed."""
 
     unpacked: Sequence[tuple[int, bytes]]
@@ -95,8 +95,8 @@ class Bodies:
 
 
 def find_records(
-    view: bytes | memoryview, starts: Ints, sizes: Ints, expected: Expected | None
-) -> tuple[Found | None, list[Damage]]:
+    view: bytes | memoryview, starts: Ints, sizes: Ints, expected: ExpectedRecords | None
+) -> tuple[ValidRecords | None, list[DamagedRow]]:
     """Return the good records and those that are damaged, both as they were given.
 
     Args:
@@ -108,7 +108,7 @@ def find_records(
     rows = np.arange(len(starts))
     ends = starts + sizes
     places = None if expected is None else expected.places
-    damaged: list[Damage] = []
+    damaged: list[DamagedRow] = []
     good = _have_heads(view, starts, sizes)
     layout: RecordLayout | int = 0
     if len(rows) and good.all():
@@ -120,13 +120,13 @@ def find_records(
             return None, damaged
         layout = lay_out(view, starts[rows], ends[rows], None)
         assert isinstance(layout, RecordLayout), "what is good one by one is good together"
-    found = Found(view, layout, rows)
+    found = ValidRecords(view, layout, rows)
     told = expected.only(rows) if expected is not None and damaged else expected
     for bad, reason in _doubts(found, told):
         if bad.any():
             claimed = starts if places is None else places
             damaged += [
-                Damage(row, CorruptRecord(PhysicalOffset(int(claimed[row])), reason))
+                DamagedRow(row, CorruptRecord(PhysicalOffset(int(claimed[row])), reason))
                 for row in found.rows[bad].tolist()
                 if all(row != each.row for each in damaged)
             ]
@@ -137,7 +137,9 @@ def find_records(
     return found if len(found.rows) else None, damaged
 
 
-def _doubts(found: Found, expected: Expected | None) -> Iterator[tuple[NDArray[np.bool_], str]]:
+def _doubts(
+    found: ValidRecords, expected: ExpectedRecords | None
+) -> Iterator[tuple[NDArray[np.bool_], str]]:
     """Give which records are not what they should be, each time with the reason."""
     layout = found.layout
     if expected is not None and expected.numbers is not None:
@@ -151,7 +153,7 @@ def _doubts(found: Found, expected: Expected | None) -> Iterator[tuple[NDArray[n
             yield _have_lost_sectors(found, expected.places), "part of the properties is lost"
 
 
-def _have_lost_sectors(found: Found, places: Ints) -> NDArray[np.bool_]:
+def _have_lost_sectors(found: ValidRecords, places: Ints) -> NDArray[np.bool_]:
     """Tell which properties have a sector of zeros: their checksum would tell, if they had one."""
     layout = found.layout
     lost = np.zeros(len(layout.starts), dtype=np.bool_)
@@ -164,7 +166,7 @@ def _have_lost_sectors(found: Found, places: Ints) -> NDArray[np.bool_]:
     return lost
 
 
-def _are_of_place(found: Found, expected: Expected) -> NDArray[np.bool_]:
+def _are_of_place(found: ValidRecords, expected: ExpectedRecords) -> NDArray[np.bool_]:
     """Tell which records say that they are of their queue, and have their number there."""
     layout, headers = found.layout, found.layout.headers
     which = expected.queue_of
@@ -190,9 +192,9 @@ def _have_heads(view: bytes | memoryview, starts: Ints, sizes: Ints) -> NDArray[
 
 def _look_at_each(
     view: bytes | memoryview, starts: Ints, sizes: Ints, places: Ints | None
-) -> list[Damage]:
+) -> list[DamagedRow]:
     """Return what is wrong with records, each looked at by itself; checksums are not."""
-    damaged: list[Damage] = []
+    damaged: list[DamagedRow] = []
     whole = memoryview(view)
     for row, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
         at = _place(row, starts, places)
@@ -207,7 +209,7 @@ def _look_at_each(
             if record.header.total_bytes != size:
                 raise CorruptRecord(at, f"it is {record.header.total_bytes} bytes long")
         except CorruptRecord as error:
-            damaged.append(Damage(row, CorruptRecord(at, error.reason)))
+            damaged.append(DamagedRow(row, CorruptRecord(at, error.reason)))
     return damaged
 
 
@@ -225,7 +227,7 @@ def _have_right_bodies(view: bytes | memoryview, layout: RecordLayout) -> NDArra
     return good
 
 
-def unpack_bodies(found: Found, bytes_max: int | None) -> Bodies:
+def unpack_bodies(found: ValidRecords, bytes_max: int | None) -> UnpackedBodies:
     """Unpack the bodies that are compressed, until records and bodies are too much together.
 
     Args:
@@ -239,7 +241,7 @@ def unpack_bodies(found: Found, bytes_max: int | None) -> Bodies:
     flags = layout.headers["sys_flag"].astype(np.int64)
     compressed: list[int] = np.flatnonzero(flags & FLAG_COMPRESSED).tolist()
     if not compressed:
-        return Bodies((), (), count)
+        return UnpackedBodies((), (), count)
     whole = memoryview(found.view)
     sizes = np.cumsum(layout.ends - layout.starts)
     unpacked: list[tuple[int, bytes]] = []
@@ -255,6 +257,6 @@ def unpack_bodies(found: Found, bytes_max: int | None) -> Bodies:
             continue
         more += len(body)
         if bytes_max is not None and row and more + int(sizes[row]) > bytes_max:
-            return Bodies(unpacked, broken, row)
+            return UnpackedBodies(unpacked, broken, row)
         unpacked.append((row, body))
-    return Bodies(unpacked, broken, count)
+    return UnpackedBodies(unpacked, broken, count)

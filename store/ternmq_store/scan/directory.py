@@ -43,7 +43,7 @@ from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.read.log_source import LogSource
 from ternmq_store.recovery.log_files import LogPlan, find_plan, right_path
-from ternmq_store.scan.scan_spec import QueueStretch
+from ternmq_store.scan.scan_spec import ScanRange
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class StoreDirectory:
                 return ExtSource(self.files, folder, length)
         return None
 
-    def queues(self) -> Sequence[QueueStretch]:
+    def queues(self) -> Sequence[ScanRange]:
         """Return every queue with what can be read of it: from its first message to its last unit.
 
         Where nobody closed the store, as after a crash and in a copy of a directory in use, the
@@ -170,7 +170,7 @@ class StoreDirectory:
                 records, or only queues.
             OSError: It cannot be read.
         """
-        found: list[QueueStretch] = []
+        found: list[ScanRange] = []
         is_closed = self.is_in_use or not self.was_cut_short
         content = None if is_closed else self._content_end
         queues = find_queues(self.files, self.root)
@@ -191,7 +191,7 @@ class StoreDirectory:
             finally:
                 units.close()
             if first < units.end:
-                found.append(QueueStretch(queue.topic, queue.queue_id, first, units.end))
+                found.append(ScanRange(queue.topic, queue.queue_id, first, units.end))
         return found
 
     def _check_whole(self, queues: Sequence[QueueFiles]) -> None:

@@ -15,10 +15,10 @@ from ternmq_model.record.scanner import Verify
 from ternmq_store.columns import column_names
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.batches import build_rows
-from ternmq_store.columns.record_validation import Damage, Expected
+from ternmq_store.columns.record_validation import DamagedRow, ExpectedRecords
 from ternmq_store.read.record_filter import properties_at
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.scan_spec import Wanted
+from ternmq_store.scan.scan_spec import ScanSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ _SLACK_BYTES: Final = 1 << 20
 _AHEAD_BYTES: Final = 8 << 20
 
 
-class Choice(NamedTuple):
+class RecordSelection(NamedTuple):
     """Records of one file of the log, as units tell of them."""
 
     starts: Ints
@@ -43,11 +43,11 @@ class Choice(NamedTuple):
     queues: Sequence[tuple[bytes, int]]
     queue_of: Ints | None
 
-    def part(self, begin: int, end: int) -> "Choice":
+    def part(self, begin: int, end: int) -> "RecordSelection":
         """Return those from `begin` on before `end`."""
         return self.only(slice(begin, end))
 
-    def only(self, rows: slice | NDArray[np.bool_]) -> "Choice":
+    def only(self, rows: slice | NDArray[np.bool_]) -> "RecordSelection":
         """Return some of them."""
         return self._replace(
             starts=self.starts[rows],
@@ -57,12 +57,12 @@ class Choice(NamedTuple):
         )
 
 
-class Rows(NamedTuple):
+class ScannedRows(NamedTuple):
     """What came of looking at some records, from the first one on."""
 
     batch: "pa.RecordBatch | None"
     looked_at: int
-    damaged: Sequence[Damage]
+    damaged: Sequence[DamagedRow]
 
 
 class LogRows:
@@ -83,7 +83,7 @@ class LogRows:
     def __init__(
         self,
         directory: StoreDirectory,
-        wanted: Wanted,
+        wanted: ScanSpec,
         *,
         broker_name: str,
         base: int,
@@ -113,7 +113,7 @@ class LogRows:
                 region.close()
         self._file.close()
 
-    def take(self, choice: Choice) -> Rows:
+    def take(self, choice: RecordSelection) -> ScannedRows:
         """Look at records until a batch is full; at least at one, of which there must be one.
 
         Raises:
@@ -123,20 +123,20 @@ class LogRows:
         choice = choice.part(0, self._count(choice))
         rows, damaged = self._readable(choice)
         if not len(rows):
-            return Rows(None, len(choice.starts), damaged)
+            return ScannedRows(None, len(choice.starts), damaged)
         view, positions = self._bytes_of(choice.starts[rows], choice.sizes[rows])
         if self._record_filter is not None:
             kept = self._matching(view, positions, choice.sizes[rows])
             rows, positions = rows[kept], positions[kept]
             if not len(rows):
-                return Rows(None, len(choice.starts), damaged)
+                return ScannedRows(None, len(choice.starts), damaged)
         built = build_rows(
             view,
             positions,
             choice.sizes[rows],
             broker_name=self._broker_name,
             columns=self._columns,
-            expected=Expected(
+            expected=ExpectedRecords(
                 choice.starts,
                 choice.numbers,
                 choice.queues,
@@ -148,12 +148,12 @@ class LogRows:
         looked_at = len(choice.starts)
         if built.looked_at < len(rows):
             looked_at = int(rows[built.looked_at])
-        damaged += [Damage(int(rows[row]), error) for row, error in built.damaged]
+        damaged += [DamagedRow(int(rows[row]), error) for row, error in built.damaged]
         damaged = sorted((d for d in damaged if d.row < looked_at), key=lambda each: each.row)
         batch = only_wanted(built.batch, self._wanted)
-        return Rows(batch if batch.num_rows else None, looked_at, damaged)
+        return ScannedRows(batch if batch.num_rows else None, looked_at, damaged)
 
-    def _count(self, choice: Choice) -> int:
+    def _count(self, choice: RecordSelection) -> int:
         """Return how many of the records one batch may have."""
         wanted = self._wanted
         count = min(len(choice.starts), wanted.batch_rows_max)
@@ -165,7 +165,7 @@ class LogRows:
             count = max(int(behind.argmax()), 1) if behind.any() else count
         return count
 
-    def _readable(self, choice: Choice) -> tuple[Ints, list[Damage]]:
+    def _readable(self, choice: RecordSelection) -> tuple[Ints, list[DamagedRow]]:
         """Return which records are to be read, and what is known of the others without that."""
         possible = self._possible(choice)
         bad = np.zeros(len(possible), dtype=np.bool_)
@@ -182,10 +182,10 @@ class LogRows:
         ]
         return np.flatnonzero(possible & ~bad), damaged
 
-    def _is_sealed(self, choice: Choice) -> bool:
+    def _is_sealed(self, choice: RecordSelection) -> bool:
         return self._directory.verify(PhysicalOffset(int(choice.starts[0]))) is Verify.WHOLE
 
-    def _possible(self, choice: Choice) -> NDArray[np.bool_]:
+    def _possible(self, choice: RecordSelection) -> NDArray[np.bool_]:
         """Tell which records end where they may; one that seems huge must say so itself."""
         good: NDArray[np.bool_] = choice.starts + choice.sizes <= self._limit
         good &= choice.starts >= self.base
@@ -195,8 +195,8 @@ class LogRows:
             good[row] = says == size
         return good
 
-    def _damage(self, choice: Choice, row: int, reason: str) -> Damage:
-        return Damage(row, CorruptRecord(PhysicalOffset(int(choice.starts[row])), reason))
+    def _damage(self, choice: RecordSelection, row: int, reason: str) -> DamagedRow:
+        return DamagedRow(row, CorruptRecord(PhysicalOffset(int(choice.starts[row])), reason))
 
     def _matching(self, view: memoryview, positions: Ints, sizes: Ints) -> NDArray[np.bool_]:
         """Tell which records the condition wants, and which cannot be read: those are damaged."""
@@ -260,7 +260,7 @@ def _read_each(
     return memoryview(b"".join(pieces)), np.cumsum(lengths) - lengths
 
 
-def only_wanted(batch: "pa.RecordBatch", wanted: Wanted) -> "pa.RecordBatch":
+def only_wanted(batch: "pa.RecordBatch", wanted: ScanSpec) -> "pa.RecordBatch":
     """Return the rows that are wanted, with the columns that are."""
     found: Any = batch
     if wanted.tags:

@@ -18,9 +18,9 @@ from ternmq_store.queues.offset_search import first_from
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.read.message_selection import select
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.log_rows import Choice, LogRows
+from ternmq_store.scan.log_rows import LogRows, RecordSelection
 from ternmq_store.scan.queue_scan import NO_PLACE, rows_before_log
-from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.scan_spec import ScanRange, ScanSpec, ScanStep
 from ternmq_store.scan.user_topics import is_user_topic
 
 _PIECE_UNITS: Final = 4_096
@@ -31,19 +31,19 @@ _OPEN_MAX: Final = 256
 """Of more queues, the files are opened anew for each window: a process may open a thousand."""
 
 
-class LogPart(NamedTuple):
+class LogFilePartition(NamedTuple):
     """The messages in one file of the log."""
 
     base: int
     """Where the file begins."""
 
-    stretches: Sequence[QueueStretch]
+    stretches: Sequence[ScanRange]
     """What of each queue lies in it."""
 
 
 def plan_directory(
     directory: StoreDirectory, *, topics: Collection[str] | None = None
-) -> Sequence[LogPart]:
+) -> Sequence[LogFilePartition]:
     """Return what is to be read, by file of the log.
 
     Args:
@@ -59,12 +59,12 @@ def plan_directory(
         for queue in directory.queues()
         if (is_user_topic(queue.topic) if topics is None else queue.topic in topics)
     ]
-    return plan_stretches(directory, chosen)
+    return plan_ranges(directory, chosen)
 
 
-def plan_stretches(
-    directory: StoreDirectory, stretches: Sequence[QueueStretch]
-) -> Sequence[LogPart]:
+def plan_ranges(
+    directory: StoreDirectory, stretches: Sequence[ScanRange]
+) -> Sequence[LogFilePartition]:
     """Return the parts of the log that hold these messages.
 
     Args:
@@ -76,7 +76,7 @@ def plan_stretches(
     """
     step = directory.log_file_bytes
     bases = range(directory.log_start, directory.log_end, step) if step else range(0)
-    found: dict[int, list[QueueStretch]] = {base: [] for base in bases}
+    found: dict[int, list[ScanRange]] = {base: [] for base in bases}
     for stretch in stretches:
         units = directory.unit_files(*stretch)
         try:
@@ -91,12 +91,12 @@ def plan_stretches(
                 units.min_offset = QueueOffset(end)
         finally:
             units.close()
-    return [LogPart(base, tuple(some)) for base, some in found.items() if some]
+    return [LogFilePartition(base, tuple(some)) for base, some in found.items() if some]
 
 
-def scan_part(
-    directory: StoreDirectory, part: LogPart, wanted: Wanted, *, broker_name: str
-) -> Iterator[Scanned]:
+def scan_partition(
+    directory: StoreDirectory, part: LogFilePartition, wanted: ScanSpec, *, broker_name: str
+) -> Iterator[ScanStep]:
     """Give the wanted messages of one file of the log, in its order, a batch a step.
 
     Args:
@@ -122,21 +122,21 @@ def scan_part(
             topic, queue_id, begin, end = part.stretches[0]
             raise StretchGone(topic, queue_id, begin, end) from None
         stack.callback(rows.close)
-        scan = _PartScan(directory, part, wanted, rows, stack)
+        scan = _PartitionScan(directory, part, wanted, rows, stack)
         yield from scan.run()
         for base in scan.bases_elsewhere():
             yield from scan.run_elsewhere(base, broker_name)
-        yield Scanned(None, rows.end, scan.damaged)
+        yield ScanStep(None, rows.end, scan.damaged)
 
 
-class _PartScan:
+class _PartitionScan:
     """One scan of one file of the log."""
 
     def __init__(
         self,
         directory: StoreDirectory,
-        part: LogPart,
-        wanted: Wanted,
+        part: LogFilePartition,
+        wanted: ScanSpec,
         rows: LogRows,
         stack: ExitStack,
     ) -> None:
@@ -149,7 +149,7 @@ class _PartScan:
         self._elsewhere = self._gathered([])
         self._cursors = [_Cursor(directory, queue, wanted, stack) for queue in part.stretches]
 
-    def run(self) -> Iterator[Scanned]:
+    def run(self) -> Iterator[ScanStep]:
         """Give what is wanted."""
         waiting = self._gathered([])
         for border in range(self._rows.base, self._rows.end, _WINDOW_BYTES):
@@ -162,7 +162,7 @@ class _PartScan:
             if not is_last:
                 self._rows.will_need(border + _WINDOW_BYTES)
 
-    def _here(self, waiting: Choice) -> Choice:
+    def _here(self, waiting: RecordSelection) -> RecordSelection:
         """Return those in this file; a damaged unit may have misled who planned for some."""
         is_here = (waiting.starts >= self._rows.base) & (waiting.starts < self._rows.end)
         if is_here.all():
@@ -176,7 +176,7 @@ class _PartScan:
         bases: list[int] = np.unique(self._elsewhere.starts // step * step).tolist()
         return bases
 
-    def run_elsewhere(self, base: int, broker_name: str) -> Iterator[Scanned]:
+    def run_elsewhere(self, base: int, broker_name: str) -> Iterator[ScanStep]:
         """Give what is wanted of them in one of these files."""
         step = self._directory.log_file_bytes
         waiting = self._elsewhere.only(self._elsewhere.starts // step * step == base)
@@ -193,7 +193,7 @@ class _PartScan:
         finally:
             rows.close()
 
-    def _step(self, rows: LogRows, waiting: Choice) -> tuple[Choice, Scanned]:
+    def _step(self, rows: LogRows, waiting: RecordSelection) -> tuple[RecordSelection, ScanStep]:
         """Look at some of the waiting messages; return the others, and what came of these."""
         found = rows.take(waiting)
         for damage in found.damaged:
@@ -201,32 +201,32 @@ class _PartScan:
         last = int(waiting.starts[found.looked_at - 1])
         return (
             waiting.part(found.looked_at, len(waiting.starts)),
-            Scanned(found.batch, last + 1, self.damaged),
+            ScanStep(found.batch, last + 1, self.damaged),
         )
 
-    def _gone(self, waiting: Choice) -> StretchGone:
+    def _gone(self, waiting: RecordSelection) -> StretchGone:
         assert waiting.numbers is not None, "units tell of these records"
         assert waiting.queue_of is not None, "units tell of these records"
         queue = self._part.stretches[int(waiting.queue_of[0])]
         return StretchGone(queue.topic, queue.queue_id, int(waiting.numbers[0]), queue.end)
 
-    def _is_full(self, waiting: Choice) -> bool:
+    def _is_full(self, waiting: RecordSelection) -> bool:
         is_long = int(waiting.sizes.sum()) > self._wanted.batch_bytes_max
         return is_long or len(waiting.starts) > self._wanted.batch_rows_max
 
-    def _take_to(self, end: int | None) -> Iterator[Choice]:
+    def _take_to(self, end: int | None) -> Iterator[RecordSelection]:
         are_many = len(self._cursors) > _OPEN_MAX
         for index, cursor in enumerate(self._cursors):
             for starts, sizes, numbers, wrong in cursor.take_to(end):
                 queue_of = np.full(len(starts), index, dtype=np.int64)
-                choice = Choice(starts, sizes, numbers, self._queues, queue_of)
+                choice = RecordSelection(starts, sizes, numbers, self._queues, queue_of)
                 for number in wrong:
                     self._note_at(index, number, NO_PLACE)
                 yield choice
             if are_many:
                 cursor.close()
 
-    def _gathered(self, choices: Sequence[Choice]) -> Choice:
+    def _gathered(self, choices: Sequence[RecordSelection]) -> RecordSelection:
         """Return all of them as one, in the order of the log."""
         nothing = np.zeros(0, dtype=np.int64)
         columns = [
@@ -235,9 +235,9 @@ class _PartScan:
         ]
         order = np.argsort(columns[0], kind="stable")
         starts, sizes, numbers, queue_of = (column[order] for column in columns)
-        return Choice(starts, sizes, numbers, self._queues, queue_of)
+        return RecordSelection(starts, sizes, numbers, self._queues, queue_of)
 
-    def _note(self, waiting: Choice, row: int, reason: str) -> None:
+    def _note(self, waiting: RecordSelection, row: int, reason: str) -> None:
         assert waiting.numbers is not None, "units tell of these records"
         assert waiting.queue_of is not None, "units tell of these records"
         self._note_at(int(waiting.queue_of[row]), int(waiting.numbers[row]), reason)
@@ -253,7 +253,7 @@ class _Cursor:
     """Goes once through the units of a stretch, forwards."""
 
     def __init__(
-        self, directory: StoreDirectory, stretch: QueueStretch, wanted: Wanted, stack: ExitStack
+        self, directory: StoreDirectory, stretch: ScanRange, wanted: ScanSpec, stack: ExitStack
     ) -> None:
         self._source = directory.source()
         self._stretch = stretch

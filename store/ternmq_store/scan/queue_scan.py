@@ -19,8 +19,8 @@ from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import Selection, select
 from ternmq_store.read.unit_search import QueueSource, UnitSearch
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.log_rows import Choice, LogRows
-from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.log_rows import LogRows, RecordSelection
+from ternmq_store.scan.scan_spec import ScanRange, ScanSpec, ScanStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,12 +33,12 @@ NO_PLACE: Final = "its unit points to no place of the log"
 
 def scan_queue(
     directory: StoreDirectory,
-    stretch: QueueStretch,
-    wanted: Wanted,
+    stretch: ScanRange,
+    wanted: ScanSpec,
     *,
     broker_name: str,
     log_end: int | None = None,
-) -> Iterator[Scanned]:
+) -> Iterator[ScanStep]:
     """Give the wanted messages of a stretch, in the order of the queue, a batch a step.
 
     Args:
@@ -64,8 +64,8 @@ def scan_queue(
 
 
 def _narrowed_by_time(
-    directory: StoreDirectory, stretch: QueueStretch, wanted: Wanted, source: LogSource
-) -> QueueStretch:
+    directory: StoreDirectory, stretch: ScanRange, wanted: ScanSpec, source: LogSource
+) -> ScanRange:
     """Return what of a stretch was stored in the wanted time, found by halving.
 
     Raises:
@@ -103,8 +103,8 @@ class _QueueScan:
     def __init__(
         self,
         directory: StoreDirectory,
-        stretch: QueueStretch,
-        wanted: Wanted,
+        stretch: ScanRange,
+        wanted: ScanSpec,
         broker_name: str,
         stack: ExitStack,
     ) -> None:
@@ -127,7 +127,7 @@ class _QueueScan:
         if self._rows is not None:
             self._rows.close()
 
-    def run(self, source: LogSource, log_end: int | None) -> Iterator[Scanned]:
+    def run(self, source: LogSource, log_end: int | None) -> Iterator[ScanStep]:
         """Give what is wanted."""
         stretch = self._stretch
         self._refuse_gone(stretch.begin)
@@ -147,9 +147,9 @@ class _QueueScan:
             for row, reason in damaged.items():
                 self._note(offset + row, reason)
             offset += scanned
-            yield Scanned(batch, offset, self._damaged)
+            yield ScanStep(batch, offset, self._damaged)
         if inside.end < stretch.end or inside.begin >= inside.end:
-            yield Scanned(None, stretch.end, self._damaged)
+            yield ScanStep(None, stretch.end, self._damaged)
 
     def _next_units(self, offset: int, end: int) -> Units:
         has_filter = self._wanted.tag_codes is not None
@@ -227,7 +227,9 @@ class _QueueScan:
                 raise self._gone(int(numbers[0])) from None
         outside = (chosen.starts < base) | (chosen.starts >= self._rows.end)
         count = int(outside.argmax()) if outside.any() else len(chosen.starts)
-        choice = Choice(chosen.starts, chosen.sizes, numbers, self._queues, None).part(0, count)
+        choice = RecordSelection(chosen.starts, chosen.sizes, numbers, self._queues, None).part(
+            0, count
+        )
         found = self._rows.take(choice)
         if found.looked_at < count:
             self._rows.will_need(int(choice.starts[found.looked_at]))

@@ -19,15 +19,15 @@ from ternmq_store.inspection.log_inspection import (
     next_piece,
 )
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.log_rows import Choice, LogRows
-from ternmq_store.scan.scan_spec import Scanned, Wanted
+from ternmq_store.scan.log_rows import LogRows, RecordSelection
+from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
 
 _READ_BYTES_MIN: Final = 64 << 10
 _NOBODY: Final = -1
 _NOWHERE: Final = -1
 
 
-class RawPart(NamedTuple):
+class RawFilePartition(NamedTuple):
     """One file of the log."""
 
     base: int
@@ -37,7 +37,7 @@ class RawPart(NamedTuple):
     """Nothing was written to a file behind it: the log ends in it."""
 
 
-def plan_raw(directory: StoreDirectory) -> Sequence[RawPart]:
+def plan_raw(directory: StoreDirectory) -> Sequence[RawFilePartition]:
     """Return the files of the log that hold records.
 
     Raises:
@@ -48,15 +48,15 @@ def plan_raw(directory: StoreDirectory) -> Sequence[RawPart]:
     if not used:
         return ()
     return [
-        RawPart(file.base, file.base == used[-1].base)
+        RawFilePartition(file.base, file.base == used[-1].base)
         for file in files
         if file.base <= used[-1].base
     ]
 
 
 def scan_raw(
-    directory: StoreDirectory, part: RawPart, wanted: Wanted, *, broker_name: str
-) -> Iterator[Scanned]:
+    directory: StoreDirectory, part: RawFilePartition, wanted: ScanSpec, *, broker_name: str
+) -> Iterator[ScanStep]:
     """Give the records of one file of the log, in its order, a batch a step.
 
     Records whose transaction is not decided are among them, and those of system topics. What is
@@ -103,8 +103,8 @@ class _RawScan:
     def __init__(
         self,
         directory: StoreDirectory,
-        part: RawPart,
-        wanted: Wanted,
+        part: RawFilePartition,
+        wanted: ScanSpec,
         rows: LogRows,
         window: Window,
         log_file: LogFile,
@@ -119,18 +119,18 @@ class _RawScan:
         self._looked_again = _NOWHERE
         self._damaged = 0
 
-    def run(self) -> Iterator[Scanned]:
+    def run(self) -> Iterator[ScanStep]:
         """Give what is wanted."""
         position, base = 0, self._part.base
         while position < self._log_file.file_bytes:
             starts, end = self._records(position)
             if starts:
                 begins = np.array(starts, dtype=np.int64) + base
-                choice = Choice(begins, np.diff(begins, append=end + base), None, (), None)
+                choice = RecordSelection(begins, np.diff(begins, append=end + base), None, (), None)
                 found = self._rows.take(choice)
                 position = starts[found.looked_at] if found.looked_at < len(starts) else end
                 if not found.damaged:
-                    yield Scanned(found.batch, base + position, self._damaged)
+                    yield ScanStep(found.batch, base + position, self._damaged)
                     continue
                 # Its length may be what is damaged: where records go on is looked for anew.
                 row, error = found.damaged[0]
@@ -141,7 +141,7 @@ class _RawScan:
             if self._is_end(position):
                 break
             position = self._behind_bad(position, "no record begins there")
-        yield Scanned(None, base + self._log_file.file_bytes, self._damaged)
+        yield ScanStep(None, base + self._log_file.file_bytes, self._damaged)
 
     def _records(self, position: int) -> tuple[list[int], int]:
         """Return where records seem to lie from `position` on, and where the last one ends."""
@@ -155,12 +155,12 @@ class _RawScan:
                 starts, end, _ = follow_lengths(view, 0, len(view), 1)
         return [position + start for start in starts], position + end
 
-    def _good(self, choice: Choice) -> Iterator[Scanned]:
+    def _good(self, choice: RecordSelection) -> Iterator[ScanStep]:
         """Give records that were found to be good."""
         while len(choice.starts):
             found = self._rows.take(choice)
             ends = choice.starts + choice.sizes
-            yield Scanned(found.batch, int(ends[found.looked_at - 1]), self._damaged)
+            yield ScanStep(found.batch, int(ends[found.looked_at - 1]), self._damaged)
             choice = choice.part(found.looked_at, len(choice.starts))
 
     def _is_end(self, position: int) -> bool:

@@ -1,4 +1,4 @@
-"""What is to be read of a store, and what comes of it. Pure."""
+"""The specification of a scan, and its steps. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ BATCH_ROWS_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 8 << 20
 
 
-class QueueStretch(NamedTuple):
+class ScanRange(NamedTuple):
     """Messages of one queue that follow each other."""
 
     topic: str
@@ -33,7 +33,7 @@ class QueueStretch(NamedTuple):
     """Behind the last one."""
 
 
-class Scanned(NamedTuple):
+class ScanStep(NamedTuple):
     """One step of a scan."""
 
     batch: "pa.RecordBatch | None"
@@ -47,7 +47,7 @@ class Scanned(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class ScanSpec:
     """Which messages are wanted, and what of them. `checked` says whether it can be done.
 
     Attributes:
@@ -70,7 +70,7 @@ class Wanted:
     batch_bytes_max: int = BATCH_BYTES_MAX
     skips_damaged: bool = False
 
-    def checked(self) -> "Wanted":
+    def checked(self) -> "ScanSpec":
         """Return the same within what is allowed.
 
         Raises:

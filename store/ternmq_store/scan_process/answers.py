@@ -1,6 +1,6 @@
-"""What the scanning process says to a wish: what `scan_queue` reads, as an Arrow stream.
+"""Answers of the scanning process to requests: the result of `scan_queue`, as an Arrow stream.
 
-Without pyarrow, or with one that cannot be loaded, every wish is refused.
+Without pyarrow, or with one that cannot be loaded, every request is refused.
 """
 
 import logging
@@ -12,57 +12,67 @@ from ternmq_model.errors import MessageDamaged, MissingPackage, StoreError, Stre
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.scan_process.frames import Answer, Answers, Kind, Refusal, Wish
+from ternmq_store.scan_process.frames import (
+    FrameKind,
+    ScanAnswer,
+    ScanAnswers,
+    ScanRefusal,
+    ScanRequest,
+)
 
 logger = logging.getLogger(__name__)
 
 END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
-"""What an Arrow stream ends with."""
+"""End of an Arrow stream."""
 
 
-def answers(files: FileSystem) -> Answers:
-    """Return what answers wishes from directories of `files`."""
+def answers(files: FileSystem) -> ScanAnswers:
+    """Return the function that answers requests from directories of `files`."""
     try:
         from ternmq_store.columns.batches import arrow_schema
         from ternmq_store.scan.directory import StoreDirectory
         from ternmq_store.scan.queue_scan import scan_queue
-        from ternmq_store.scan.scan_spec import QueueStretch, Wanted
+        from ternmq_store.scan.scan_spec import ScanRange, ScanSpec
     except (ImportError, MissingPackage) as error:
         remark = f"this broker serves no Scan: {error}"
-        return lambda _wish: _refuse(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+        return lambda _scan_request: _refuse(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
-    def answer(wish: Wish) -> Iterator[Answer]:
-        wanted = Wanted(
-            subscription=parse_subscription(wish.topic, wish.expression, wish.expression_type),
-            stored_from_ms=wish.stored_from_ms,
-            stored_before_ms=wish.stored_before_ms,
-            keys=frozenset(wish.keys),
-            columns=wish.columns,
-            batch_rows_max=wish.batch_rows_max,
-            batch_bytes_max=wish.batch_bytes_max,
-            skips_damaged=wish.skips_damaged,
+    def answer(request: ScanRequest) -> Iterator[ScanAnswer]:
+        wanted = ScanSpec(
+            subscription=parse_subscription(
+                request.topic, request.expression, request.expression_type
+            ),
+            stored_from_ms=request.stored_from_ms,
+            stored_before_ms=request.stored_before_ms,
+            keys=frozenset(request.keys),
+            columns=request.columns,
+            batch_rows_max=request.batch_rows_max,
+            batch_bytes_max=request.batch_bytes_max,
+            skips_damaged=request.skips_damaged,
         )
-        yield Answer(Kind.SCHEMA, memoryview(arrow_schema(wish.columns).serialize()))
-        end = wish.begin_offset
-        directory = StoreDirectory(files, Path(wish.root))
-        directory.may_map = wish.may_map
-        stretch = QueueStretch(wish.topic, wish.queue_id, wish.begin_offset, wish.end_offset)
+        yield ScanAnswer(FrameKind.SCHEMA, memoryview(arrow_schema(request.columns).serialize()))
+        end = request.begin_offset
+        directory = StoreDirectory(files, Path(request.root))
+        directory.may_map = request.may_map
+        stretch = ScanRange(
+            request.topic, request.queue_id, request.begin_offset, request.end_offset
+        )
         steps = scan_queue(
-            directory, stretch, wanted, broker_name=wish.broker_name, log_end=wish.log_end
+            directory, stretch, wanted, broker_name=request.broker_name, log_end=request.log_end
         )
         for batch, next_offset, damaged in steps:
             end = next_offset
             if batch is None or not batch.num_rows:
-                yield Answer(Kind.PROGRESS, b"", next_offset, damaged)
+                yield ScanAnswer(FrameKind.PROGRESS, b"", next_offset, damaged)
             else:
                 data = memoryview(batch.serialize())
-                yield Answer(Kind.BATCH, data, next_offset, damaged, batch.num_rows)
-        yield Answer(Kind.END, END_OF_STREAM, end)
+                yield ScanAnswer(FrameKind.BATCH, data, next_offset, damaged, batch.num_rows)
+        yield ScanAnswer(FrameKind.END, END_OF_STREAM, end)
 
-    return lambda wish: _told(answer(wish))
+    return lambda request: _told(answer(request))
 
 
-def _told(steps: Iterator[Answer]) -> Iterator[Answer]:
+def _told(steps: Iterator[ScanAnswer]) -> Iterator[ScanAnswer]:
     """Give `steps` on, with a refusal where they end by an error that the reader is to be told."""
     try:
         yield from steps
@@ -82,6 +92,6 @@ def _told(steps: Iterator[Answer]) -> Iterator[Answer]:
         yield from _refuse(ResponseCode.SYSTEM_ERROR, remark)
 
 
-def _refuse(code: ResponseCode, remark: str) -> Iterator[Answer]:
-    yield Answer(Kind.REFUSAL, Refusal(code, remark).to_bytes())
-    yield Answer(Kind.END)
+def _refuse(code: ResponseCode, remark: str) -> Iterator[ScanAnswer]:
+    yield ScanAnswer(FrameKind.REFUSAL, ScanRefusal(code, remark).to_bytes())
+    yield ScanAnswer(FrameKind.END)

@@ -1,6 +1,6 @@
 """The process itself: `python -m ternmq_store.scan_process.child`, spawned by a broker.
 
-It answers the wishes that come by its standard input, one after the other, and ends when that does.
+It answers requests that come by its standard input, one after the other, and ends when that does.
 A broker that is killed closes it too. It never writes to the store's directory.
 """
 
@@ -15,12 +15,12 @@ from contextlib import suppress
 from typing import Final
 
 from ternmq_store.scan_process.frames import (
-    Answer,
-    Answers,
+    FrameHeader,
+    FrameKind,
     FrameReader,
-    Header,
-    Kind,
-    Wish,
+    ScanAnswer,
+    ScanAnswers,
+    ScanRequest,
     header_bytes,
 )
 
@@ -40,7 +40,7 @@ class Pipes:
     """The two pipes to the broker. Owned by this process.
 
     Args:
-        input_fd: Wishes come by it.
+        input_fd: Requests come by it.
         output_fd: Answers go by it.
     """
 
@@ -48,19 +48,19 @@ class Pipes:
         self._input = input_fd
         self._output = output_fd
         self._frames = FrameReader()
-        self._wishes: list[tuple[int, Wish]] = []
+        self._requests: list[tuple[int, ScanRequest]] = []
         self._payload = b""
         self._stopped = 0
 
-    def next_wish(self) -> tuple[int, Wish]:
-        """Wait for a wish and return it with its number.
+    def next_request(self) -> tuple[int, ScanRequest]:
+        """Wait for a request and return it with its number.
 
         Raises:
             _BrokerGone: There is none any more.
         """
-        while not self._wishes:
+        while not self._requests:
             self._receive()
-        return self._wishes.pop(0)
+        return self._requests.pop(0)
 
     def is_stopped(self, stretch: int) -> bool:
         """Tell whether nobody wants the rest of a stretch. Does not wait.
@@ -72,14 +72,14 @@ class Pipes:
             self._receive()
         return self._stopped >= stretch
 
-    def write(self, stretch: int, answer: Answer) -> None:
+    def write(self, stretch: int, answer: ScanAnswer) -> None:
         """Write a part of an answer, waiting while the broker's reader is slow.
 
         Raises:
             _BrokerGone: Nobody reads it.
         """
         kind, payload, next_offset, damaged, rows = answer
-        header = Header(kind, stretch, len(payload), next_offset, damaged, rows)
+        header = FrameHeader(kind, stretch, len(payload), next_offset, damaged, rows)
         self._put(header_bytes(header))
         self._put(payload)
 
@@ -99,35 +99,35 @@ class Pipes:
             self._payload += part
             if is_last:
                 payload, self._payload = self._payload, b""
-                if header.kind is Kind.STOP:
+                if header.kind is FrameKind.STOP:
                     self._stopped = header.stretch
                 else:
-                    self._wishes.append((header.stretch, Wish.from_bytes(payload)))
+                    self._requests.append((header.stretch, ScanRequest.from_bytes(payload)))
 
 
-def serve(pipes: Pipes, answer: Answers) -> None:
-    """Answer wishes until the broker is gone."""
+def serve(pipes: Pipes, answer: ScanAnswers) -> None:
+    """Answer requests until the broker is gone."""
     with suppress(_BrokerGone):
         while True:
-            stretch, wish = pipes.next_wish()
-            _serve_one(pipes, stretch, answer(wish))
+            stretch, request = pipes.next_request()
+            _serve_one(pipes, stretch, answer(request))
 
 
-def _serve_one(pipes: Pipes, stretch: int, answers: Iterator[Answer]) -> None:
+def _serve_one(pipes: Pipes, stretch: int, answers: Iterator[ScanAnswer]) -> None:
     for each in answers:
         pipes.write(stretch, each)
-        if each.kind is Kind.END:
+        if each.kind is FrameKind.END:
             return
         if pipes.is_stopped(stretch):
             break
-    pipes.write(stretch, Answer(Kind.END))
+    pipes.write(stretch, ScanAnswer(FrameKind.END))
 
 
-def main(answers: Callable[[], Answers]) -> None:
+def main(answers: Callable[[], ScanAnswers]) -> None:
     """Be the process.
 
     Args:
-        answers: Returns what answers wishes; may take its time.
+        answers: Returns what answers requests; may take its time.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the broker, which then ends this one
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
@@ -138,7 +138,7 @@ def main(answers: Callable[[], Answers]) -> None:
     serve(Pipes(input_fd, output_fd), answers())
 
 
-def _from_the_disk() -> Answers:
+def _from_the_disk() -> ScanAnswers:
     """Return what answers from the disk: only now is Arrow loaded."""
     from ternmq_store.disk.filesystem import RealFileSystem
     from ternmq_store.scan_process.answers import answers

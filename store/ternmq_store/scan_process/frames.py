@@ -1,6 +1,6 @@
-"""What a scanning process and its broker say to each other. Pure.
+"""Frames between a scanning process and its broker. Pure.
 
-Both ways it is frames: a header of fixed length and a payload. The broker sends wishes (JSON); the
+A frame is a header of fixed length and a payload. The broker sends scan requests (JSON); the
 process answers each with the schema, then record batches and words on how far it is, and an end. A
 payload need not be looked at to be passed on, nor be there as a whole: `FrameReader` gives it out
 piece by piece as it comes.
@@ -19,10 +19,10 @@ _HEADER: Final = struct.Struct("<BxxxIQqqq")
 HEADER_BYTES: Final = _HEADER.size
 
 
-class Kind(enum.IntEnum):
-    """What a frame is."""
+class FrameKind(enum.IntEnum):
+    """Kind of a frame."""
 
-    WISH = 1
+    REQUEST = 1
     """To the process: scan this stretch."""
 
     STOP = 2
@@ -38,18 +38,18 @@ class Kind(enum.IntEnum):
     """No payload: so far everything was looked at."""
 
     END = 6
-    """The stretch is over: the end of the stream, or nothing when it is so by `Refusal`."""
+    """The stretch is over: the end of the stream, or nothing when it is so by `ScanRefusal`."""
 
     REFUSAL = 7
     """Why the stretch ends before its end; `END` follows."""
 
 
-class Header(NamedTuple):
+class FrameHeader(NamedTuple):
     """The fixed part of a frame."""
 
-    kind: Kind
+    kind: FrameKind
     stretch: int
-    """The number of the wish: what is left of an earlier one is told apart by it."""
+    """The number of the request: what is left of an earlier one is told apart by it."""
 
     payload_bytes: int = 0
     next_offset: int = 0
@@ -60,7 +60,7 @@ class Header(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class ScanRequest:
     """A stretch of a queue that is to be scanned, and what of it is wanted."""
 
     root: str
@@ -93,14 +93,14 @@ class Wish:
         return json.dumps(asdict(self), ensure_ascii=False).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Wish":
+    def from_bytes(cls, data: bytes) -> "ScanRequest":
         """Return what `to_bytes` wrote."""
         fields = json.loads(data)
         return cls(**fields | {name: tuple(fields[name]) for name in ("keys", "columns")})
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ScanRefusal:
     """Why a stretch ends."""
 
     code: ResponseCode
@@ -111,37 +111,37 @@ class Refusal:
         return json.dumps([int(self.code), self.remark]).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Refusal":
+    def from_bytes(cls, data: bytes) -> "ScanRefusal":
         """Return what `to_bytes` wrote."""
         code, remark = json.loads(data)
         return cls(ResponseCode(code), remark)
 
 
-def header_bytes(header: Header) -> bytes:
+def header_bytes(header: FrameHeader) -> bytes:
     """Return a header as it is written."""
     kind, stretch, payload_bytes, next_offset, damaged, rows = header
     return _HEADER.pack(kind, payload_bytes, stretch, next_offset, damaged, rows)
 
 
-def frame_bytes(kind: Kind, stretch: int, payload: bytes = b"") -> bytes:
+def frame_bytes(kind: FrameKind, stretch: int, payload: bytes = b"") -> bytes:
     """Return a short frame."""
-    return header_bytes(Header(kind, stretch, len(payload))) + payload
+    return header_bytes(FrameHeader(kind, stretch, len(payload))) + payload
 
 
-def parse_header(data: bytes) -> Header:
+def parse_header(data: bytes) -> FrameHeader:
     """Return the header that `data` is.
 
     Raises:
         ValueError: It is none.
     """
     kind, payload_bytes, stretch, next_offset, damaged, rows = _HEADER.unpack(data)
-    return Header(Kind(kind), stretch, payload_bytes, next_offset, damaged, rows)
+    return FrameHeader(FrameKind(kind), stretch, payload_bytes, next_offset, damaged, rows)
 
 
-class Part(NamedTuple):
+class FramePart(NamedTuple):
     """A part of a frame's payload, or the whole of an empty one."""
 
-    header: Header
+    header: FrameHeader
     data: bytes
     is_last: bool
 
@@ -151,10 +151,10 @@ class FrameReader:
 
     def __init__(self) -> None:
         self._head = b""
-        self._frame: Header | None = None
+        self._frame: FrameHeader | None = None
         self._left = 0
 
-    def feed(self, data: bytes) -> Iterator[Part]:
+    def feed(self, data: bytes) -> Iterator[FramePart]:
         """Give out what `data`, which follows what was fed before, holds; use up the iterator.
 
         Raises:
@@ -172,7 +172,7 @@ class FrameReader:
                 self._left = self._frame.payload_bytes
                 if not self._left:
                     frame, self._frame = self._frame, None
-                    yield Part(frame, b"", is_last=True)
+                    yield FramePart(frame, b"", is_last=True)
                 continue
             part = data[at : at + self._left] if at or self._left < len(data) else data
             at += len(part)
@@ -180,18 +180,18 @@ class FrameReader:
             frame, is_last = self._frame, not self._left
             if is_last:
                 self._frame = None
-            yield Part(frame, part, is_last)
+            yield FramePart(frame, part, is_last)
 
 
-class Answer(NamedTuple):
-    """A part of what there is to say to a wish; `payload` is bytes, or something like that."""
+class ScanAnswer(NamedTuple):
+    """A part of the answer to a scan request; `payload` is bytes, or something like that."""
 
-    kind: Kind
+    kind: FrameKind
     payload: "bytes | memoryview" = b""
     next_offset: int = 0
     damaged: int = 0
     rows: int = 0
 
 
-Answers = Callable[[Wish], Iterator[Answer]]
-"""Answers a wish: gives out the schema, batches and progress, and the end or a refusal."""
+ScanAnswers = Callable[[ScanRequest], Iterator[ScanAnswer]]
+"""Answers a request: gives out the schema, batches and progress, and the end or a refusal."""

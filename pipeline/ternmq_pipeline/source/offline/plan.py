@@ -34,8 +34,8 @@ from ternmq_pipeline.planning.apportionment import apportion
 from ternmq_pipeline.source.pushdown import PushedFilters
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.partition_scan import LogPart, plan_directory
-from ternmq_store.scan.scan_spec import QueueStretch
+from ternmq_store.scan.partition_scan import LogFilePartition, plan_directory
+from ternmq_store.scan.scan_spec import ScanRange
 from ternmq_store.scan.user_topics import is_light, is_user_topic
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def check_offline(options: ReadOptions) -> None:
 
 def plan_parts(
     directory: StoreDirectory, options: ReadOptions, pushed: PushedFilters
-) -> list[LogPart]:
+) -> list[LogFilePartition]:
     """Return the parts of the log that the tasks read, one for each.
 
     Raises:
@@ -152,25 +152,25 @@ def _refuse_missing(directory: StoreDirectory, choice: TopicChoice) -> None:
 
 
 def clipped(
-    parts: Sequence[LogPart], wanted: Mapping[tuple[str, int], OffsetRange]
-) -> list[LogPart]:
+    parts: Sequence[LogFilePartition], wanted: Mapping[tuple[str, int], OffsetRange]
+) -> list[LogFilePartition]:
     """Return parts with what is wanted of their ranges, without those that have nothing."""
-    found: list[LogPart] = []
+    found: list[LogFilePartition] = []
     for part in parts:
-        kept: list[QueueStretch] = []
+        kept: list[ScanRange] = []
         for topic, queue_id, begin, end in part.stretches:
             offset_range = wanted.get((topic, queue_id))
             if offset_range is None:
                 continue
             first, last = max(begin, offset_range.begin), min(end, offset_range.end)
             if first < last:
-                kept.append(QueueStretch(topic, queue_id, first, last))
+                kept.append(ScanRange(topic, queue_id, first, last))
         if kept:
             found.append(part._replace(stretches=tuple(kept)))
     return found
 
 
-def split_parts(parts: Sequence[LogPart], partitions_min: int) -> list[LogPart]:
+def split_parts(parts: Sequence[LogFilePartition], partitions_min: int) -> list[LogFilePartition]:
     """Cut parts so that there are so many: each piece has its share of every queue.
 
     So a piece lies together in the log. Queues of few messages leave some pieces without any, and
@@ -188,11 +188,11 @@ def split_parts(parts: Sequence[LogPart], partitions_min: int) -> list[LogPart]:
     return [piece for place, part in enumerate(parts) for piece in _cut(part, pieces[place])]
 
 
-def _cut(part: LogPart, pieces: int) -> list[LogPart]:
-    found: list[LogPart] = []
+def _cut(part: LogFilePartition, pieces: int) -> list[LogFilePartition]:
+    found: list[LogFilePartition] = []
     for place in range(pieces):
         kept = [
-            QueueStretch(topic, queue_id, first, last)
+            ScanRange(topic, queue_id, first, last)
             for topic, queue_id, begin, end in part.stretches
             if (first := begin + (end - begin) * place // pieces)
             < (last := begin + (end - begin) * (place + 1) // pieces)

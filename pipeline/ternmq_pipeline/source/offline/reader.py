@@ -29,9 +29,9 @@ from ternmq_pipeline.source.tasks.partition_reader import rows_of_a_batch
 from ternmq_pipeline.source.tasks.projection import BatchProjection, tuples_of
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.partition_scan import LogPart, scan_part
-from ternmq_store.scan.raw_scan import RawPart, plan_raw, scan_raw
-from ternmq_store.scan.scan_spec import Scanned, Wanted
+from ternmq_store.scan.partition_scan import LogFilePartition, scan_partition
+from ternmq_store.scan.raw_scan import RawFilePartition, plan_raw, scan_raw
+from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 class LogPartition(InputPartition):
     """A part of a store's log as Spark hands it to a task."""
 
-    part: LogPart | RawPart
+    part: LogFilePartition | RawFilePartition
 
 
 @short_errors
@@ -101,7 +101,7 @@ class OfflineReader(DataSourceReader):
         except (OSError, StoreError) as error:
             raise refuse_no_store(path, error) from None
 
-    def _batches(self, part: LogPart | RawPart) -> Iterator[pa.RecordBatch]:
+    def _batches(self, part: LogFilePartition | RawFilePartition) -> Iterator[pa.RecordBatch]:
         projection = BatchProjection(self._options.view, self._names, self._schema)
         wanted = self._wanted(projection.sources)
         damaged = 0
@@ -117,18 +117,18 @@ class OfflineReader(DataSourceReader):
                 yield projection.of(scanned.batch)
 
     def _scanned(
-        self, directory: StoreDirectory, part: LogPart | RawPart, wanted: Wanted
-    ) -> Iterator[Scanned]:
+        self, directory: StoreDirectory, part: LogFilePartition | RawFilePartition, wanted: ScanSpec
+    ) -> Iterator[ScanStep]:
         name = self._options.broker_name
-        if isinstance(part, RawPart):
+        if isinstance(part, RawFilePartition):
             return scan_raw(directory, part, wanted, broker_name=name)
-        return scan_part(directory, part, wanted, broker_name=name)
+        return scan_partition(directory, part, wanted, broker_name=name)
 
-    def _wanted(self, columns: tuple[str, ...]) -> Wanted:
+    def _wanted(self, columns: tuple[str, ...]) -> ScanSpec:
         rows = self._pushed.rows
         from_ms, before_ms = times_ms(self._options)
         befores = [at_ms for at_ms in (before_ms, rows.stored_before_ms) if at_ms]
-        return Wanted(
+        return ScanSpec(
             subscription=self._subscription(rows),
             stored_from_ms=max(from_ms, rows.stored_from_ms),
             stored_before_ms=min(befores, default=0),

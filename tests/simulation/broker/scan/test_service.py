@@ -98,12 +98,12 @@ def test_scan_process_output_is_passed_on_unopened() -> None:
                 (False, 10, 8),
             ]
             assert replies[0].piece == SCHEMA
-            (wish,) = processes.children[0].wishes
-            assert (wish.root, wish.broker_name) == ("/broker", "broker-a")
-            assert (wish.topic, wish.queue_id) == ("T", 1)
-            assert (wish.begin_offset, wish.end_offset) == (1, 10)
-            assert (wish.stored_from_ms, wish.keys, wish.expression) == (5, ("k",), "*")
-            assert len(wish.columns) == 14
+            (request,) = processes.children[0].requests
+            assert (request.root, request.broker_name) == ("/broker", "broker-a")
+            assert (request.topic, request.queue_id) == ("T", 1)
+            assert (request.begin_offset, request.end_offset) == (1, 10)
+            assert (request.stored_from_ms, request.keys, request.expression) == (5, ("k",), "*")
+            assert len(request.columns) == 14
 
     run_in_virtual_time(main())
 
@@ -124,7 +124,7 @@ def test_stretch_ends_with_the_queue_and_an_empty_one_at_once() -> None:
     async def main() -> None:
         async with serving() as (_, client, processes):
             assert (await scan(client, end_offset=1_000))[-1].next_offset == 10
-            assert processes.children[0].wishes[0].end_offset == 10
+            assert processes.children[0].requests[0].end_offset == 10
             for begin in (10, 11):
                 (reply,) = await scan(client, begin_offset=begin, end_offset=1_000)
                 assert (reply.status.code, reply.next_offset) == (0, begin)
@@ -277,7 +277,7 @@ def test_long_stretch_yields_its_process_and_resumes() -> None:
             assert SCHEMA not in {each.piece for each in replies}
             assert sum(len(each.piece) for each in replies) == 10 * (8 << 20) + 8
             (child,) = processes.children
-            first, _, rest = child.wishes
+            first, _, rest = child.requests
             assert 1 <= rest.begin_offset < 10
             assert (rest.end_offset, first.begin_offset) == (10, 0)
 

@@ -14,7 +14,7 @@ from ternmq_broker.scan.worker_pool import ScanPool
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.message_store import MessageStore
-from ternmq_store.scan_process.frames import Answer, Kind, Refusal, Wish
+from ternmq_store.scan_process.frames import FrameKind, ScanAnswer, ScanRefusal, ScanRequest
 from tests.support.scan_processes import MemoryProcesses
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
@@ -112,12 +112,12 @@ def test_missing_file_counts_as_lost_only_when_the_queue_agrees(first_now: int, 
     async def main() -> None:
         store = Store(20, 50)
 
-        def overtaken(wish: Wish) -> Iterator[Answer]:
-            yield Answer(Kind.BATCH, b"x", 30, 0, 10)
+        def overtaken(request: ScanRequest) -> Iterator[ScanAnswer]:
+            yield ScanAnswer(FrameKind.BATCH, b"x", 30, 0, 10)
             store.range = (first_now, 50)
-            gone = Refusal(ResponseCode.PULL_OFFSET_MOVED, "it is gone")
-            yield Answer(Kind.REFUSAL, gone.to_bytes())
-            yield Answer(Kind.END)
+            gone = ScanRefusal(ResponseCode.PULL_OFFSET_MOVED, "it is gone")
+            yield ScanAnswer(FrameKind.REFUSAL, gone.to_bytes())
+            yield ScanAnswer(FrameKind.END)
 
         replies = await Place(store, overtaken).ask(20, 50)
         assert [each.status.code for each in replies] == [0, code]
@@ -134,13 +134,13 @@ def test_damage_below_a_cut_of_the_log_can_be_retried(end_now: int, code: int) -
     async def main() -> None:
         store = Store(20, 50)
 
-        def cut(wish: Wish) -> Iterator[Answer]:
-            assert wish.end_offset == 50
-            yield Answer(Kind.BATCH, b"x", 30, 0, 10)
+        def cut(request: ScanRequest) -> Iterator[ScanAnswer]:
+            assert request.end_offset == 50
+            yield ScanAnswer(FrameKind.BATCH, b"x", 30, 0, 10)
             store.range = (20, end_now)
-            bad = Refusal(ResponseCode.SYSTEM_ERROR, "message 40 is damaged")
-            yield Answer(Kind.REFUSAL, bad.to_bytes())
-            yield Answer(Kind.END)
+            bad = ScanRefusal(ResponseCode.SYSTEM_ERROR, "message 40 is damaged")
+            yield ScanAnswer(FrameKind.REFUSAL, bad.to_bytes())
+            yield ScanAnswer(FrameKind.END)
 
         replies = await Place(store, cut, is_slave=True).ask(20, 60)
         assert [each.status.code for each in replies] == [0, code]
@@ -152,12 +152,12 @@ def test_two_slow_readers_take_turns_and_each_learns_of_all_damage() -> None:
     async def main() -> None:
         begun_at: list[int] = []
 
-        def some_damaged(wish: Wish) -> Iterator[Answer]:
-            begun_at.append(wish.begin_offset)
-            yield Answer(Kind.SCHEMA, b"s")
-            for number, end in enumerate(range(wish.begin_offset + 10, 51, 10), 1):
-                yield Answer(Kind.BATCH, b"x", end, number, 9)
-            yield Answer(Kind.END, b"e", 50)
+        def some_damaged(request: ScanRequest) -> Iterator[ScanAnswer]:
+            begun_at.append(request.begin_offset)
+            yield ScanAnswer(FrameKind.SCHEMA, b"s")
+            for number, end in enumerate(range(request.begin_offset + 10, 51, 10), 1):
+                yield ScanAnswer(FrameKind.BATCH, b"x", end, number, 9)
+            yield ScanAnswer(FrameKind.END, b"e", 50)
 
         place = Place(Store(10, 50), some_damaged)
         asked = [place.ask(10, 50, takes_s=1.5) for _ in range(2)]
@@ -177,12 +177,12 @@ def test_hold_follows_the_reader_and_ends_with_the_stretch() -> None:
     async def main() -> None:
         needed: list[int | None] = []
 
-        def two(wish: Wish) -> Iterator[Answer]:
+        def two(request: ScanRequest) -> Iterator[ScanAnswer]:
             for end in (30, 50):
                 needed.append(place.holds.needed_from())
-                yield Answer(Kind.BATCH, b"x", end, 0, 1)
+                yield ScanAnswer(FrameKind.BATCH, b"x", end, 0, 1)
             needed.append(place.holds.needed_from())
-            yield Answer(Kind.END, b"", 50)
+            yield ScanAnswer(FrameKind.END, b"", 50)
 
         place = Place(Store(20, 50), two)
         await place.ask(20, 50)

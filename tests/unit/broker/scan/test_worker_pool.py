@@ -8,13 +8,13 @@ import pytest
 
 from ternmq_broker.scan.worker_pool import IDLE_MS, TURN_MS, ScanPool
 from ternmq_model.errors import BrokerBusy, ClosedError
-from ternmq_store.scan_process.frames import Kind, Wish
+from ternmq_store.scan_process.frames import FrameKind, ScanRequest
 from tests.support.scan_child import answer
 from tests.support.scan_processes import MemoryProcesses
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
-from tests.unit.store.scan_process.test_frames import WISH
+from tests.unit.store.scan_process.test_frames import REQUEST
 
-PLAIN = replace(WISH, batch_rows_max=1, batch_bytes_max=8)
+PLAIN = replace(REQUEST, batch_rows_max=1, batch_bytes_max=8)
 
 
 class Place:
@@ -32,11 +32,11 @@ class Place:
     async def tidy(self) -> None:
         await self.pool.job().step()
 
-    async def scan(self, wish: Wish = PLAIN, *, parts: int = 1_000) -> list[Kind]:
-        kinds: list[Kind] = []
+    async def scan(self, request: ScanRequest = PLAIN, *, parts: int = 1_000) -> list[FrameKind]:
+        kinds: list[FrameKind] = []
         async with self.pool.process() as process:
-            await process.begin(wish)
-            while len(kinds) < parts and (not kinds or kinds[-1] is not Kind.END):
+            await process.begin(request)
+            while len(kinds) < parts and (not kinds or kinds[-1] is not FrameKind.END):
                 kinds.append((await process.read()).header.kind)
         return kinds
 
@@ -45,7 +45,7 @@ def test_process_serves_one_stretch_after_the_other() -> None:
     async def main() -> None:
         place = Place()
         for _ in range(3):
-            assert await place.scan() == [Kind.SCHEMA, *[Kind.BATCH] * 4, Kind.END]
+            assert await place.scan() == [FrameKind.SCHEMA, *[FrameKind.BATCH] * 4, FrameKind.END]
         assert len(place.processes.children) == 1
         assert place.pool.pids == [1]
         assert not place.woken
@@ -87,9 +87,9 @@ def test_abandoned_stretch_is_stopped_before_the_next() -> None:
             await asyncio.sleep(1)
             assert not waiting.done()
             await place.tidy()
-        assert waiting.result() == [Kind.SCHEMA, Kind.BATCH, Kind.BATCH]
+        assert waiting.result() == [FrameKind.SCHEMA, FrameKind.BATCH, FrameKind.BATCH]
         assert len(place.processes.children) == 1
-        assert len(place.processes.children[0].wishes) == 2
+        assert len(place.processes.children[0].requests) == 2
 
     run_in_virtual_time(main())
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ternmq_store.columns.batches import BATCH_BYTES_MAX, arrow_schema, build_batch, build_rows
 from ternmq_store.columns.column_names import COLUMNS
-from ternmq_store.columns.record_validation import Expected
+from ternmq_store.columns.record_validation import ExpectedRecords
 
 BOMB = record(body=zlib.compress(bytes(4 << 20)), sys_flag=1)
 BROKEN = record(body=b"no zlib", sys_flag=1)
@@ -104,7 +104,7 @@ def test_broken_packed_body_damages_only_its_row() -> None:
 
 def test_record_at_another_place_than_it_claims_is_damaged() -> None:
     view, starts, sizes = laid_out(record(), record())
-    built = build_rows(view, starts, sizes, broker_name="a", expected=Expected(starts))
+    built = build_rows(view, starts, sizes, broker_name="a", expected=ExpectedRecords(starts))
     ((row, error),) = built.damaged
     assert (row, error.offset) == (1, starts[1])
     assert built.rows.tolist() == [0]

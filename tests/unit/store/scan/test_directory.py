@@ -8,7 +8,7 @@ import pytest
 from ternmq_model.errors import MessageDamaged, StoreError
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.scan_spec import QueueStretch, Wanted
+from ternmq_store.scan.scan_spec import ScanRange, ScanSpec
 from tests.support.damage import copied
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -16,7 +16,7 @@ from tests.support.stores import ROOT, SMALL, append, open_store, settle
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.scan.partition_scan import plan_directory, scan_part
+from ternmq_store.scan.partition_scan import plan_directory, scan_partition
 
 LOG: Final = ROOT / "commitlog"
 SEALED: Final = replace(SMALL, record_checksum=True)
@@ -46,14 +46,14 @@ def queue_end(files: MemoryFileSystem) -> int:
     """Return where queue 0 of topic A ends, having read what is before."""
     directory = StoreDirectory(files, ROOT)
     (queue,) = directory.queues()
-    wanted = Wanted(columns=["queueOffset"])
+    wanted = ScanSpec(columns=["queueOffset"])
     steps = [
         step
         for part in plan_directory(directory)
-        for step in scan_part(directory, part, wanted, broker_name="b")
+        for step in scan_partition(directory, part, wanted, broker_name="b")
     ]
     assert sum(step.batch.num_rows for step in steps if step.batch is not None) == queue.end
-    assert queue == QueueStretch("A", 0, 0, queue.end)
+    assert queue == ScanRange("A", 0, 0, queue.end)
     return queue.end
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_model.errors import MessageDamaged, StretchGone
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.scan_spec import Scanned, Wanted
+from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
 from tests.support.files import MemoryFile, MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, flush, open_store, settle
@@ -16,11 +16,11 @@ from tests.support.stores import ROOT, SMALL, HandClock, append, flush, open_sto
 pytest.importorskip("pyarrow")
 
 from ternmq_store.scan import partition_scan
-from ternmq_store.scan.partition_scan import plan_directory, scan_part
+from ternmq_store.scan.partition_scan import plan_directory, scan_partition
 
 CONFIG = replace(SMALL, record_checksum=True)
 FIRST_MS = 1_700_000_000_000
-WANTED = Wanted(columns=["topic", "queueOffset"])
+WANTED = ScanSpec(columns=["topic", "queueOffset"])
 
 
 def filled(*topics: str, count: int = 20) -> MemoryFileSystem:
@@ -37,15 +37,17 @@ def filled(*topics: str, count: int = 20) -> MemoryFileSystem:
 
 
 def scan(
-    files: MemoryFileSystem, wanted: Wanted = WANTED, topics: Sequence[str] | None = None
-) -> list[Scanned]:
+    files: MemoryFileSystem, wanted: ScanSpec = WANTED, topics: Sequence[str] | None = None
+) -> list[ScanStep]:
     """Scan every part."""
     directory = StoreDirectory(files, ROOT)
     parts = plan_directory(directory, topics=topics)
-    return [step for part in parts for step in scan_part(directory, part, wanted, broker_name="b")]
+    return [
+        step for part in parts for step in scan_partition(directory, part, wanted, broker_name="b")
+    ]
 
 
-def rows(scanned: Iterable[Scanned]) -> list[tuple[str, int]]:
+def rows(scanned: Iterable[ScanStep]) -> list[tuple[str, int]]:
     """Return topics and queue offsets."""
     batches = [each.batch for each in scanned if each.batch is not None]
     return [(row["topic"], row["queueOffset"]) for batch in batches for row in batch.to_pylist()]
@@ -91,7 +93,7 @@ def test_file_deleted_after_the_plan_is_reported_with_a_queue() -> None:
     part = plan_directory(directory)[0]
     files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
     with pytest.raises(StretchGone, match="'A' queue 0"):
-        list(scan_part(directory, part, WANTED, broker_name="b"))
+        list(scan_partition(directory, part, WANTED, broker_name="b"))
 
 
 def test_damaged_message_is_named_by_its_queue_or_skipped() -> None:

@@ -21,7 +21,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import Unit, UnitRepair, make_padding, unit_bytes
 from ternmq_store.read.unit_search import UnitSearch
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.scan_spec import QueueStretch, Scanned, Wanted
+from ternmq_store.scan.scan_spec import ScanRange, ScanSpec, ScanStep
 from tests.support.files import MemoryFile, MemoryFileSystem, MemoryRegion, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, settle
@@ -29,14 +29,14 @@ from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, set
 pytest.importorskip("pyarrow")
 
 from ternmq_store.scan import log_rows
-from ternmq_store.scan.partition_scan import plan_directory, scan_part
+from ternmq_store.scan.partition_scan import plan_directory, scan_partition
 from ternmq_store.scan.queue_scan import scan_queue
 from ternmq_store.scan.raw_scan import plan_raw, scan_raw
 
 LOG_FILE_BYTES = 8192
 CONFIG = replace(SMALL, record_checksum=True)
 FIRST_MS = 1_700_000_000_000
-NUMBERS = Wanted(columns=["queueOffset"])
+NUMBERS = ScanSpec(columns=["queueOffset"])
 
 
 def filled(
@@ -60,15 +60,15 @@ def add(store: MessageStore, clock: HandClock, count: int, *, body_bytes: int = 
 
 
 def scan(
-    files: MemoryFileSystem, begin: int, end: int, wanted: Wanted = NUMBERS, **bounds: int
-) -> list[Scanned]:
+    files: MemoryFileSystem, begin: int, end: int, wanted: ScanSpec = NUMBERS, **bounds: int
+) -> list[ScanStep]:
     """Scan the queue."""
     directory = StoreDirectory(files, ROOT)
-    stretch = QueueStretch("A", 0, begin, end)
+    stretch = ScanRange("A", 0, begin, end)
     return list(scan_queue(directory, stretch, wanted, broker_name="b", **bounds))
 
 
-def numbers(scanned: Iterable[Scanned]) -> Sequence[int]:
+def numbers(scanned: Iterable[ScanStep]) -> Sequence[int]:
     """Return the queue offsets of the rows."""
     batches = [each.batch for each in scanned if each.batch is not None]
     return [row["queueOffset"] for batch in batches for row in batch.to_pylist()]
@@ -127,12 +127,12 @@ def test_open_store_is_read_while_it_grows() -> None:
     directory = StoreDirectory(files, ROOT)
     assert directory.is_in_use
     steps = scan_queue(
-        directory, QueueStretch("A", 0, 0, 15), replace(NUMBERS, batch_rows_max=5), broker_name="b"
+        directory, ScanRange("A", 0, 0, 15), replace(NUMBERS, batch_rows_max=5), broker_name="b"
     )
     assert numbers([next(steps)]) == list(range(5))
     add(store, clock, 15)
     assert numbers(steps) == list(range(5, 15))
-    later = QueueStretch("A", 0, 15, 30)
+    later = ScanRange("A", 0, 15, 30)
     end = int(store.confirm_offset)
     found = scan_queue(directory, later, NUMBERS, broker_name="b", log_end=end)
     assert numbers(found) == list(range(15, 30))
@@ -148,14 +148,14 @@ def test_messages_taken_by_retention_are_named_with_the_queues_beginning() -> No
     assert 4 < first < 40
     assert numbers(scan(files, first, 40)) == list(range(first, 40))
     directory = StoreDirectory(files, ROOT)
-    assert directory.queues() == [QueueStretch("A", 0, first, 40)]
+    assert directory.queues() == [ScanRange("A", 0, first, 40)]
 
 
 def test_retention_in_the_middle_of_a_scan_ends_it() -> None:
     files = filled()
     directory = StoreDirectory(files, ROOT)
     steps = scan_queue(
-        directory, QueueStretch("A", 0, 0, 40), replace(NUMBERS, batch_rows_max=3), broker_name="b"
+        directory, ScanRange("A", 0, 0, 40), replace(NUMBERS, batch_rows_max=3), broker_name="b"
     )
     assert numbers([next(steps)]) == [0, 1, 2]
     files.remove(log_path(0))
@@ -213,7 +213,7 @@ def test_first_message_with_a_unit_before_any_log_is_scanned_and_not_expired() -
     files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"].data[0] = 0x80
     assert numbers(scan(files, 0, 5)) == [0, 1, 2, 3, 4]
     directory = StoreDirectory(files, ROOT)
-    assert directory.queues() == [QueueStretch("A", 0, 0, 5)]
+    assert directory.queues() == [ScanRange("A", 0, 0, 5)]
 
 
 @pytest.mark.parametrize("unit", [b"\x80" + bytes(7), bytes(8), (5).to_bytes(8, "big")])
@@ -231,13 +231,13 @@ def test_unit_pointing_before_the_log_behind_good_ones_hides_no_other_message(
     # The search for the first message, by halving, begins with this one.
     files.open(ROOT / "consumequeue" / "A" / "0" / f"{400:020d}").write(0, unit)
     directory = StoreDirectory(files, ROOT)
-    assert directory.queues() == [QueueStretch("A", 0, begin, 40)]
+    assert directory.queues() == [ScanRange("A", 0, begin, 40)]
     assert numbers(scan(files, begin, 40)) == list(range(begin, 40))
     skipping = replace(NUMBERS, skips_damaged=True)
     left = [number for number in range(begin, 40) if number != 20]
     directory = StoreDirectory(files, ROOT)
     parts = plan_directory(directory)
-    scans = [list(scan_part(directory, part, skipping, broker_name="b")) for part in parts]
+    scans = [list(scan_partition(directory, part, skipping, broker_name="b")) for part in parts]
     assert sorted(number for each in scans for number in numbers(each)) == left
     assert sum(each[-1].damaged for each in scans) == 1
 
@@ -314,7 +314,7 @@ def test_distant_records_need_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it is not to be mapped")
 
     directory = StoreDirectory(files, ROOT)
-    stretch = QueueStretch("A", 0, 0, 10)
+    stretch = ScanRange("A", 0, 0, 10)
     assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
     monkeypatch.setattr(MemoryFile, "map", map_nothing)
     with pytest.raises(AssertionError):
@@ -389,7 +389,8 @@ def test_files_that_do_not_fit_are_read_as_the_next_start_leaves_them(
     scanned = scan(files, 0, 40, skipping)
     assert (numbers(scanned), scanned[-1].damaged) == (sound, 40 - len(sound))
     parts = [
-        scan_part(directory, part, skipping, broker_name="b") for part in plan_directory(directory)
+        scan_partition(directory, part, skipping, broker_name="b")
+        for part in plan_directory(directory)
     ]
     assert numbers(each for part in parts for each in part) == sound
     raws = [scan_raw(directory, part, skipping, broker_name="b") for part in plan_raw(directory)]
@@ -411,9 +412,9 @@ def test_files_of_an_unclear_log_are_refused_by_name() -> None:
 
 def test_missing_column_is_refused() -> None:
     with pytest.raises(UsageError, match="'nobody'"):
-        scan(filled(count=1), 0, 1, Wanted(columns=["nobody"]))
+        scan(filled(count=1), 0, 1, ScanSpec(columns=["nobody"]))
     with pytest.raises(UsageError, match="at least one"):
-        scan(filled(count=1), 0, 1, Wanted(batch_rows_max=0))
+        scan(filled(count=1), 0, 1, ScanSpec(batch_rows_max=0))
 
 
 def test_missing_body_package_is_reported_while_the_log_is_mapped(
@@ -428,8 +429,8 @@ def test_missing_body_package_is_reported_while_the_log_is_mapped(
     settle(store)
     store.close()
     directory = StoreDirectory(RealFileSystem(), tmp_path)
-    stretch = QueueStretch("A", 0, 0, 20)
-    whole = Wanted(columns=["body"])
+    stretch = ScanRange("A", 0, 0, 20)
+    whole = ScanSpec(columns=["body"])
     batches = [step.batch for step in scan_queue(directory, stretch, whole, broker_name="b")]
     rows = [row for batch in batches if batch is not None for row in batch.to_pylist()]
     assert rows == [{"body": bytes(10_000)}] * 20

@@ -8,7 +8,7 @@ import pytest
 from ternmq_model.errors import MessageDamaged
 from ternmq_store.inspection.log_inspection import LogFile, Window, next_piece
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.scan_spec import Scanned, Wanted
+from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, flush, open_store
@@ -19,7 +19,7 @@ from ternmq_store.scan import raw_scan
 from ternmq_store.scan.raw_scan import plan_raw, scan_raw
 
 CONFIG = replace(SMALL, record_checksum=True)
-WANTED = Wanted(columns=["topic", "queueOffset"])
+WANTED = ScanSpec(columns=["topic", "queueOffset"])
 SKIPPING = replace(WANTED, skips_damaged=True)
 
 
@@ -35,7 +35,7 @@ def filled(count: int = 30, *, closes: bool = True) -> MemoryFileSystem:
     return files
 
 
-def scan(files: MemoryFileSystem, wanted: Wanted = WANTED) -> list[Scanned]:
+def scan(files: MemoryFileSystem, wanted: ScanSpec = WANTED) -> list[ScanStep]:
     """Scan every file."""
     directory = StoreDirectory(files, ROOT)
     return [
@@ -45,7 +45,7 @@ def scan(files: MemoryFileSystem, wanted: Wanted = WANTED) -> list[Scanned]:
     ]
 
 
-def numbers(scanned: Iterable[Scanned]) -> list[int]:
+def numbers(scanned: Iterable[ScanStep]) -> list[int]:
     """Return the queue offsets of the rows."""
     batches = [each.batch for each in scanned if each.batch is not None]
     return [row["queueOffset"] for batch in batches for row in batch.to_pylist()]

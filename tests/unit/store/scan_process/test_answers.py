@@ -1,4 +1,4 @@
-"""What the scanning process says to wishes about a store that lies in memory."""
+"""What the scanning process says to requests about a store that lies in memory."""
 
 import sys
 from dataclasses import replace
@@ -10,20 +10,20 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan_process.answers import answers
-from ternmq_store.scan_process.frames import Answer, Kind, Refusal, Wish
-from tests.unit.store.scan_process.test_frames import WISH
+from ternmq_store.scan_process.frames import FrameKind, ScanAnswer, ScanRefusal, ScanRequest
+from tests.unit.store.scan_process.test_frames import REQUEST
 
-PLAIN = replace(WISH, root="/nowhere", expression_type="TAG", expression="*", columns=("body",))
-
-
-def said(wish: Wish) -> list[Answer]:
-    return list(answers(RealFileSystem())(wish))
+PLAIN = replace(REQUEST, root="/nowhere", expression_type="TAG", expression="*", columns=("body",))
 
 
-def refusal(said: list[Answer]) -> Refusal:
-    assert said[-1].kind is Kind.END
-    assert said[-2].kind is Kind.REFUSAL
-    return Refusal.from_bytes(bytes(said[-2].payload))
+def said(request: ScanRequest) -> list[ScanAnswer]:
+    return list(answers(RealFileSystem())(request))
+
+
+def refusal(said: list[ScanAnswer]) -> ScanRefusal:
+    assert said[-1].kind is FrameKind.END
+    assert said[-2].kind is FrameKind.REFUSAL
+    return ScanRefusal.from_bytes(bytes(said[-2].payload))
 
 
 @pytest.mark.parametrize("name", ["pyarrow", "ternmq_store.columns.batches"])

@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.scan_process.frames import (
+    FrameHeader,
+    FrameKind,
     FrameReader,
-    Header,
-    Kind,
-    Refusal,
-    Wish,
+    ScanRefusal,
+    ScanRequest,
     frame_bytes,
     header_bytes,
 )
 
-WISH = Wish(
+REQUEST = ScanRequest(
     root="/data/ü",
     broker_name="broker-a",
     topic="T",
@@ -37,7 +37,7 @@ WISH = Wish(
 
 frames = st.lists(
     st.tuples(
-        st.sampled_from(Kind),
+        st.sampled_from(FrameKind),
         st.integers(0, 1 << 62),
         st.integers(-1, 1 << 62),
         st.integers(0, 9),
@@ -48,14 +48,14 @@ frames = st.lists(
 
 @given(frames, st.lists(st.integers(1, 90), min_size=1))
 def test_frames_are_reassembled_however_they_are_cut(
-    sent: list[tuple[Kind, int, int, int, bytes]], cuts: list[int]
+    sent: list[tuple[FrameKind, int, int, int, bytes]], cuts: list[int]
 ) -> None:
     data = b""
     for kind, stretch, next_offset, rows, payload in sent:
-        header = Header(kind, stretch, len(payload), next_offset, 2, rows)
+        header = FrameHeader(kind, stretch, len(payload), next_offset, 2, rows)
         data += header_bytes(header) + payload
     reader = FrameReader()
-    received: list[tuple[Kind, int, int, int, bytes]] = []
+    received: list[tuple[FrameKind, int, int, int, bytes]] = []
     payload = b""
     turn = 0
     while data:
@@ -74,7 +74,7 @@ def test_frames_are_reassembled_however_they_are_cut(
 
 def test_piece_within_one_payload_is_not_copied() -> None:
     reader = FrameReader()
-    assert list(reader.feed(header_bytes(Header(Kind.BATCH, 1, 100)))) == []
+    assert list(reader.feed(header_bytes(FrameHeader(FrameKind.BATCH, 1, 100)))) == []
     piece = bytes(60)
     (part,) = reader.feed(piece)
     assert part.data is piece
@@ -87,8 +87,8 @@ def test_malformed_frame_is_detected() -> None:
 
 
 def test_scan_requests_and_refusals_survive_the_round_trip() -> None:
-    assert Wish.from_bytes(WISH.to_bytes()) == WISH
-    refusal = Refusal(ResponseCode.PULL_OFFSET_MOVED, "ä is gone")
-    assert Refusal.from_bytes(refusal.to_bytes()) == refusal
-    ((header, data, is_last),) = FrameReader().feed(frame_bytes(Kind.STOP, 7))
-    assert (header.kind, header.stretch, data, is_last) == (Kind.STOP, 7, b"", True)
+    assert ScanRequest.from_bytes(REQUEST.to_bytes()) == REQUEST
+    refusal = ScanRefusal(ResponseCode.PULL_OFFSET_MOVED, "ä is gone")
+    assert ScanRefusal.from_bytes(refusal.to_bytes()) == refusal
+    ((header, data, is_last),) = FrameReader().feed(frame_bytes(FrameKind.STOP, 7))
+    assert (header.kind, header.stretch, data, is_last) == (FrameKind.STOP, 7, b"", True)

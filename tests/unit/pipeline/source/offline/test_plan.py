@@ -21,16 +21,16 @@ from ternmq_pipeline.source.pushdown import PushedFilters
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.queues.units import UNIT
 from ternmq_store.scan.directory import StoreDirectory
-from ternmq_store.scan.partition_scan import LogPart
-from ternmq_store.scan.scan_spec import QueueStretch
+from ternmq_store.scan.partition_scan import LogFilePartition
+from ternmq_store.scan.scan_spec import ScanRange
 
 PARTS = [
-    LogPart(0, (QueueStretch("A", 0, 0, 10), QueueStretch("B", 1, 5, 6))),
-    LogPart(65536, (QueueStretch("A", 0, 10, 13),)),
+    LogFilePartition(0, (ScanRange("A", 0, 0, 10), ScanRange("B", 1, 5, 6))),
+    LogFilePartition(65536, (ScanRange("A", 0, 10, 13),)),
 ]
 
 
-def messages(parts: list[LogPart]) -> Counter[tuple[int, str, int, int]]:
+def messages(parts: list[LogFilePartition]) -> Counter[tuple[int, str, int, int]]:
     return Counter(
         (part.base, topic, queue_id, offset)
         for part in parts
@@ -55,8 +55,8 @@ def test_parts_keep_the_wanted_share_of_their_rangees() -> None:
     queue = MessageQueue("A", "store", 0)
     wanted = {("A", 0): OffsetRange(queue, QueueOffset(8), QueueOffset(11))}
     assert clipped(PARTS, wanted) == [
-        LogPart(0, (QueueStretch("A", 0, 8, 10),)),
-        LogPart(65536, (QueueStretch("A", 0, 10, 11),)),
+        LogFilePartition(0, (ScanRange("A", 0, 8, 10),)),
+        LogFilePartition(65536, (ScanRange("A", 0, 10, 11),)),
     ]
     assert clipped(PARTS, {}) == []
 
@@ -100,7 +100,7 @@ def test_pattern_selects_no_light_queue(tmp_path: Path) -> None:
     directory = StoreDirectory(RealFileSystem(), tmp_path)
     for choice in ({"subscribePattern": ".*"}, {}):
         parts = plan_parts(directory, read_options({"store": "/x"} | choice), PushedFilters())
-        assert parts == [LogPart(0, (QueueStretch("B", 0, 0, 1),))]
+        assert parts == [LogFilePartition(0, (ScanRange("B", 0, 0, 1),))]
 
 
 @pytest.mark.parametrize(
