@@ -19,18 +19,18 @@ from ternmq_broker.pull.assembly import PullAssembly
 from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.registration import Registrar
-from ternmq_broker.replication.place import place_of
-from ternmq_broker.replication.role.membership import Member
-from ternmq_broker.replication.services import (
+from ternmq_broker.replication.assembly import (
     claims_of,
     metadata_of,
     real_topics_of,
     replicas_of,
     replication_services,
 )
+from ternmq_broker.replication.replica_view import place_of
+from ternmq_broker.replication.role.membership import Member
 from ternmq_broker.replication.slave.promotion import PromotionService
-from ternmq_broker.replication.slave.slave_side import SlaveSide
-from ternmq_broker.replication.slave_rules import slave_handlers
+from ternmq_broker.replication.slave.rpc_policy import slave_handlers
+from ternmq_broker.replication.slave.slave_replication import SlaveSide
 from ternmq_broker.scan.service import ScanService, scan_service
 from ternmq_broker.send.admission import admission_of
 from ternmq_broker.send.dedup import DuplicateSearch

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ternmq_broker.pull.offset_moved import MovedEvents, OffsetMoved
 from ternmq_broker.pull.rules import Outcome, outcome_of
-from ternmq_broker.replication.place import Place, ended_at
+from ternmq_broker.replication.replica_view import Place, ended_at
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_model.offsets import QueueOffset

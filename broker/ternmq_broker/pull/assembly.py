@@ -12,7 +12,7 @@ from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.pull.service import PullService, PullServices
 from ternmq_broker.pull.waker import PullWaker
-from ternmq_broker.replication.place import Place
+from ternmq_broker.replication.replica_view import Place
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_remoting.environment import Environment

@@ -14,7 +14,7 @@ from ternmq_broker.replication.role.start_policy import (
     may_be_lost,
     why_not_promote,
 )
-from ternmq_broker.replication.slave.slave_side import SlaveSide
+from ternmq_broker.replication.slave.slave_replication import SlaveSide
 from ternmq_broker.state.epochs import MemberLog, number_of_promotion
 from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.tables import Tables

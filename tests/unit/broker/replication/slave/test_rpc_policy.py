@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.slave_rules import RULES, OnSlave, slave_handlers
+from ternmq_broker.replication.slave.rpc_policy import RULES, OnSlave, slave_handlers
 from ternmq_model.address import Address
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode

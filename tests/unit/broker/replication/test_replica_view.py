@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_broker.replication.place import Place, ended_at
+from ternmq_broker.replication.replica_view import Place, ended_at
 from ternmq_broker.state.epochs import Epoch
 from ternmq_model.offsets import PhysicalOffset
 
