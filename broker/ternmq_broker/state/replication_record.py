@@ -1,4 +1,4 @@
-"""What a member keeps of its part in the broker name, and the text of its file. Pure.
+"""Replication record of a member: `config/replication.json`. Pure.
 
 docs/formats/replication-state.md.
 """
@@ -19,7 +19,7 @@ _NOWHERE: Final = PhysicalOffset(0)
 
 
 class LogCut(NamedTuple):
-    """What must be done to the log while it is closed, before it can follow."""
+    """Cut of a log that is to be made while it is closed, before it can follow."""
 
     keep_to: int
     """What lies before it is kept, a physical offset."""
@@ -32,8 +32,8 @@ class LogCut(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A member's memory of its part. What a new member keeps is all defaults.
+class ReplicationRecord:
+    """Role, epochs and peers of a member, as it keeps them. A new member has the defaults.
 
     Attributes:
         store_id: Whose bytes its log holds; empty until it has begun one or follows one.
@@ -91,7 +91,7 @@ class Kept:
         }
 
 
-def kept_from_dict(content: Mapping[str, Any]) -> Kept:
+def replication_record_from_dict(content: Mapping[str, Any]) -> ReplicationRecord:
     """Return what a `replication.json` keeps.
 
     Raises:
@@ -105,7 +105,7 @@ def kept_from_dict(content: Mapping[str, Any]) -> Kept:
     is_master, cut = content["isMaster"], content["cut"]
     if not (is_master is None or isinstance(is_master, bool)):
         raise ValueError(f"isMaster is {is_master!r}, not true, false or null")
-    return Kept(
+    return ReplicationRecord(
         store_id=_text(content, "storeId"),
         epochs=_epochs(content["epochs"]),
         highest_epoch=_number(content, "highestEpoch"),

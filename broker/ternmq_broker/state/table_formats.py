@@ -11,7 +11,7 @@ from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.offsets import OffsetTable
-from ternmq_broker.state.replication_record import Kept, kept_from_dict
+from ternmq_broker.state.replication_record import ReplicationRecord, replication_record_from_dict
 from ternmq_broker.state.table_generations import (
     StoredTable,
     TableFormat,
@@ -113,7 +113,7 @@ TIMER: Final = TableFormat(
 )
 REPLICATION: Final = _json_table(
     "replication.json",
-    lambda content, _: kept_from_dict(content),
+    lambda content, _: replication_record_from_dict(content),
     older="what it heard of other members since, it hears again",
     absent="its part among the members of its name: one that had slaves begins with an empty"
     " data directory instead",
@@ -142,7 +142,7 @@ class StoredTables(NamedTuple):
     filters: StoredTable[FilterTable]
     transactions: StoredTable[ScanOffset]
     timer: StoredTable[TimerCheckpoint]
-    replication: StoredTable[Kept]
+    replication: StoredTable[ReplicationRecord]
 
 
 def find_tables(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ternmq_broker.replication.role.epoch_repair import load_kept, repaired, save_kept
 from ternmq_broker.state.epochs import newest
-from ternmq_broker.state.replication_record import Kept
+from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import StoreNotFound, UsageError
 from ternmq_model.route import BrokerMember
@@ -167,5 +167,5 @@ def _of_nameserver(
     )
 
 
-def _text_of(kept: Kept) -> str:
+def _text_of(kept: ReplicationRecord) -> str:
     return f"log {newest(kept.epochs)}, highest {kept.highest_known}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.state.accepted_tables import plan_acceptance
-from ternmq_broker.state.replication_record import Kept
+from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_broker.state.table_formats import StoredTables
 from ternmq_console.store_state import check_tables, known_topics, look_at_tables, table_words
 from ternmq_model.errors import StateUnreadable
@@ -117,7 +117,7 @@ def test_gone_table_is_told_when_the_notes_name_it() -> None:
 
 
 def test_slave_takes_lost_tables_from_its_master() -> None:
-    kept = json.dumps(Kept(is_master=False).to_dict())
+    kept = json.dumps(ReplicationRecord(is_master=False).to_dict())
     files = files_with(replication=kept.encode())
     (sentence,) = table_words(ROOT, found_in(files, "topics.json"))
     assert sentence.startswith("The slave takes a table from its master: ")

@@ -19,7 +19,7 @@ from ternmq_broker.state.epochs import (
     number_of_promotion,
 )
 from ternmq_broker.state.fastjson import write_json
-from ternmq_broker.state.replication_record import Kept
+from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_broker.state.table_generations import check_refusals, config_folder, find_table
 from ternmq_model.epochs import EPOCH_MAX, doubt_of
@@ -59,7 +59,7 @@ def real_epochs(epochs: Epochs, *, real: int = EPOCH_MAX) -> Epochs:
     return tuple(found)
 
 
-def repaired(kept: Kept, *, real: int) -> Kept:
+def repaired(kept: ReplicationRecord, *, real: int) -> ReplicationRecord:
     """Return what a member is to keep; the same when nothing of it is made up. Pure.
 
     Args:
@@ -77,7 +77,7 @@ def repaired(kept: Kept, *, real: int) -> Kept:
     return replace(kept, epochs=epochs, highest_epoch=highest, members=members)
 
 
-def load_kept(files: FileSystem, root: Path) -> tuple[Kept, Kept | None]:
+def load_kept(files: FileSystem, root: Path) -> tuple[ReplicationRecord, ReplicationRecord | None]:
     """Return what the member whose data directory is `root` keeps, and what it kept before.
 
     The latter is None when one of the two generations is not there, or is not right.
@@ -98,7 +98,7 @@ def load_kept(files: FileSystem, root: Path) -> tuple[Kept, Kept | None]:
         return found.table, None
 
 
-def save_kept(files: FileSystem, root: Path, kept: Kept) -> None:
+def save_kept(files: FileSystem, root: Path, kept: ReplicationRecord) -> None:
     """Keep that, in both generations. Durable when it returns.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ternmq_broker.state.epochs import Epochs, begin, cut_to, newest
 from ternmq_broker.state.fastjson import write_json
-from ternmq_broker.state.replication_record import Kept, LogCut
+from ternmq_broker.state.replication_record import LogCut, ReplicationRecord
 from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_broker.state.table_generations import StoredTable, config_folder, find_table, settle
 from ternmq_model.epochs import EPOCH_MAX, REPAIR_COMMAND, doubt_of
@@ -28,7 +28,7 @@ SAVE_JOB: Final = "save-replication"
 
 logger = logging.getLogger(__name__)
 
-_Change = Callable[[Kept], Kept]
+_Change = Callable[[ReplicationRecord], ReplicationRecord]
 
 
 class ReplicationState:
@@ -50,7 +50,7 @@ class ReplicationState:
         root: Path,
         files: FileSystem,
         blocking: Blocking,
-        kept: Kept,
+        kept: ReplicationRecord,
         *,
         is_current: bool = True,
     ) -> None:
@@ -58,8 +58,8 @@ class ReplicationState:
         self._path = config_folder(root) / REPLICATION.name
         self._files = files
         self._blocking = blocking
-        self._kept: Kept = kept
-        self._saved: Kept = kept
+        self._kept: ReplicationRecord = kept
+        self._saved: ReplicationRecord = kept
         self._is_current = is_current
         self._writing = asyncio.Lock()
         self._is_failing = False
@@ -74,7 +74,7 @@ class ReplicationState:
                 above which none can begin.
         """
 
-        def find() -> StoredTable[Kept]:
+        def find() -> StoredTable[ReplicationRecord]:
             folder = config_folder(root)
             found = find_table(files, folder, REPLICATION, was_there=False, now_ms=0)
             settle(files, root, [found])
@@ -82,7 +82,7 @@ class ReplicationState:
 
         found = await blocking.run(find)
         is_current = found.is_current or found.is_absent
-        kept = found.table or Kept()
+        kept = found.table or ReplicationRecord()
         repair = f"{REPAIR_COMMAND} BROKER --data {root}"
         if kept.highest_known > EPOCH_MAX:
             raise StoreError(
@@ -97,7 +97,7 @@ class ReplicationState:
         return cls(root, files, blocking, kept, is_current=is_current)
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> ReplicationRecord:
         """All of it."""
         return self._kept
 
@@ -157,7 +157,7 @@ class ReplicationState:
             StoreError: The disk refused; it has not begun.
         """
 
-        def change(kept: Kept) -> Kept:
+        def change(kept: ReplicationRecord) -> ReplicationRecord:
             return replace(
                 kept,
                 epochs=begin(kept.epochs, number, start),
@@ -174,7 +174,7 @@ class ReplicationState:
     async def promote(self, number: int, start: PhysicalOffset, *, store_id: str) -> None:
         """As `begin_reign`, of a member that was told to be the master from now on."""
 
-        def change(kept: Kept) -> Kept:
+        def change(kept: ReplicationRecord) -> ReplicationRecord:
             return replace(
                 kept,
                 epochs=begin(kept.epochs, number, start),
@@ -200,7 +200,7 @@ class ReplicationState:
             StoreError: The disk refused.
         """
 
-        def change(kept: Kept) -> Kept:
+        def change(kept: ReplicationRecord) -> ReplicationRecord:
             return replace(
                 kept,
                 is_master=False,
@@ -249,7 +249,7 @@ class ReplicationState:
             StoreError: The disk refused; what was kept before counts.
         """
 
-        def change(kept: Kept) -> Kept:
+        def change(kept: ReplicationRecord) -> ReplicationRecord:
             return replace(
                 kept,
                 store_id=store_id,
@@ -287,7 +287,7 @@ class ReplicationState:
             StoreError: The disk refused; it is cut again, which changes nothing.
         """
 
-        def change(kept: Kept) -> Kept:
+        def change(kept: ReplicationRecord) -> ReplicationRecord:
             is_empty = kept.cut is not None and kept.cut.starts_over
             return replace(
                 kept,

@@ -10,7 +10,7 @@ from ternmq_broker.config import FORMER_MASTER_ID, BrokerConfig, BrokerRole
 from ternmq_broker.replication.role.epoch_poll import Asked, named
 from ternmq_broker.replication.role.start_policy import Decision, Own, Start, decide_start
 from ternmq_broker.state.epochs import newest, number_of_promotion
-from ternmq_broker.state.replication_record import Kept
+from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_model.route import MASTER_ID
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _PAUSE_S: Final = 1.0
 
 
-def is_master(config: BrokerConfig, kept: Kept) -> bool:
+def is_master(config: BrokerConfig, kept: ReplicationRecord) -> bool:
     """Tell whether a member is the master, as far as it knows by itself."""
     return config.broker_id == MASTER_ID if kept.is_master is None else kept.is_master
 
@@ -32,7 +32,7 @@ def registered_id(config: BrokerConfig, *, is_slave: bool) -> int:
     return FORMER_MASTER_ID if config.broker_id == MASTER_ID else config.broker_id
 
 
-def registered_epoch(kept: Kept, *, is_slave: bool) -> int:
+def registered_epoch(kept: ReplicationRecord, *, is_slave: bool) -> int:
     """Return the epoch with which a member is known in its role.
 
     What a slave that has never followed has is its own log, of a store that nobody may share: it
@@ -41,7 +41,7 @@ def registered_epoch(kept: Kept, *, is_slave: bool) -> int:
     return 0 if is_slave and kept.is_master is None else newest(kept.epochs)
 
 
-def own_of(config: BrokerConfig, kept: Kept, store: MessageStore) -> Own:
+def own_of(config: BrokerConfig, kept: ReplicationRecord, store: MessageStore) -> Own:
     """Return what a member knows of itself when its store is open."""
     is_sync = role_as_master(config, kept) is BrokerRole.SYNC_MASTER
     was_clean = store.report.was_clean and not kept.is_unclean
@@ -60,7 +60,7 @@ def own_of(config: BrokerConfig, kept: Kept, store: MessageStore) -> Own:
     )
 
 
-def role_as_master(config: BrokerConfig, kept: Kept) -> BrokerRole:
+def role_as_master(config: BrokerConfig, kept: ReplicationRecord) -> BrokerRole:
     """Return what a member is when it is the master: a `slave` is what its master was."""
     if config.role is not BrokerRole.SLAVE:
         return config.role
@@ -68,7 +68,7 @@ def role_as_master(config: BrokerConfig, kept: Kept) -> BrokerRole:
     return BrokerRole.SYNC_MASTER if is_sync else BrokerRole.ASYNC_MASTER
 
 
-def replicas_needed(config: BrokerConfig, kept: Kept) -> int:
+def replicas_needed(config: BrokerConfig, kept: ReplicationRecord) -> int:
     """Return how many members a message must be safe at when this one is the master."""
     if config.role is not BrokerRole.SLAVE:
         return config.replicas_needed

@@ -4,12 +4,16 @@ import pytest
 
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.fastjson import parse_json, write_json
-from ternmq_broker.state.replication_record import Kept, LogCut, kept_from_dict
+from ternmq_broker.state.replication_record import (
+    LogCut,
+    ReplicationRecord,
+    replication_record_from_dict,
+)
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
 
-FULL = Kept(
+FULL = ReplicationRecord(
     store_id="5f",
     epochs=(Epoch(1, PhysicalOffset(0)), Epoch(1000, PhysicalOffset(700))),
     highest_epoch=2000,
@@ -24,15 +28,15 @@ FULL = Kept(
 )
 
 
-@pytest.mark.parametrize("kept", [Kept(), FULL])
-def test_replication_state_survives_round_trip(kept: Kept) -> None:
-    assert kept_from_dict(parse_json(write_json(kept.to_dict()))) == kept
+@pytest.mark.parametrize("kept", [ReplicationRecord(), FULL])
+def test_replication_state_survives_round_trip(kept: ReplicationRecord) -> None:
+    assert replication_record_from_dict(parse_json(write_json(kept.to_dict()))) == kept
 
 
 def test_highest_epoch_is_of_the_log_or_heard_of() -> None:
-    assert Kept().highest_known == 0
+    assert ReplicationRecord().highest_known == 0
     assert FULL.highest_known == 2000
-    assert Kept(epochs=FULL.epochs, highest_epoch=5).highest_known == 1000
+    assert ReplicationRecord(epochs=FULL.epochs, highest_epoch=5).highest_known == 1000
 
 
 @pytest.mark.parametrize(
@@ -53,7 +57,7 @@ def test_highest_epoch_is_of_the_log_or_heard_of() -> None:
 )
 def test_malformed_replication_state_is_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        kept_from_dict(FULL.to_dict() | changes)
+        replication_record_from_dict(FULL.to_dict() | changes)
 
 
 @pytest.mark.parametrize("name", sorted(FULL.to_dict()))
@@ -61,4 +65,4 @@ def test_missing_member_is_refused(name: str) -> None:
     content = FULL.to_dict()
     del content[name]
     with pytest.raises((ValueError, LookupError)):
-        kept_from_dict(content)
+        replication_record_from_dict(content)

@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_broker.replication.role.epoch_repair import load_kept, save_kept
 from ternmq_broker.state.epochs import Epoch
-from ternmq_broker.state.replication_record import Kept
+from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_console.broker.epoch_directories import Directory, check_owner, open_directory
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_STEP_MAX
@@ -34,7 +34,7 @@ def member(tmp_path: Path) -> Path:
     for name in ("commitlog", "config"):
         (tmp_path / name).mkdir()
     epochs = (Epoch(1, PhysicalOffset(0)), Epoch(MADE_UP + 1, PhysicalOffset(60)))
-    kept = Kept(epochs=epochs, store_id="5f", is_replicated=True, members=MEMBERS)
+    kept = ReplicationRecord(epochs=epochs, store_id="5f", is_replicated=True, members=MEMBERS)
     save_kept(FILES, tmp_path, kept)
     return tmp_path
 

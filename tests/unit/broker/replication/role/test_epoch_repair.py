@@ -20,7 +20,7 @@ from ternmq_broker.state.epochs import (
     number_after_restart,
     number_of_promotion,
 )
-from ternmq_broker.state.replication_record import Kept
+from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
 from ternmq_model.errors import StoreError, StoreNotFound
@@ -105,23 +105,23 @@ def test_repaired_epochs_ascend_keep_their_starts_and_are_real(numbers: list[int
 
 
 def test_highest_epoch_becomes_that_of_the_logs() -> None:
-    kept = Kept(epochs=epochs((1, 0), (2, 60)), highest_epoch=MADE_UP)
+    kept = ReplicationRecord(epochs=epochs((1, 0), (2, 60)), highest_epoch=MADE_UP)
     assert repaired(kept, real=0).highest_epoch == 2
     assert repaired(kept, real=1_001_000).highest_epoch == 1_001_000
-    heard = Kept(epochs=epochs((1, 0)), highest_epoch=1_001_000)
+    heard = ReplicationRecord(epochs=epochs((1, 0)), highest_epoch=1_001_000)
     assert repaired(heard, real=1) == heard
 
 
 def test_member_that_knows_nothing_is_told_the_epoch_of_the_others() -> None:
     far = 2 * EPOCH_STEP_MAX
-    assert repaired(Kept(), real=far).highest_epoch == far
-    assert repaired(Kept(), real=5) == Kept()
+    assert repaired(ReplicationRecord(), real=far).highest_epoch == far
+    assert repaired(ReplicationRecord(), real=5) == ReplicationRecord()
 
 
 def test_made_up_epochs_of_other_members_are_forgotten() -> None:
     places = (Address("a", 1),)
     members = (BrokerMember(0, places, 2), BrokerMember(1, places, MADE_UP))
-    kept = repaired(Kept(epochs=epochs((2, 0)), members=members), real=0)
+    kept = repaired(ReplicationRecord(epochs=epochs((2, 0)), members=members), real=0)
     assert kept.members == (members[0], BrokerMember(1, places, 0))
 
 
@@ -131,7 +131,7 @@ def test_repaired_state_is_what_the_next_start_finds() -> None:
         files.make_folder(ROOT / "config")
         with pytest.raises(StoreNotFound, match="is not there"):
             load_kept(files, ROOT)
-        save_kept(files, ROOT, Kept(epochs=epochs((MADE_UP + 1, 0)), store_id="5f"))
+        save_kept(files, ROOT, ReplicationRecord(epochs=epochs((MADE_UP + 1, 0)), store_id="5f"))
         with pytest.raises(StoreError, match="repair-epoch BROKER --data /broker"):
             await ReplicationState.load(ROOT, files, InlineBlocking())
         kept, previous = load_kept(files, ROOT)

@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.state.epochs import Epoch
-from ternmq_broker.state.replication_record import Kept, LogCut
+from ternmq_broker.state.replication_record import LogCut, ReplicationRecord
 from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX
@@ -32,7 +32,7 @@ def test_new_member_keeps_nothing() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         state = await load(files)
-        assert state.kept == Kept()
+        assert state.kept == ReplicationRecord()
         assert not await state.save()
         assert files.syncs == 0
 

@@ -25,7 +25,7 @@ from ternmq_broker.replication.role.start_role import (
     role_as_master,
 )
 from ternmq_broker.state.epochs import Epoch
-from ternmq_broker.state.replication_record import Kept
+from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
@@ -154,10 +154,10 @@ def test_new_broker_asks_once_and_needs_no_answer() -> None:
 
 
 def test_stored_role_overrides_configured_role() -> None:
-    assert is_master(MASTER, Kept())
-    assert not is_master(MASTER, Kept(is_master=False))
-    assert not is_master(SLAVE, Kept())
-    assert is_master(SLAVE, Kept(is_master=True))
+    assert is_master(MASTER, ReplicationRecord())
+    assert not is_master(MASTER, ReplicationRecord(is_master=False))
+    assert not is_master(SLAVE, ReplicationRecord())
+    assert is_master(SLAVE, ReplicationRecord(is_master=True))
 
 
 def test_registered_id_follows_the_role() -> None:
@@ -167,20 +167,20 @@ def test_registered_id_follows_the_role() -> None:
 
 
 def test_slave_that_never_followed_has_no_epoch_of_the_name() -> None:
-    kept = Kept(epochs=(Epoch(2, PhysicalOffset(0)),))
+    kept = ReplicationRecord(epochs=(Epoch(2, PhysicalOffset(0)),))
     assert registered_epoch(kept, is_slave=True) == 0
     assert registered_epoch(kept, is_slave=False) == 2
     assert registered_epoch(replace(kept, is_master=False), is_slave=True) == 2
 
 
 def test_promoted_slave_adopts_its_masters_role_unless_configured() -> None:
-    sync = Kept(master_role="sync_master", in_sync_replicas=3)
-    assert role_as_master(SLAVE, Kept()) is BrokerRole.ASYNC_MASTER
-    assert replicas_needed(SLAVE, Kept()) == 1
+    sync = ReplicationRecord(master_role="sync_master", in_sync_replicas=3)
+    assert role_as_master(SLAVE, ReplicationRecord()) is BrokerRole.ASYNC_MASTER
+    assert replicas_needed(SLAVE, ReplicationRecord()) == 1
     assert role_as_master(SLAVE, sync) is BrokerRole.SYNC_MASTER
     assert replicas_needed(SLAVE, sync) == 3
     told = BrokerConfig(broker_id=1, role=BrokerRole.SYNC_MASTER)
-    assert role_as_master(told, Kept()) is BrokerRole.SYNC_MASTER
+    assert role_as_master(told, ReplicationRecord()) is BrokerRole.SYNC_MASTER
     assert replicas_needed(told, sync) == 2
 
 
@@ -188,16 +188,18 @@ def test_own_knowledge_comes_from_settings_state_and_store() -> None:
     async def main() -> None:
         files, root = MemoryFileSystem(), Path("/broker")
         store = MessageStore.open(root, SMALL, FlushMode.SYNC, files, VirtualClock())
-        known = own_of(MASTER, Kept(epochs=EPOCHS, highest_epoch=5, is_replicated=True), store)
+        known = own_of(
+            MASTER, ReplicationRecord(epochs=EPOCHS, highest_epoch=5, is_replicated=True), store
+        )
         assert (known.is_master, known.is_replicated, known.is_empty) == (True, True, True)
         assert (known.was_clean, known.epochs, known.highest) == (True, EPOCHS, 5)
-        assert not own_of(MASTER, Kept(is_unclean=True), store).was_clean
+        assert not own_of(MASTER, ReplicationRecord(is_unclean=True), store).was_clean
         sync = BrokerConfig(role=BrokerRole.SYNC_MASTER, flush_mode=FlushMode.ASYNC)
-        known = own_of(sync, Kept(is_unclean=True), store)
+        known = own_of(sync, ReplicationRecord(is_unclean=True), store)
         assert known.is_replicated
         assert known.may_lack_confirmed
         alone = BrokerConfig(role=BrokerRole.SYNC_MASTER, nameservers=())
-        assert not own_of(alone, Kept(), store).is_replicated
+        assert not own_of(alone, ReplicationRecord(), store).is_replicated
         store.close()
 
     run_in_virtual_time(main())
