@@ -7,11 +7,10 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.offset_rules import OffsetRules
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import PullHoldTable, TopicReaders
+from ternmq_broker.pull.long_polling import PullHoldTable, PullWaker, TopicReaders
 from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.pull.service import PullService, PullServices
-from ternmq_broker.pull.waker import PullWaker
 from ternmq_broker.replication.replica_view import Place
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.reader import StoreReader

@@ -1,16 +1,23 @@
-"""Which waiting pulls wake when messages arrive. Pure.
+"""Long polling: held pulls, and the service that wakes them.
 
 Source: RocketMQ `PullRequestHoldService`, `NotifyMessageArrivingListener`.
 """
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from ternmq_model.arrays import Ints
 from ternmq_model.offsets import QueueOffset
+from ternmq_runtime.service import Job
+from ternmq_store.dispatch.log_dispatcher import Arrival
+
+PULL_HOLD_JOB: Final = "pull-hold"
+
+_LOOK_PAUSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +116,67 @@ class PullHoldTable:
         taken = [pull for held in self._held.values() for pull in held]
         self._held.clear()
         return taken
+
+
+class PullWaker:
+    """Wakes held pulls: at once when a message for them becomes readable, and every few seconds.
+
+    It is the same on a slave, whose messages come from its master. Owned by the broker's loop.
+
+    Args:
+        holds: The held pulls.
+        end_of: Tells the end of a queue.
+        short_polling_s: With short polling, how often pulls are woken.
+        is_long_polling: Arrivals wake pulls at once, and a sweep every 5 s catches the rest.
+
+    Attributes:
+        is_long_polling: May be changed.
+    """
+
+    def __init__(
+        self,
+        holds: PullHoldTable,
+        end_of: Callable[[str, int], int],
+        *,
+        short_polling_s: float,
+        is_long_polling: bool,
+    ) -> None:
+        self._holds = holds
+        self._end_of = end_of
+        self._short_polling_s = short_polling_s
+        self._steps = 0
+        self.is_long_polling = is_long_polling
+
+    def job(self) -> Job:
+        """Return what runs beside the arrivals."""
+        pause_s = min(self._short_polling_s, _LOOK_PAUSE_S)
+        return Job(name=PULL_HOLD_JOB, interval_s=pause_s, step=self.step)
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Wake the pulls that wait for one of the new messages."""
+        if self.is_long_polling and len(self._holds):
+            for arrival in arrivals:
+                _wake(self._holds.on_arrival(*arrival))
+
+    async def step(self) -> bool:
+        """Look when it is time to: one step of a job."""
+        pause_s = _LOOK_PAUSE_S if self.is_long_polling else self._short_polling_s
+        if self._steps % max(1, round(pause_s / min(self._short_polling_s, _LOOK_PAUSE_S))) == 0:
+            self.look()
+        self._steps += 1
+        return False
+
+    def look(self) -> None:
+        """Wake all pulls whose queue has moved.
+
+        Lets a filtering consumer learn, and commit, its position in a queue without matches.
+        """
+        _wake(self._holds.on_look(self._end_of))
+
+
+def _wake(pulls: Sequence[HeldPull]) -> None:
+    for pull in pulls:
+        pull.wake()
 
 
 class TopicReaders:
