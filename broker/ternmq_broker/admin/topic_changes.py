@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from ternmq_broker.pull.long_polling import PullHoldTable, TopicReaders
+from ternmq_broker.pull.long_polling import PullHoldTable, TopicDeletionListeners
 from ternmq_broker.registration import Registrar
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
@@ -19,7 +19,7 @@ class TopicChanges:
         registrar: Tells NameServers.
         statistics: Counts by topic.
         holds: Pulls that wait.
-        readers: Pulls and scans that end when their topic is deleted.
+        deletion_listeners: Pulls and scans that end when their topic is deleted.
     """
 
     def __init__(
@@ -29,13 +29,13 @@ class TopicChanges:
         statistics: BrokerStatistics,
         *,
         holds: PullHoldTable,
-        readers: TopicReaders,
+        deletion_listeners: TopicDeletionListeners,
     ) -> None:
         self._tables = tables
         self._registrar = registrar
         self._statistics = statistics
         self._holds = holds
-        self._readers = readers
+        self._deletion_listeners = deletion_listeners
 
     async def changed(self, topics: Sequence[str]) -> None:
         """Save the topics and register them; let who waits for one of these look again.
@@ -57,7 +57,7 @@ class TopicChanges:
 
     def deleted(self, topic: str) -> None:
         """End who reads the topic, and forget what else is known of it."""
-        self._readers.deleted(topic)
+        self._deletion_listeners.deleted(topic)
         self._tables.filters.remove_topic(topic)
         self._statistics.forget_topic(topic)
 

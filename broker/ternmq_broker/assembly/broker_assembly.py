@@ -194,7 +194,7 @@ class BrokerAssembly:
     def _scan_service(self, rules: PullRules, wake: Callable[[str], None]) -> ScanService:
         return scan_service(
             *(self._config, self._env, self._store, self._tables.topics, rules),
-            readers=self._pulls.readers,
+            deletion_listeners=self._pulls.deletion_listeners,
             is_slave=self._member.is_slave,
             is_closing=self.is_closing,
             wake=wake,
@@ -227,7 +227,7 @@ class BrokerAssembly:
             no_cleaning=self._retention.passes,
             store_loop=self._store_loop,
             topics_changed=self._registrar.changed,
-            topic_gone=self._pulls.readers.deleted,
+            topic_gone=self._pulls.deletion_listeners.deleted,
             wake=wake,
         )
 
@@ -362,7 +362,7 @@ class BrokerAssembly:
         changes = TopicChanges(
             *(tables, self._registrar, self._statistics),
             holds=self._pulls.holds,
-            readers=self._pulls.readers,
+            deletion_listeners=self._pulls.deletion_listeners,
         )
         return AdminService(
             AdminServices(
@@ -397,7 +397,7 @@ class BrokerAssembly:
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs(), self._verification.job())
-        others = (*self._groups.jobs(), self._pulls.waker.job(), *self._scans.jobs())
+        others = (*self._groups.jobs(), self._pulls.hold_service.job(), *self._scans.jobs())
         others += (self._counted.job(),)
         if self._claims is not None:
             others += (self._claims.job(),)
@@ -426,7 +426,7 @@ class BrokerAssembly:
         self._groups.sessions.registered(self._member.identity)
 
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
-        self._pulls.waker.arrived(arrivals)
+        self._pulls.hold_service.arrived(arrivals)
         self._role.arrived(arrivals)
 
     async def begin(self) -> None:
@@ -490,7 +490,7 @@ class BrokerAssembly:
             bytes_max=config.unanswered_max_bytes,
             bytes_per_stream_max=config.stream_unanswered_max_bytes,
         )
-        self._pulls.waker.is_long_polling = config.long_polling_enabled
+        self._pulls.hold_service.is_long_polling = config.long_polling_enabled
         self._tables.topics.set_template(
             queues=config.default_topic_queues,
             is_allowed=config.auto_create_topics,

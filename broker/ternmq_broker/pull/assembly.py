@@ -7,7 +7,7 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.offset_rules import OffsetRules
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import PullHoldTable, PullWaker, TopicReaders
+from ternmq_broker.pull.long_polling import PullHoldService, PullHoldTable, TopicDeletionListeners
 from ternmq_broker.pull.offset_moved import MovedEvents
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.pull.service import PullService, PullServices
@@ -31,8 +31,8 @@ class PullAssembly:
 
     Attributes:
         holds: Pulls that wait for a message.
-        readers: Pulls and scans that end when their topic is deleted.
-        waker: Wakes pulls that wait.
+        deletion_listeners: Pulls and scans that end when their topic is deleted.
+        hold_service: Wakes pulls that wait.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class PullAssembly:
         self._store = store
         self._is_closing = is_closing
         self.holds = PullHoldTable()
-        self.readers = TopicReaders()
-        self.waker = PullWaker(
+        self.deletion_listeners = TopicDeletionListeners()
+        self.hold_service = PullHoldService(
             self.holds,
             lambda topic, queue_id: store.queue_range(topic, queue_id)[1],
             short_polling_s=config.short_polling_ms / _SECOND_MS,
@@ -88,7 +88,7 @@ class PullAssembly:
                 ),
                 offset_rules=offset_rules,
                 holds=self.holds,
-                readers=self.readers,
+                deletion_listeners=self.deletion_listeners,
                 clock=env.clock,
                 wait_ms_max=lambda: live.broker.pull_wait_ms,
                 is_closing=self._is_closing,

@@ -118,7 +118,7 @@ class PullHoldTable:
         return taken
 
 
-class PullWaker:
+class PullHoldService:
     """Wakes held pulls: at once when a message for them becomes readable, and every few seconds.
 
     It is the same on a slave, whose messages come from its master. Owned by the broker's loop.
@@ -179,25 +179,25 @@ def _wake(pulls: Sequence[HeldPull]) -> None:
         pull.wake()
 
 
-class TopicReaders:
-    """Who is told, at once, that a topic is deleted. Owned by the broker's loop.
+class TopicDeletionListeners:
+    """Pulls and scans that end when their topic is deleted. Owned by the broker's loop.
 
     Looking later is not enough: a topic of that name may exist again by then.
     """
 
     def __init__(self) -> None:
-        self._readers: dict[Callable[[str], None], None] = {}
+        self._listeners: dict[Callable[[str], None], None] = {}
 
     @contextmanager
-    def told(self, reader: Callable[[str], None]) -> Generator[None]:
-        """Call `reader` with the name of every topic that is deleted during the block."""
-        self._readers[reader] = None
+    def listening(self, listener: Callable[[str], None]) -> Generator[None]:
+        """Call `listener` with the name of every topic that is deleted during the block."""
+        self._listeners[listener] = None
         try:
             yield
         finally:
-            del self._readers[reader]
+            del self._listeners[listener]
 
     def deleted(self, topic: str) -> None:
-        """Tell all of them."""
-        for reader in list(self._readers):
-            reader(topic)
+        """Call all listeners."""
+        for listener in list(self._listeners):
+            listener(topic)

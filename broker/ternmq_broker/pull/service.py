@@ -10,7 +10,7 @@ from typing import Final
 
 from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicReaders
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicDeletionListeners
 from ternmq_broker.pull.rules import Outcome, PullRules, no_topic
 from ternmq_broker.pull.stream import PullingStream
 from ternmq_broker.storage.reader import StoreReader, give_way
@@ -32,7 +32,7 @@ from ternmq_store.queues.read_request import FILTER_UNITS_MAX, ReadRequest, Read
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 
 _REPORT_PAUSE_MS: Final = 5_000
-"""How long a pull is held whose filter lets nothing pass of what comes: as `PullWaker` has it."""
+"""Longest hold of a pull whose filter lets nothing pass: the pause of `PullHoldService`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +45,7 @@ class PullServices:
     answers: PullAnswers
     offset_rules: OffsetRules
     holds: PullHoldTable
-    readers: TopicReaders
+    deletion_listeners: TopicDeletionListeners
     clock: Clock
     wait_ms_max: Callable[[], int]
     is_closing: Callable[[], bool]
@@ -147,7 +147,7 @@ class PullService:
             services.rules,
             services.answers,
             services.holds,
-            services.readers,
+            services.deletion_listeners,
             group,
             stream,
         )
@@ -198,7 +198,7 @@ class _Pulling:
                 while self._is_waiting(result, outcome, begun_at_ms):
                     if self.services.is_closing():
                         break
-                    with self.services.readers.told(deleted.add):
+                    with self.services.deletion_listeners.listening(deleted.add):
                         await self._arrival(outcome.next_offset)
                     if topic in deleted:
                         raise no_topic(topic)

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicReaders
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules, no_topic
 from ternmq_broker.storage.reader import StoreReader, give_way
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError, refusal
@@ -104,7 +104,7 @@ class PullingStream:
         rules: PullRules,
         answers: PullAnswers,
         holds: PullHoldTable,
-        readers: TopicReaders,
+        deletion_listeners: TopicDeletionListeners,
         group: str,
         stream: PullServerStream,
     ) -> None:
@@ -113,7 +113,7 @@ class PullingStream:
         self._rules = rules
         self._answers = answers
         self._holds = holds
-        self._readers = readers
+        self._deletion_listeners = deletion_listeners
         self._group = group
         self._stream = stream
         self._handles: dict[int, _Handle] = {}
@@ -128,7 +128,7 @@ class PullingStream:
         """Serve until the consumer has finished."""
         async with OwnedTasks() as tasks:
             try:
-                with self._readers.told(self._end_topic):
+                with self._deletion_listeners.listening(self._end_topic):
                     tasks.spawn(self._serve(), "pull-serve")
                     while (request := await self._stream.read()) is not None:
                         self._take(request)

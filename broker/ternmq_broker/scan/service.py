@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.pull.long_polling import TopicReaders
+from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scan.holds import ScanHolds
 from ternmq_broker.scan.measure import measure_queues
@@ -74,7 +74,7 @@ def scan_service(
     store: MessageStore,
     topics: TopicTable,
     rules: PullRules,
-    readers: TopicReaders,
+    deletion_listeners: TopicDeletionListeners,
     *,
     is_slave: bool,
     is_closing: Callable[[], bool],
@@ -88,7 +88,7 @@ def scan_service(
         store: What they read; is told which files they need.
         topics: Which there are.
         rules: What readers may read.
-        readers: Tells of deleted topics.
+        deletion_listeners: Tells of deleted topics.
         is_slave: The broker follows a master.
         is_closing: Tells whether nobody new is served any more.
         wake: Runs the job of that name now.
@@ -103,7 +103,7 @@ def scan_service(
         root=str(config.data.absolute()),
         store=store,
         rules=rules,
-        readers=readers,
+        deletion_listeners=deletion_listeners,
         holds=holds,
         pool=pool,
         has_arrow=has_pyarrow,

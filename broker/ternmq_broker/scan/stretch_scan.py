@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.pull.long_polling import TopicReaders
+from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules, no_topic
 from ternmq_broker.scan.holds import ScanHold, ScanHolds
 from ternmq_broker.scan.request import CheckedScan, check_scan
@@ -35,7 +35,7 @@ class ScanServices:
 
     store: MessageStore
     rules: PullRules
-    readers: TopicReaders
+    deletion_listeners: TopicDeletionListeners
     holds: ScanHolds
     pool: ScanPool | None
     """None = there are no processes here."""
@@ -109,7 +109,7 @@ class _Stretch:
             return
         with (
             services.holds.hold(place or PhysicalOffset(0)) as hold,
-            services.readers.told(self._note_deleted),
+            services.deletion_listeners.listening(self._note_deleted),
         ):
             try:
                 while not await self._take_turn(pool, wanted, hold):

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_broker.pull.long_polling import TopicReaders
+from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scan.holds import ScanHolds
 from ternmq_broker.scan.stretch_scan import ScanServices, serve_stretch
@@ -69,7 +69,7 @@ class Place:
             root="/store",
             store=cast("MessageStore", store),
             rules=cast("PullRules", Rules()),
-            readers=TopicReaders(),
+            deletion_listeners=TopicDeletionListeners(),
             holds=self.holds,
             pool=self.pool,
             has_arrow=lambda: True,
