@@ -16,7 +16,7 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.assembly import GroupAssembly, Service
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.assembly import PullAssembly
-from ternmq_broker.pull.offset_moved import MovedEvents
+from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.assembly import (
@@ -129,7 +129,7 @@ class BrokerAssembly:
         self._verification = StoreVerification(store, tables.offsets, env.clock, env.blocking)
         self._ack_policy = self._build_ack_policy(store_config)
         self._internal_writer = self._build_internal_writer(store_config)
-        self._moved = self._moved_events()
+        self._offset_moved = self._build_offset_moved()
         self._admin = self._admin_service(identity)
         self._real_topics = real_topics_of(member, store, tables, env, registrar.changed)
         self._waiting = WaitingParts(
@@ -155,7 +155,7 @@ class BrokerAssembly:
         return (
             self._send_service(store_config),
             self._pulls.service(
-                *(self._live, tables, self._moved, self._place),
+                *(self._live, tables, self._offset_moved, self._place),
                 rules=rules,
                 offset_rules=self._groups.offset_rules,
             ),
@@ -187,7 +187,7 @@ class BrokerAssembly:
             self._store,
             self._waiting,
             self._transactions,
-            self._moved,
+            self._offset_moved,
             flush_to=self._store_loop.flush_to,
         )
 
@@ -349,8 +349,8 @@ class BrokerAssembly:
             return None
         return DuplicateSearch(self._store, self._env.blocking, self._confirmations)
 
-    def _moved_events(self) -> MovedEvents:
-        return MovedEvents(
+    def _build_offset_moved(self) -> OffsetMovedPublisher:
+        return OffsetMovedPublisher(
             *(self._internal_writer, self._tables.topics, self._env.clock),
             broker_name=self._config.name,
             store_host=self.store_host,

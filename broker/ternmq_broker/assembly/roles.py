@@ -7,7 +7,7 @@ stored, and refuses what its master alone may do.
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from ternmq_broker.pull.offset_moved import MovedEvents
+from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.replication.slave.slave_replication import SlaveSide
 from ternmq_broker.transactions.assembly import Transactions
 from ternmq_broker.waiting_parts import WaitingParts
@@ -25,7 +25,7 @@ class MasterRole:
         store: Written by this member alone.
         waiting: Delivers delayed and timed messages.
         transactions: Checks and ends transactions.
-        moved: Stores events of corrected offsets.
+        offset_moved: Stores events of corrected offsets.
         flush_to: Brings the log to the disk up to an offset, if it can.
     """
 
@@ -34,14 +34,14 @@ class MasterRole:
         store: MessageStore,
         waiting: WaitingParts,
         transactions: Transactions,
-        moved: MovedEvents,
+        offset_moved: OffsetMovedPublisher,
         *,
         flush_to: Callable[[PhysicalOffset], Awaitable[None]],
     ) -> None:
         self._store = store
         self._waiting = waiting
         self._transactions = transactions
-        self._moved = moved
+        self._offset_moved = offset_moved
         self._flush_to = flush_to
 
     def handlers(self, handlers: Sequence[Handler]) -> Sequence[Handler]:
@@ -50,7 +50,7 @@ class MasterRole:
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that store by themselves."""
-        return (*self._waiting.jobs(), *self._transactions.jobs(), self._moved.job())
+        return (*self._waiting.jobs(), *self._transactions.jobs(), self._offset_moved.job())
 
     async def begin(self) -> None:
         """Find out what was delivered already: before the jobs begin."""

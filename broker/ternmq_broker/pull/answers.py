@@ -1,12 +1,12 @@
-"""What a read means to the reader's next one: where to go on, and whom to ask. Reads the tables.
+"""Answers to pulls: the next offset, and the broker to be asked next. Reads the tables.
 
 Source: RocketMQ `PullMessageProcessor`.
 """
 
 from collections.abc import Callable
 
-from ternmq_broker.pull.offset_moved import MovedEvents, OffsetMoved
-from ternmq_broker.pull.rules import Outcome, outcome_of
+from ternmq_broker.pull.offset_moved import OffsetMovedEvent, OffsetMovedPublisher
+from ternmq_broker.pull.rules import PullOutcome, outcome_of
 from ternmq_broker.replication.replica_view import Place, ended_at
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offsets import OffsetTable
@@ -18,7 +18,7 @@ from ternmq_store.queues.read_request import ReadRequest, ReadResult
 
 
 class PullAnswers:
-    """Says how reads ended. Owns nothing.
+    """Outcomes of reads. Owns nothing.
 
     Args:
         store: What was read.
@@ -35,7 +35,7 @@ class PullAnswers:
         store: MessageStore,
         groups: GroupTable,
         offsets: OffsetTable,
-        events: MovedEvents,
+        events: OffsetMovedPublisher,
         place: Place,
         *,
         slave_read_enabled: Callable[[], bool],
@@ -80,7 +80,7 @@ class PullAnswers:
 
     def outcome(
         self, request: ReadRequest, result: ReadResult, *, is_chosen: bool = False
-    ) -> Outcome:
+    ) -> PullOutcome:
         """Return what a read came to; a correction of the group's offset is kept as an event.
 
         Args:
@@ -112,9 +112,9 @@ class PullAnswers:
     ) -> None:
         # A slave stores nothing by itself.
         if group and not self._place.is_slave:
-            self._events.add(OffsetMoved(group, topic, queue_id, offset, moved_to))
+            self._events.add(OffsetMovedEvent(group, topic, queue_id, offset, moved_to))
 
-    def is_masters(self, request: ReadRequest, outcome: Outcome) -> bool:
+    def is_masters(self, request: ReadRequest, outcome: PullOutcome) -> bool:
         """Tell whether only the master can answer: this is a slave, and the offset is none here."""
         is_stuck = outcome.next_offset == request.offset
         is_refused = outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY

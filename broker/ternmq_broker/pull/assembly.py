@@ -8,9 +8,9 @@ from ternmq_broker.groups.offset_rules import OffsetRules
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import PullHoldService, PullHoldTable, TopicDeletionListeners
-from ternmq_broker.pull.offset_moved import MovedEvents
+from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullRules
-from ternmq_broker.pull.service import PullService, PullServices
+from ternmq_broker.pull.service import PullService, PullServiceContext
 from ternmq_broker.replication.replica_view import Place
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.reader import StoreReader
@@ -59,7 +59,7 @@ class PullAssembly:
         self,
         live: LiveSettings,
         tables: Tables,
-        moved: MovedEvents,
+        offset_moved: OffsetMovedPublisher,
         place: Place,
         *,
         rules: PullRules,
@@ -70,19 +70,19 @@ class PullAssembly:
         Args:
             live: Settings that may change.
             tables: Loaded.
-            moved: Told of offsets that are corrected.
+            offset_moved: Told of offsets that are corrected.
             place: Where the broker stands among the members of its name.
             rules: Say what readers may read.
             offset_rules: Say which offsets they may commit.
         """
         env, store = self._env, self._store
         return PullService(
-            PullServices(
+            PullServiceContext(
                 store=store,
                 reader=StoreReader(store, env.blocking),
                 rules=rules,
                 answers=PullAnswers(
-                    *(store, tables.groups, tables.offsets, moved, place),
+                    *(store, tables.groups, tables.offsets, offset_moved, place),
                     slave_read_enabled=lambda: live.broker.slave_read_enabled,
                     slave_offset_check_enabled=lambda: live.broker.slave_offset_check_enabled,
                 ),

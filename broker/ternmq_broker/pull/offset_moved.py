@@ -1,4 +1,4 @@
-"""Corrected offsets, kept as messages for whoever wants to know of them.
+"""Events of corrected offsets, stored as messages of a topic.
 
 Source: RocketMQ `PullMessageProcessor.generateOffsetMovedEvent`, `OffsetMovedEvent`.
 """
@@ -6,10 +6,11 @@ Source: RocketMQ `PullMessageProcessor.generateOffsetMovedEvent`, `OffsetMovedEv
 import json
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.clock import Clock
 from ternmq_model.errors import BrokerBusy, TernError
@@ -29,8 +30,8 @@ _BATCH: Final = 100
 _PAUSE_S: Final = 1.0
 
 
-class OffsetMoved(NamedTuple):
-    """One correction."""
+class OffsetMovedEvent(NamedTuple):
+    """Correction of one offset of a group."""
 
     group: str
     topic: str
@@ -53,16 +54,8 @@ class OffsetMoved(NamedTuple):
         return json.dumps(event, separators=(",", ":")).encode()
 
 
-class Writer(Protocol):
-    """What is needed of `InternalWriter`."""
-
-    def append(self, records: Sequence[InternalRecord]) -> object:
-        """Store records in their order."""
-        ...
-
-
-class MovedEvents:
-    """Corrections on their way into their topic. Owned by the broker's loop.
+class OffsetMovedPublisher:
+    """Publisher of corrections: stores them in their topic. Owned by the broker's loop.
 
     A pull that is corrected does not wait for its event. Events that come faster than they can be
     stored are dropped, and counted in the log.
@@ -78,7 +71,7 @@ class MovedEvents:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: InternalWriter,
         topics: TopicTable,
         clock: Clock,
         *,
@@ -92,11 +85,11 @@ class MovedEvents:
         self._broker_name = broker_name
         self._store_host = store_host
         self._on_created = on_created
-        self._told_at_ms: OrderedDict[OffsetMoved, int] = OrderedDict()
-        self._waiting: deque[OffsetMoved] = deque()
+        self._told_at_ms: OrderedDict[OffsetMovedEvent, int] = OrderedDict()
+        self._waiting: deque[OffsetMovedEvent] = deque()
         self._dropped = 0
 
-    def add(self, event: OffsetMoved) -> None:
+    def add(self, event: OffsetMovedEvent) -> None:
         """Keep an event, unless the same one was kept during the last minute."""
         now_ms = self._clock.monotonic_ms()
         told_at_ms = self._told_at_ms.get(event)
@@ -143,7 +136,7 @@ class MovedEvents:
             self._topics.put(TopicConfig(OFFSET_MOVED_TOPIC, 1, 1), now_ms=self._clock.wall_ms())
             self._on_created()
 
-    def _record(self, event: OffsetMoved) -> InternalRecord:
+    def _record(self, event: OffsetMovedEvent) -> InternalRecord:
         return InternalRecord(
             topic=OFFSET_MOVED_TOPIC,
             queue_id=0,

@@ -1,4 +1,4 @@
-"""What a pull may read, and what the store's answer means to who asked. Pure.
+"""Rules of pulls: the checks of a request, and the outcome of a read. Pure.
 
 Source: RocketMQ `PullMessageProcessor`, `DefaultMessageStore.getMessage`.
 """
@@ -19,8 +19,8 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.queues.read_request import ReadStatus
 
 
-class Outcome(NamedTuple):
-    """What a read came to, for the reader."""
+class PullOutcome(NamedTuple):
+    """Outcome of a read: a response code and the next offset."""
 
     code: ResponseCode
     next_offset: QueueOffset
@@ -48,7 +48,7 @@ def outcome_of(
     group_offset: QueueOffset | None = None,
     is_chosen: bool = False,
     is_slave: bool = False,
-) -> Outcome:
+) -> PullOutcome:
     """Return what to answer to a read at `offset`.
 
     Args:
@@ -72,17 +72,17 @@ def outcome_of(
     version 4, which goes to 0 in a queue that begins there.
     """
     if offset > max_offset and offset <= end_offset:
-        return Outcome(ResponseCode.PULL_NOT_FOUND, offset)
+        return PullOutcome(ResponseCode.PULL_NOT_FOUND, offset)
     if status is ReadStatus.OFFSET_OVERFLOW_BADLY:
         goes_on_at = max_offset if is_chosen else min(group_offset or min_offset, max_offset)
-        outcome = Outcome(ResponseCode.PULL_OFFSET_MOVED, max(goes_on_at, min_offset))
+        outcome = PullOutcome(ResponseCode.PULL_OFFSET_MOVED, max(goes_on_at, min_offset))
     elif status in (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
         code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
-        outcome = Outcome(code, QueueOffset(0))
+        outcome = PullOutcome(code, QueueOffset(0))
     else:
-        outcome = Outcome(_CODES[status], next_offset)
+        outcome = PullOutcome(_CODES[status], next_offset)
     if is_slave and outcome.code is ResponseCode.PULL_OFFSET_MOVED:
-        return Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
+        return PullOutcome(ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
     return outcome
 
 

@@ -1,4 +1,4 @@
-"""Pull, PullStream and ViewMessage: what readers ask of the store.
+"""Pull, PullStream and ViewMessage: RPCs of consumers.
 
 Source: RocketMQ `PullMessageProcessor`, `QueryMessageProcessor`.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicDeletionListeners
-from ternmq_broker.pull.rules import Outcome, PullRules, no_topic
+from ternmq_broker.pull.rules import PullOutcome, PullRules, no_topic
 from ternmq_broker.pull.stream import PullingStream
 from ternmq_broker.storage.reader import StoreReader, give_way
 from ternmq_model.clock import Clock
@@ -36,8 +36,8 @@ _REPORT_PAUSE_MS: Final = 5_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PullServices:
-    """What pulling stands on. All owned by the broker's loop."""
+class PullServiceContext:
+    """Tables and services behind PullService. All owned by the broker's loop."""
 
     store: MessageStore
     reader: StoreReader
@@ -54,8 +54,8 @@ class PullServices:
 class PullService:
     """Serves Pull, PullStream and ViewMessage."""
 
-    def __init__(self, services: PullServices) -> None:
-        self._services = services
+    def __init__(self, context: PullServiceContext) -> None:
+        self._context = context
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -70,20 +70,20 @@ class PullService:
 
         Cancelling is safe: nothing is consumed until an offset is committed.
         """
-        services = self._services
-        services.rules.check_group(request.group, now_ms=services.clock.wall_ms())
-        services.rules.check_queue(request.topic, request.queue_id)
-        subscription = services.rules.subscription(
+        context = self._context
+        context.rules.check_group(request.group, now_ms=context.clock.wall_ms())
+        context.rules.check_queue(request.topic, request.queue_id)
+        subscription = context.rules.subscription(
             request.group,
             request.topic,
             request.subscription if request.HasField("subscription") else None,
             version_ms=request.subscription_version_ms,
         )
-        chosen = services.rules.filters.pull_filter(request.group, subscription)
+        chosen = context.rules.filters.pull_filter(request.group, subscription)
         messages_max = check_range("messages_max", request.messages_max, 0) or OFFSET_MAX
         bytes_max = check_range("bytes_max", request.bytes_max, 0) or OFFSET_MAX
-        wait_ms = min(check_range("wait_ms", request.wait_ms, 0), services.wait_ms_max())
-        hot, cold = services.store.reads.limits()
+        wait_ms = min(check_range("wait_ms", request.wait_ms, 0), context.wait_ms_max())
+        hot, cold = context.store.reads.limits()
         wanted = ReadRequest(
             topic=request.topic,
             queue_id=request.queue_id,
@@ -94,7 +94,7 @@ class PullService:
             **chosen._asdict(),
         )
         if request.HasField("commit_offset"):
-            services.offset_rules.commit_with_pull(
+            context.offset_rules.commit_with_pull(
                 request.group,
                 OffsetCommit(
                     request.topic,
@@ -104,15 +104,15 @@ class PullService:
                 ),
             )
         place = (request.topic, request.queue_id)
-        goes_on_at = services.answers.goes_on_at(
+        goes_on_at = context.answers.goes_on_at(
             request.group, *place, wanted.offset, request.offset_epoch
         )
         if goes_on_at is not None:
-            first, end = services.store.queue_range(*place)
+            first, end = context.store.queue_range(*place)
             moved = messages.PullReply(next_offset=goes_on_at, min_offset=first, max_offset=end)
             moved.status.code = ResponseCode.PULL_OFFSET_MOVED
             return moved
-        pulling = _Pulling(services, wanted)
+        pulling = _UnaryPull(context, wanted)
         result, outcome = await pulling.run(wait_ms)
         reply = messages.PullReply(
             next_offset=outcome.next_offset,
@@ -121,8 +121,8 @@ class PullService:
             records=result.records,
             record_sizes=result.record_sizes.astype("<i4", copy=False).tobytes(),
             suggested_broker_id=MASTER_ID
-            if services.answers.is_masters(wanted, outcome)
-            else services.answers.suggested_broker_id(
+            if context.answers.is_masters(wanted, outcome)
+            else context.answers.suggested_broker_id(
                 request.group, is_far_behind=result.suggest_pull_from_slave
             ),
         )
@@ -139,15 +139,15 @@ class PullService:
             raise InvalidParameter(
                 ResponseCode.INVALID_PARAMETER, "a PullStream begins with `open`"
             )
-        services = self._services
+        context = self._context
         group = first.open.group
-        services.rules.check_group(group, now_ms=services.clock.wall_ms())
+        context.rules.check_group(group, now_ms=context.clock.wall_ms())
         pulling = PullingStream(
-            services.reader,
-            services.rules,
-            services.answers,
-            services.holds,
-            services.deletion_listeners,
+            context.reader,
+            context.rules,
+            context.answers,
+            context.holds,
+            context.deletion_listeners,
             group,
             stream,
         )
@@ -165,7 +165,7 @@ class PullService:
             store_host, offset = parse_offset_message_id(message_id)
         except UsageError as error:
             raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        data = await self._services.reader.record(offset)
+        data = await self._context.reader.record(offset)
         record = None if data is None else decode_record(data, check_crc=False)
         if (
             data is None
@@ -178,31 +178,31 @@ class PullService:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pulling:
+class _UnaryPull:
     """One unary pull."""
 
-    services: PullServices
+    context: PullServiceContext
     wanted: ReadRequest
 
-    async def run(self, wait_ms: int) -> tuple[ReadResult, Outcome]:
+    async def run(self, wait_ms: int) -> tuple[ReadResult, PullOutcome]:
         """Read, and while there is nothing new wait for it."""
         offset = self.wanted.offset
         result, outcome = await self._read(offset)
         if outcome.code is not ResponseCode.PULL_NOT_FOUND or not wait_ms:
             return result, outcome
-        begun_at_ms = self.services.clock.monotonic_ms()
+        begun_at_ms = self.context.clock.monotonic_ms()
         deleted: set[str] = set()
         topic, queue_id = self.wanted.topic, self.wanted.queue_id
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while self._is_waiting(result, outcome, begun_at_ms):
-                    if self.services.is_closing():
+                    if self.context.is_closing():
                         break
-                    with self.services.deletion_listeners.listening(deleted.add):
+                    with self.context.deletion_listeners.listening(deleted.add):
                         await self._arrival(outcome.next_offset)
                     if topic in deleted:
                         raise no_topic(topic)
-                    self.services.rules.check_queue(topic, queue_id)
+                    self.context.rules.check_queue(topic, queue_id)
                     result, outcome = await self._read(outcome.next_offset)
         except TimeoutError:
             if self._has_moved(outcome.next_offset):
@@ -212,7 +212,7 @@ class _Pulling:
             outcome = outcome._replace(code=ResponseCode.PULL_RETRY_IMMEDIATELY)
         return result, outcome
 
-    def _is_waiting(self, result: ReadResult, outcome: Outcome, begun_at_ms: int) -> bool:
+    def _is_waiting(self, result: ReadResult, outcome: PullOutcome, begun_at_ms: int) -> bool:
         """Tell whether the caller is to wait: nothing is there.
 
         A pull that was woken and still has nothing is answered, as by RocketMQ: all that came was
@@ -222,7 +222,7 @@ class _Pulling:
         if outcome.next_offset < result.max_offset:
             return False
         if outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY and self.wanted.record_filter:
-            waited_ms = self.services.clock.monotonic_ms() - begun_at_ms
+            waited_ms = self.context.clock.monotonic_ms() - begun_at_ms
             return waited_ms < _REPORT_PAUSE_MS
         return outcome.code is ResponseCode.PULL_NOT_FOUND
 
@@ -236,25 +236,25 @@ class _Pulling:
         topic, queue_id = self.wanted.topic, self.wanted.queue_id
         arrived = asyncio.Event()
         held = HeldPull(topic, queue_id, next_offset, arrived.set, self.wanted.tag_codes)
-        self.services.holds.hold(held)
+        self.context.holds.hold(held)
         try:
             await arrived.wait()
         finally:
-            self.services.holds.release(held)
+            self.context.holds.release(held)
 
     def _has_moved(self, next_offset: QueueOffset) -> bool:
         """Tell whether the queue has a message at `next_offset`."""
-        end = self.services.store.queue_range(self.wanted.topic, self.wanted.queue_id)[1]
+        end = self.context.store.queue_range(self.wanted.topic, self.wanted.queue_id)[1]
         return end > next_offset
 
-    async def _read(self, offset: QueueOffset) -> tuple[ReadResult, Outcome]:
+    async def _read(self, offset: QueueOffset) -> tuple[ReadResult, PullOutcome]:
         """Read once; who filters by properties looks at as many messages, in several goes."""
         end = offset + FILTER_UNITS_MAX
         while True:
             most = min(self.wanted.record_filter_max, end - offset)
             wanted = replace(self.wanted, offset=offset, record_filter_max=most)
-            result = await self.services.reader.read(wanted)
-            outcome = self.services.answers.outcome(wanted, result)
+            result = await self.context.reader.read(wanted)
+            outcome = self.context.answers.outcome(wanted, result)
             if result.status is not ReadStatus.NO_MATCHED_MESSAGE or wanted.record_filter is None:
                 return result, outcome
             offset = outcome.next_offset

@@ -1,4 +1,4 @@
-"""PullStream: many queues, one loop, as much as the reader gave credit for.
+"""PullStream: messages of many queues, as many as the reader gave credit for.
 
 Each subscription of a queue is a handle with a credit of its own. Handles that may have something
 stand in a row; each takes its turn, several turns make a reply. A handle at the end of its queue
@@ -49,7 +49,7 @@ _SCANS_PER_REPORT: Final = 64
 """Reads that only filter before the reader hears how far they are."""
 
 
-class _Handle:
+class _QueueHandle:
     """One subscription of one queue. Owned by its stream."""
 
     __slots__ = (
@@ -116,8 +116,8 @@ class PullingStream:
         self._deletion_listeners = deletion_listeners
         self._group = group
         self._stream = stream
-        self._handles: dict[int, _Handle] = {}
-        self._row: deque[_Handle] = deque()
+        self._handles: dict[int, _QueueHandle] = {}
+        self._row: deque[_QueueHandle] = deque()
         self._first_told: list[messages.PulledRecords] = []
         """What the next reply begins with."""
         self._changed = asyncio.Event()
@@ -184,11 +184,11 @@ class PullingStream:
             self._first_told.append(_end(request.handle, error))
             self._changed.set()
             return
-        handle = self._handles[request.handle] = _Handle(request, subscription)
+        handle = self._handles[request.handle] = _QueueHandle(request, subscription)
         self._leave_the_past(handle, request.offset_epoch)
         self._enter_row(handle)
 
-    def _leave_the_past(self, handle: _Handle, epoch: int) -> None:
+    def _leave_the_past(self, handle: _QueueHandle, epoch: int) -> None:
         """Go on with later messages if the reader learnt its offset in an epoch that is over."""
         topic, queue_id, offset = handle.topic, handle.queue_id, handle.next_offset
         goes_on_at = self._answers.goes_on_at(self._group, topic, queue_id, offset, epoch)
@@ -219,20 +219,20 @@ class PullingStream:
         if handle.held is None and not handle.is_reading:
             self._enter_row(handle)
 
-    def _enter_row(self, handle: _Handle) -> None:
+    def _enter_row(self, handle: _QueueHandle) -> None:
         if not handle.in_row and handle.has_credit:
             handle.in_row = True
             self._row.append(handle)
             self._changed.set()
 
-    def _drop(self, handle: _Handle) -> None:
+    def _drop(self, handle: _QueueHandle) -> None:
         handle.is_over = True
         self._handles.pop(handle.number, None)
         if handle.held is not None:
             self._holds.release(handle.held)
             handle.held = None
 
-    def _hold(self, handle: _Handle) -> None:
+    def _hold(self, handle: _QueueHandle) -> None:
         """Let the next arrival in its queue bring the handle back."""
 
         def wake() -> None:
@@ -267,7 +267,7 @@ class PullingStream:
 
     def _fill(
         self, reply: messages.PullStreamReply
-    ) -> tuple[bool, tuple[_Handle, ColdRead] | None]:
+    ) -> tuple[bool, tuple[_QueueHandle, ColdRead] | None]:
         """Give handles their turns until the reply is full.
 
         A turn that only filtered ends the reply, so that the loop has a chance after 800 units; so
@@ -312,12 +312,12 @@ class PullingStream:
                 break
         return has_read, None
 
-    def _first_next(self, handle: _Handle) -> None:
+    def _first_next(self, handle: _QueueHandle) -> None:
         handle.in_row = True
         self._row.appendleft(handle)
 
     async def _read_cold(
-        self, handle: _Handle, plan: ColdRead, reply: messages.PullStreamReply
+        self, handle: _QueueHandle, plan: ColdRead, reply: messages.PullStreamReply
     ) -> None:
         """Read from the disk for a handle, which may be ended meanwhile."""
         handle.is_reading = True
@@ -333,7 +333,7 @@ class PullingStream:
         if not handle.is_over:
             self._apply(handle, plan.request, result, reply)
 
-    def _request(self, handle: _Handle, bytes_max: int) -> ReadRequest:
+    def _request(self, handle: _QueueHandle, bytes_max: int) -> ReadRequest:
         messages_left, bytes_left = handle.messages_left, handle.bytes_left
         chosen = self._rules.filters.pull_filter(self._group, handle.subscription)
         return ReadRequest(
@@ -351,7 +351,7 @@ class PullingStream:
 
     def _apply(
         self,
-        handle: _Handle,
+        handle: _QueueHandle,
         request: ReadRequest,
         result: ReadResult,
         reply: messages.PullStreamReply,
@@ -401,7 +401,7 @@ class PullingStream:
                 pulled.record_sizes = result.record_sizes.astype("<i4", copy=False).tobytes()
         return code
 
-    def _check(self, handle: _Handle, reply: messages.PullStreamReply) -> bool:
+    def _check(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:
         """Look again whether a queue may be read, after a change; end the handle if not."""
         try:
             self._rules.check_reader(self._group)
@@ -413,7 +413,7 @@ class PullingStream:
         handle.checked = self._rules.version
         return True
 
-    def _follow_group(self, handle: _Handle, reply: messages.PullStreamReply) -> bool:
+    def _follow_group(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:
         """Filter by what the group's members say now; end the handle if they say nothing."""
         try:
             handle.subscription = self._rules.subscription(self._group, handle.topic, None)

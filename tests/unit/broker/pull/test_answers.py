@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.offset_moved import MovedEvents, OffsetMoved
+from ternmq_broker.pull.offset_moved import OffsetMovedEvent, OffsetMovedPublisher
 from ternmq_broker.replication.replica_view import Place
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.groups import GroupTable
@@ -18,13 +18,13 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 
 
-class Events(MovedEvents):
+class Events(OffsetMovedPublisher):
     """Remembers what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[OffsetMoved] = []
+        self.told: list[OffsetMovedEvent] = []
 
-    def add(self, event: OffsetMoved) -> None:
+    def add(self, event: OffsetMovedEvent) -> None:
         self.told.append(event)
 
 
@@ -91,7 +91,7 @@ BEYOND = ReadResult(
 def test_correction_is_recorded_with_its_request() -> None:
     events = Events()
     assert answers(events).outcome(request(99), BEYOND) == (Code.PULL_OFFSET_MOVED, 3)
-    assert events.told == [OffsetMoved("G", "T", 1, 99, 3)]
+    assert events.told == [OffsetMovedEvent("G", "T", 1, 99, 3)]
 
 
 @pytest.mark.parametrize(("committed", "goes_on_at"), [(7, 7), (1, 3), (12, 10)])

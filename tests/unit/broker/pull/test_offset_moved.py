@@ -1,16 +1,18 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from typing import cast
 
-from ternmq_broker.pull.offset_moved import MovedEvents, OffsetMoved
+from ternmq_broker.pull.offset_moved import OffsetMovedEvent, OffsetMovedPublisher
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import StoreFailed, TernError, refusal
 from ternmq_model.names import OFFSET_MOVED_TOPIC
 from ternmq_model.response_code import ResponseCode
 
-EVENT = OffsetMoved("G", "T", 3, 99, 7)
+EVENT = OffsetMovedEvent("G", "T", 3, 99, 7)
 HOST = bytes((10, 0, 0, 1)) + (10_911).to_bytes(4, "big")
 
 
@@ -23,8 +25,8 @@ class Place:
         self.error: TernError | None = None
         self.created = 0
         self.topics = TopicTable(DataVersion(0))
-        self.events = MovedEvents(
-            *(self, self.topics, self),
+        self.events = OffsetMovedPublisher(
+            *(cast(InternalWriter, self), self.topics, self),
             broker_name="broker-a",
             store_host=lambda: HOST,
             on_created=self._created,
