@@ -54,8 +54,8 @@ _PERMISSIONS: Final = int(Permission.READ | Permission.WRITE | Permission.INHERI
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AdminServices:
-    """What the admin RPCs stand on. All owned by the broker's loop."""
+class AdminServiceContext:
+    """Tables and services behind AdminService. All owned by the broker's loop."""
 
     config: BrokerConfig
     identity: Identity
@@ -94,8 +94,8 @@ class AdminServices:
 class AdminService:
     """Serves the broker's part of Admin."""
 
-    def __init__(self, services: AdminServices) -> None:
-        self._services = services
+    def __init__(self, context: AdminServiceContext) -> None:
+        self._context = context
         self._leaving: dict[object, str] = {}
         """The topic of each call whose deletion waits, in the order of the calls. Two calls may ask
         for one topic: each is answered for itself."""
@@ -117,7 +117,7 @@ class AdminService:
     async def put_topic(self, request: admin.PutTopicRequest, call: Call) -> admin.PutTopicReply:
         """Create or change a topic; when it answers, that is saved and registered."""
         is_new = self._put(request.topic)
-        await self._services.topics_changed([request.topic.topic])
+        await self._context.topics_changed([request.topic.topic])
         return admin.PutTopicReply(created=is_new)
 
     async def put_topics(self, request: admin.PutTopicsRequest, call: Call) -> admin.PutTopicsReply:
@@ -137,7 +137,7 @@ class AdminService:
             except (IllegalName, RefusedError) as error:
                 reply.results.add(status=status_of(error))
         if put:
-            await self._services.topics_changed(put)
+            await self._context.topics_changed(put)
         return reply
 
     def _put(self, told: common.TopicConfig) -> bool:
@@ -147,10 +147,10 @@ class AdminService:
             IllegalName: The name is illegal.
             RefusedError: The topic is the broker's own, a number cannot be, or it does not fit.
         """
-        services = self._services
+        context = self._context
         config = _checked(told)
-        services.topics.check_new(config.topic)
-        is_new = services.topics.put(config, now_ms=services.clock.wall_ms())
+        context.topics.check_new(config.topic)
+        is_new = context.topics.put(config, now_ms=context.clock.wall_ms())
         logger.info(
             "topic put topic=%s read_queues=%s write_queues=%s permissions=%s new=%s",
             config.topic,
@@ -191,34 +191,34 @@ class AdminService:
                     return
         finally:
             self._leaving.pop(call, None)
-        await self._services.deletions_saved([topic])  # it went with those of another call
+        await self._context.deletions_saved([topic])  # it went with those of another call
 
     async def _remove_leaving(self) -> None:
         """Forget the topics that wait longest: others gather until that is on disk."""
-        services = self._services
-        async with services.no_cleaning:
+        context = self._context
+        async with context.no_cleaning:
             oldest = islice(self._leaving.values(), DELETED_AT_ONCE_MAX)
             topics = list(dict.fromkeys(oldest))
-            services.store.delete_topic(*topics)
+            context.store.delete_topic(*topics)
             for call in [call for call, topic in self._leaving.items() if topic in topics]:
                 del self._leaving[call]
             for topic in topics:
-                services.topics.remove(topic, now_ms=services.clock.wall_ms())
-                services.offsets.remove_topic(topic)
-                services.locks.remove_topic(topic)
-                services.topic_deleted(topic)
+                context.topics.remove(topic, now_ms=context.clock.wall_ms())
+                context.offsets.remove_topic(topic)
+                context.locks.remove_topic(topic)
+                context.topic_deleted(topic)
                 logger.info("topic deleted topic=%s", topic)
-        await services.deletions_saved(topics)
+        await context.deletions_saved(topics)
 
     async def describe_topic(
         self, request: admin.DescribeTopicRequest, call: Call
     ) -> admin.DescribeTopicReply:
         """Tell a topic's settings and queues."""
-        config, store = self._existing(request.topic), self._services.store
-        created = self._services.topics.created(config.topic)
+        config, store = self._existing(request.topic), self._context.store
+        created = self._context.topics.created(config.topic)
         reply = admin.DescribeTopicReply(
             topic=topic_config_to_pb(config),
-            store_id=self._services.store_id(),
+            store_id=self._context.store_id(),
             created_log_offset=created.log_offset,
             created_at_ms=created.at_ms,
         )
@@ -236,9 +236,9 @@ class AdminService:
         self, request: admin.ListGroupsRequest, call: Call
     ) -> admin.ListGroupsReply:
         """Tell every group that has members, offsets or settings."""
-        services = self._services
-        known = services.sessions.table.groups() | services.offsets.groups()
-        known |= {each.group for each in services.groups}
+        context = self._context
+        known = context.sessions.table.groups() | context.offsets.groups()
+        known |= {each.group for each in context.groups}
         behind = (group for group in sorted(known) if group > request.page_token)
         page, has_more = page_of(behind, request.page_size, len)
         return admin.ListGroupsReply(groups=page, next_page_token=page[-1] if has_more else "")
@@ -247,72 +247,72 @@ class AdminService:
         self, request: admin.DescribeGroupRequest, call: Call
     ) -> admin.DescribeGroupReply:
         """Tell a group's members and how far it is."""
-        services = self._services
+        context = self._context
         group = check_kept_group(request.group)
-        members = services.sessions.table.members(group)
-        offsets = services.offsets.topics_of(group)
-        if not members and not offsets and services.groups.get(group) is None:
+        members = context.sessions.table.members(group)
+        offsets = context.offsets.topics_of(group)
+        if not members and not offsets and context.groups.get(group) is None:
             remark = f"group {group!r} does not exist"
             raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         reply = admin.DescribeGroupReply(
             members=[_member(each, group) for each in members],
-            differences=services.sessions.differences(group),
+            differences=context.sessions.differences(group),
         )
         subscribed = {topic for each in members for topic in each.memberships[group].subscriptions}
         for topic in sorted(subscribed | offsets.keys()):
-            config, kept = services.topics.get(topic), offsets.get(topic, {})
+            config, kept = context.topics.get(topic), offsets.get(topic, {})
             queues = set(kept) | set(range(config.read_queues if config else 0))
             for queue_id in sorted(queues):
-                least, end = services.store.queue_range(topic, queue_id)
+                least, end = context.store.queue_range(topic, queue_id)
                 reply.progress.add(
                     topic=topic,
                     queue_id=queue_id,
                     committed_offset=kept.get(queue_id, NEVER_CONSUMED),
                     min_offset=least,
                     max_offset=end,
-                    version=services.offsets.version(group, topic, queue_id),
+                    version=context.offsets.version(group, topic, queue_id),
                 )
-        settings = services.groups.get(group)
+        settings = context.groups.get(group)
         if settings is not None:
             reply.settings.CopyFrom(group_settings_to_pb(settings))
-        await services.lag.tell(reply.progress)
+        await context.lag.tell(reply.progress)
         return reply
 
     async def describe_broker(
         self, request: admin.DescribeBrokerRequest, call: Call
     ) -> admin.DescribeBrokerReply:
         """Tell who this broker is and how its store stands."""
-        services = self._services
-        identity, store = services.identity, services.store
+        context = self._context
+        identity, store = context.identity, context.store
         return admin.DescribeBrokerReply(
             cluster=identity.cluster,
             broker_name=identity.name,
             broker_id=identity.broker_id,
             epoch=identity.epoch,
             version=__version__,
-            started_at_ms=services.started_at_ms,
+            started_at_ms=context.started_at_ms,
             log_min_offset=store.min_physical,
             log_max_offset=store.max_physical,
             log_flushed_offset=store.flushed_offset,
             log_confirm_offset=store.confirm_offset,
             dispatched_offset=store.dispatched_offset,
-            flush_mode=services.config.flush_mode.value,
+            flush_mode=context.config.flush_mode.value,
             disk_used_percent=100 * store.cleaner.used_share,
             disk_level=store.cleaner.level.name.lower(),
-            waiting=services.waiting(),
-            transactions=services.transactions(),
+            waiting=context.waiting(),
+            transactions=context.transactions(),
         )
 
     async def clean_store(
         self, request: admin.CleanStoreRequest, call: Call
     ) -> admin.CleanStoreReply:
         """Delete what has expired; when it answers, that is done."""
-        count = await self._services.clean_store()
-        start = self._services.store.min_physical
+        count = await self._context.clean_store()
+        start = self._context.store.min_physical
         return admin.CleanStoreReply(files_deleted=count, log_min_offset=start)
 
     def _existing(self, topic: str) -> TopicConfig:
-        config = self._services.topics.get(check_topic(topic))
+        config = self._context.topics.get(check_topic(topic))
         if config is None:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
         return config

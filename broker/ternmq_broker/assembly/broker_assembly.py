@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from ternmq_broker.admin.query import QueryService
-from ternmq_broker.admin.service import AdminService, AdminServices
+from ternmq_broker.admin.service import AdminService, AdminServiceContext
 from ternmq_broker.admin.settings import SettingsService
 from ternmq_broker.admin.store_service import StoreService
 from ternmq_broker.admin.topic_changes import TopicChanges
@@ -365,7 +365,7 @@ class BrokerAssembly:
             deletion_listeners=self._pulls.deletion_listeners,
         )
         return AdminService(
-            AdminServices(
+            AdminServiceContext(
                 config=self._config,
                 identity=identity,
                 store=self._store,

@@ -6,12 +6,12 @@ from typing import Final, Protocol
 
 from ternmq_broker.groups.client_queries import ClientQueries, ClientQueryService
 from ternmq_broker.groups.filters import FilterManager
-from ternmq_broker.groups.group_admin import GroupAdminContext, GroupAdminService
-from ternmq_broker.groups.locks import LockContext, LockService
+from ternmq_broker.groups.group_admin import GroupAdminService, GroupAdminServiceContext
+from ternmq_broker.groups.locks import LockService, LockServiceContext
 from ternmq_broker.groups.offset_rules import OffsetRules
-from ternmq_broker.groups.retry import GroupTopics, SendBackContext, SendBackService
+from ternmq_broker.groups.retry import GroupTopics, SendBackService, SendBackServiceContext
 from ternmq_broker.groups.retry.retry_topic_routing import RetryTopicRouting
-from ternmq_broker.groups.service import GroupContext, GroupService
+from ternmq_broker.groups.service import GroupService, GroupServiceContext
 from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.registration import Registrar
@@ -103,7 +103,7 @@ class GroupAssembly:
             is_slave=is_slave,
         )
         self._lock_service = LockService(
-            LockContext(
+            LockServiceContext(
                 locks=self.locks,
                 clients=clients,
                 topics=tables.topics,
@@ -141,7 +141,7 @@ class GroupAssembly:
         """
         tables = self._tables
         return GroupAdminService(
-            GroupAdminContext(
+            GroupAdminServiceContext(
                 store=self._store,
                 blocking=self._env.blocking,
                 topics=tables.topics,
@@ -174,7 +174,7 @@ class GroupAssembly:
     def _group_service(self) -> GroupService:
         tables = self._tables
         return GroupService(
-            GroupContext(
+            GroupServiceContext(
                 store=self._store,
                 reader=StoreReader(self._store, self._env.blocking),
                 topics=tables.topics,
@@ -198,7 +198,7 @@ class GroupAssembly:
         storing: Callable[[], AbstractContextManager[None]],
     ) -> SendBackService:
         return SendBackService(
-            SendBackContext(
+            SendBackServiceContext(
                 reader=StoreReader(self._store, self._env.blocking),
                 writer=writer,
                 delayed=delayed,

@@ -38,7 +38,7 @@ Saved = Callable[[], asyncio.Future[None] | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupAdminContext:
+class GroupAdminServiceContext:
     """Tables and callbacks behind GroupAdminService. All owned by the broker's loop."""
 
     store: MessageStore
@@ -62,7 +62,7 @@ class GroupAdminContext:
 class GroupAdminService:
     """Serves PutGroup, DeleteGroup, ResetOffsets and CloneOffsets."""
 
-    def __init__(self, context: GroupAdminContext) -> None:
+    def __init__(self, context: GroupAdminServiceContext) -> None:
         self._context = context
 
     def handlers(self) -> Sequence[Handler]:

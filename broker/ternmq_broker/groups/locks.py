@@ -30,7 +30,7 @@ _QUEUES_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LockContext:
+class LockServiceContext:
     """Tables behind the lock RPCs. All owned by the broker's loop."""
 
     locks: LockTable
@@ -44,7 +44,7 @@ class LockContext:
 class LockService:
     """Serves LockQueues and UnlockQueues."""
 
-    def __init__(self, context: LockContext) -> None:
+    def __init__(self, context: LockServiceContext) -> None:
         self._context = context
 
     def handlers(self) -> Sequence[Handler]:

@@ -52,7 +52,7 @@ _ONE: Final = ReadLimits(1, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupContext:
+class GroupServiceContext:
     """Tables and services behind the group RPCs. All owned by the broker's loop."""
 
     store: MessageStore
@@ -74,7 +74,7 @@ class GroupContext:
 class GroupService:
     """Serves Session, ListMembers, CommitOffsets and QueryOffset."""
 
-    def __init__(self, context: GroupContext) -> None:
+    def __init__(self, context: GroupServiceContext) -> None:
         self._context = context
 
     def handlers(self) -> Sequence[Handler]:

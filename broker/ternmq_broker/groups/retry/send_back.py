@@ -53,7 +53,7 @@ one message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SendBackContext:
+class SendBackServiceContext:
     """Tables and services behind SendBack. All owned by the broker's loop."""
 
     reader: StoreReader
@@ -89,7 +89,7 @@ class _SendBackBatch:
 class SendBackService:
     """Serves SendBack."""
 
-    def __init__(self, context: SendBackContext) -> None:
+    def __init__(self, context: SendBackServiceContext) -> None:
         self._context = context
         self._under_way: dict[tuple[str | None, ...], asyncio.Event] = {}
         """Copies that are looked for, or being stored; set once that is over."""
