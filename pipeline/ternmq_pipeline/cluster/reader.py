@@ -252,9 +252,9 @@ class ClusterReader(Lifecycle):
             seen |= {queue.broker_name for queue in queues}
             if not isinstance(choice, Assign):
                 seen |= left
-        places = sorted({(queue.topic, queue.broker_name) for queue in queues})
-        answers = await asyncio.gather(*(self._describe(*place) for place in places))
-        told = dict(zip(places, answers, strict=True))
+        pairs = sorted({(queue.topic, queue.broker_name) for queue in queues})
+        answers = await asyncio.gather(*(self._describe(*pair) for pair in pairs))
+        told = dict(zip(pairs, answers, strict=True))
         ranges: dict[MessageQueue, QueueRange] = {}
         for queue in queues:
             answer = told[queue.topic, queue.broker_name]
@@ -278,8 +278,8 @@ class ClusterReader(Lifecycle):
                 if answer and answer.store_id
             },
             created={
-                place: answer.created
-                for place, answer in told.items()
+                pair: answer.created
+                for pair, answer in told.items()
                 if answer and answer.created is not None
             },
         )

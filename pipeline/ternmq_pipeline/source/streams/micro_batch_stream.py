@@ -316,14 +316,12 @@ def _parked(
     known: Offsets, end: Offsets, snapshot: ClusterSnapshot
 ) -> dict[MessageQueue, QueueOffset]:
     """Return the queues that `end` does not tell of and that may return as they were."""
-    places = {(queue.topic, queue.broker_name) for queue in snapshot.ranges}
+    pairs = {(queue.topic, queue.broker_name) for queue in snapshot.ranges}
     return {
         queue: offset
         for queue, offset in known.items()
         if queue not in end
-        and (
-            (queue.topic, queue.broker_name) in places or queue.broker_name not in snapshot.brokers
-        )
+        and ((queue.topic, queue.broker_name) in pairs or queue.broker_name not in snapshot.brokers)
     }
 
 
@@ -345,12 +343,12 @@ def _created(
     """
     known = created_of(start)
     created = known | {
-        place: at
-        for place, at in snapshot.created.items()
-        if place[1] not in snapshot.answered_by_slave or at > known.get(place, at)
+        pair: at
+        for pair, at in snapshot.created.items()
+        if pair[1] not in snapshot.answered_by_slave or at > known.get(pair, at)
     }
-    places = {(queue.topic, queue.broker_name) for queue in queues}
-    return {place: created[place] for place in places & created.keys()}
+    pairs = {(queue.topic, queue.broker_name) for queue in queues}
+    return {pair: created[pair] for pair in pairs & created.keys()}
 
 
 def _tighter(one: int | None, other: int | None) -> int | None:
