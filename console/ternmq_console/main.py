@@ -87,15 +87,15 @@ message = LazyGroup(
     name="message",
     help="Look at messages.",
     lazy={
-        "get": (f"{_HERE}.message:get", "Show one message by either of its ids."),
-        "query": (f"{_HERE}.message:query", "List messages by key."),
+        "get": (f"{_HERE}.message.lookup:get", "Show one message by either of its ids."),
+        "query": (f"{_HERE}.message.lookup:query", "List messages by key."),
         "query-by-offset": (
-            f"{_HERE}.message_read:query_by_offset",
+            f"{_HERE}.message.trace:query_by_offset",
             "Show the message at an offset of a queue.",
         ),
-        "print": (f"{_HERE}.message_read:print_", "Print the messages that a topic keeps."),
-        "trace": (f"{_HERE}.message_read:trace", "Show who sent and who consumed a message."),
-        "send": (f"{_HERE}.message_read:send", "Send one message."),
+        "print": (f"{_HERE}.message.trace:print_", "Print the messages that a topic keeps."),
+        "trace": (f"{_HERE}.message.trace:trace", "Show who sent and who consumed a message."),
+        "send": (f"{_HERE}.message.trace:send", "Send one message."),
     },
 )
 
@@ -154,8 +154,11 @@ ternmq = LazyGroup(
         "nameserver": (f"{_HERE}.services.commands:nameserver", "Run a NameServer."),
         "broker": (f"{_HERE}.broker.command:broker", "Run a broker, or look at one that runs."),
         "health": (f"{_HERE}.services.health:health", "Tell whether a service serves."),
-        "produce": (f"{_HERE}.produce:produce", "Send lines of standard input as messages."),
-        "consume": (f"{_HERE}.consume:consume", "Print messages as they come."),
+        "produce": (
+            f"{_HERE}.message.produce:produce",
+            "Send lines of standard input as messages.",
+        ),
+        "consume": (f"{_HERE}.message.consume:consume", "Print messages as they come."),
         "topic": (f"{_HERE}.main:topic", "Create, list, describe and delete topics."),
         "group": (f"{_HERE}.main:group", "Set up, look at, reset and delete consumer groups."),
         "dlq": (f"{_HERE}.main:dlq", "Look at dead letters, send them again, or drop them."),

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_console.message import find_message
+from ternmq_console.message.lookup import find_message
 from ternmq_model.errors import MessageNotFound, UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 

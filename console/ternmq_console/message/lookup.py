@@ -1,4 +1,4 @@
-"""`ternmq message …`, and how a message is shown."""
+"""`ternmq message get|query`, and the row that shows a message."""
 
 import base64
 import contextlib

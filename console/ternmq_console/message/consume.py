@@ -10,7 +10,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_console.cli.options import nameserver_option, output_option
 from ternmq_console.cli.output import print_json, print_line, print_raw
-from ternmq_console.message import message_row
+from ternmq_console.message.lookup import message_row
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import RefusedError

@@ -12,7 +12,7 @@ from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import errors_as_exits, leave_if_partial
 from ternmq_console.cli.options import INT32, INT64, nameserver_option, output_option, time_option
 from ternmq_console.cli.output import print_record, print_rows
-from ternmq_console.message import message_row
+from ternmq_console.message.lookup import message_row
 from ternmq_model.errors import refusal
 from ternmq_model.message import Message
 from ternmq_model.names import TRACE_TOPIC

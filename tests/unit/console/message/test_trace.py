@@ -5,7 +5,7 @@ from ternmq_client.tracing.trace_records import (
     MessageSent,
     TraceRecord,
 )
-from ternmq_console.message_read import timeline
+from ternmq_console.message.trace import timeline
 
 SENT = MessageSent(
     at_ms=1_000,

@@ -1,0 +1,1 @@
+"""Commands on messages: `ternmq message`, `ternmq produce` and `ternmq consume`."""
