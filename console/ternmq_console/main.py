@@ -90,12 +90,12 @@ message = LazyGroup(
         "get": (f"{_HERE}.message.lookup:get", "Show one message by either of its ids."),
         "query": (f"{_HERE}.message.lookup:query", "List messages by key."),
         "query-by-offset": (
-            f"{_HERE}.message.trace:query_by_offset",
+            f"{_HERE}.message.lookup:query_by_offset",
             "Show the message at an offset of a queue.",
         ),
-        "print": (f"{_HERE}.message.trace:print_", "Print the messages that a topic keeps."),
+        "print": (f"{_HERE}.message.print:print_", "Print the messages that a topic keeps."),
         "trace": (f"{_HERE}.message.trace:trace", "Show who sent and who consumed a message."),
-        "send": (f"{_HERE}.message.trace:send", "Send one message."),
+        "send": (f"{_HERE}.message.send:send", "Send one message."),
     },
 )
 

@@ -1,4 +1,4 @@
-"""`ternmq message get|query`, and the row that shows a message."""
+"""`ternmq message get|query|query-by-offset`, and the row that shows a message."""
 
 import base64
 import contextlib
@@ -10,9 +10,11 @@ import click
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import leave_if_partial
-from ternmq_console.cli.options import nameserver_option, output_option, time_option
+from ternmq_console.cli.options import INT32, INT64, nameserver_option, output_option, time_option
 from ternmq_console.cli.output import print_record, print_rows
-from ternmq_model.errors import MessageNotFound, Unreachable, UsageError
+from ternmq_model.errors import MessageNotFound, Unreachable, UsageError, refusal
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 
 _SHAPE: Final = re.compile("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
@@ -80,6 +82,29 @@ def query(
     )
     print_rows([message_row(message) for message in found], _COLUMNS, output)
     leave_if_partial(found.unreachable)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--broker", required=True, help="Who has the queue.")
+@click.option("--queue", type=INT32, required=True, help="The queue's number.")
+@click.option("--offset", type=INT64, required=True, help="The message's place in it.")
+@nameserver_option
+@output_option
+def query_by_offset(
+    topic: str, broker: str, queue: int, offset: int, nameserver: str, output: str
+) -> None:
+    """Show the message at an offset of one queue of TOPIC."""
+
+    async def question(admin: AdminClient) -> StoredMessage:
+        name = (await admin.master_of(broker)).broker_name
+        found = await admin.messages_at(MessageQueue(topic, name, queue), offset)
+        if not found or found[0].queue_offset != offset:
+            remark = f"queue {queue} of {topic!r} on {name} has no message {offset}"
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        return found[0]
+
+    print_record(message_row(ask(nameserver, question)), output)
 
 
 def message_row(message: StoredMessage) -> dict[str, object]:
