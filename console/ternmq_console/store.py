@@ -29,7 +29,6 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
 from ternmq_store.inspection.audit import LogState, StoreAudit
 from ternmq_store.inspection.audit_findings import Finding
-from ternmq_store.inspection.dry_run import Rehearsal, rehearse, told_by
 from ternmq_store.inspection.index_inspection import (
     find_index_files,
     find_slots,
@@ -38,6 +37,7 @@ from ternmq_store.inspection.index_inspection import (
 )
 from ternmq_store.inspection.log_inspection import BadStretch, FoundRecord, find_log_files, walk_log
 from ternmq_store.inspection.queue_inspection import bad_units, find_queues, misfits, walk_units
+from ternmq_store.inspection.recovery_preview import Rehearsal, rehearse, told_by
 from ternmq_store.recovery.recovery_options import Choice
 
 

@@ -11,7 +11,7 @@ from ternmq_console.store_state import is_slave
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, cut_folder
 from ternmq_store.inspection.audit import BadPlace
-from ternmq_store.inspection.dry_run import Rehearsal
+from ternmq_store.inspection.recovery_preview import Rehearsal
 from ternmq_store.recovery.recovery_options import Choice, Undecided, Way, repair_command
 
 _PLACES_MAX: Final = 5

@@ -24,9 +24,9 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
 from ternmq_store.disk.layout import lock_path
 from ternmq_store.inspection.audit import StoreAudit
-from ternmq_store.inspection.dry_run import Rehearsal, rehearse
 from ternmq_store.inspection.log_file_changes import Decision, decide
 from ternmq_store.inspection.log_inspection import find_log_files
+from ternmq_store.inspection.recovery_preview import Rehearsal, rehearse
 from ternmq_store.inspection.repair import (
     KeptQueue,
     RepairStep,

@@ -7,7 +7,7 @@ from typing import Final
 
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.inspection.audit import BadPlace, LogState
-from ternmq_store.inspection.dry_run import Rehearsal
+from ternmq_store.inspection.recovery_preview import Rehearsal
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryReport
 

@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.inspection.dry_run import rehearse, told_by
+from ternmq_store.inspection.recovery_preview import rehearse, told_by
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.recovery.recovery_options import Undecided, UndecidedStore

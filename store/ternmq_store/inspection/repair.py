@@ -18,10 +18,10 @@ from ternmq_store.disk.layout import (
     next_file_path,
 )
 from ternmq_store.inspection.audit import StoreAudit
-from ternmq_store.inspection.dry_run import Rehearsal
 from ternmq_store.inspection.index_inspection import find_index_files
 from ternmq_store.inspection.log_inspection import find_log_files
 from ternmq_store.inspection.queue_inspection import find_queues, last_unit_start
+from ternmq_store.inspection.recovery_preview import Rehearsal
 
 
 @dataclass(frozen=True, slots=True)

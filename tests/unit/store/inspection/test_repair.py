@@ -11,7 +11,7 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
-from ternmq_store.inspection.dry_run import Rehearsal, rehearse
+from ternmq_store.inspection.recovery_preview import Rehearsal, rehearse
 from ternmq_store.inspection.repair import (
     QueueChoice,
     carry_out,

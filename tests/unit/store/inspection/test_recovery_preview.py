@@ -16,7 +16,7 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
-from ternmq_store.inspection.dry_run import Rehearsal, rehearse, told_by
+from ternmq_store.inspection.recovery_preview import Rehearsal, rehearse, told_by
 from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.recovery.log_recovery import open_files
 from ternmq_store.recovery.recovery_options import UndecidedStore
