@@ -28,16 +28,20 @@ from ternmq_model.offsets import UNIT_BYTES
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
 from ternmq_store.inspection.audit import LogState, StoreAudit
-from ternmq_store.inspection.audit_findings import Finding
+from ternmq_store.inspection.audit_findings import AuditFinding
 from ternmq_store.inspection.index_inspection import (
     find_index_files,
     find_slots,
     read_index_head,
     walk_entries,
 )
-from ternmq_store.inspection.log_inspection import BadStretch, FoundRecord, find_log_files, walk_log
+from ternmq_store.inspection.log_inspection import BadRange, FoundRecord, find_log_files, walk_log
 from ternmq_store.inspection.queue_inspection import bad_units, find_queues, misfits, walk_units
-from ternmq_store.inspection.recovery_preview import Rehearsal, rehearse, told_by
+from ternmq_store.inspection.recovery_preview import (
+    RecoveryPreview,
+    preview_findings,
+    preview_recovery,
+)
 from ternmq_store.recovery.recovery_options import Choice
 
 
@@ -84,7 +88,7 @@ def dump(folder: Path, what: str | None, *, as_json: bool) -> None:
 
 def _records(pieces: Iterable[object], complaints: Complaints) -> Generator[Row]:
     for piece in pieces:
-        if isinstance(piece, BadStretch):
+        if isinstance(piece, BadRange):
             complaints.add(piece.file.path, piece.offset, f"{piece.size} bytes: {piece.reason}")
         elif isinstance(piece, FoundRecord):
             if piece.problem:
@@ -136,30 +140,30 @@ def check(folder: Path, *, as_json: bool) -> None:
         areas: set[str] = set()
         found = look_at_tables(files, folder, audit.notes.tables)
         tables = audit.counted(check_tables(files, folder, found))
-        rehearsal: Rehearsal | None = None
+        preview: RecoveryPreview | None = None
         for finding in chain(audit.findings(), tables):
             if finding.is_problem:
                 areas.add(finding.area)
             print_line(_finding_json(finding) if as_json else _finding_text(finding))
         if audit.state is not LogState.IN_USE:
-            rehearsal = _rehearsed(files, folder)
-        for finding in audit.counted(told_by(rehearsal)):
+            preview = _preview(files, folder)
+        for finding in audit.counted(preview_findings(preview)):
             if finding.is_problem:
                 areas.add(finding.area)
             print_line(_finding_json(finding) if as_json else _finding_text(finding))
         said = next_start(
             state=audit.state,
             last_use=audit.last_use,
-            rehearsal=rehearsal,
+            preview=preview,
             bad=audit.bad,
             areas=areas,
             tables=table_words(folder, found),
         )
         waiting: Sequence[Choice] = ()
-        if rehearsal is not None:
+        if preview is not None:
             waiting = choices(
                 folder,
-                rehearsal=rehearsal,
+                preview=preview,
                 found=found,
                 bad=audit.bad,
                 areas=areas,
@@ -171,13 +175,13 @@ def check(folder: Path, *, as_json: bool) -> None:
         raise SystemExit(FAILED)
 
 
-def _rehearsed(files: FileSystem, root: Path) -> Rehearsal:
+def _preview(files: FileSystem, root: Path) -> RecoveryPreview:
     """Open the store in memory. What that logs is told as findings."""
     logging.getLogger("ternmq_store").addHandler(logging.NullHandler())
-    return rehearse(files, root, StoreConfig())
+    return preview_recovery(files, root, StoreConfig())
 
 
-def _finding_json(finding: Finding) -> str:
+def _finding_json(finding: AuditFinding) -> str:
     row = {
         "kind": "problem" if finding.is_problem else "note",
         "area": finding.area,
@@ -188,7 +192,7 @@ def _finding_json(finding: Finding) -> str:
     return json_line(row)
 
 
-def _finding_text(finding: Finding) -> str:
+def _finding_text(finding: AuditFinding) -> str:
     kind = "problem" if finding.is_problem else "note"
     parts = [f"{kind:<8}{finding.area:<11}"]
     if finding.file is not None:

@@ -11,7 +11,7 @@ from ternmq_console.store_state import is_slave
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, cut_folder
 from ternmq_store.inspection.audit import BadPlace
-from ternmq_store.inspection.recovery_preview import Rehearsal
+from ternmq_store.inspection.recovery_preview import RecoveryPreview
 from ternmq_store.recovery.recovery_options import Choice, Undecided, Way, repair_command
 
 _PLACES_MAX: Final = 5
@@ -21,7 +21,7 @@ _PLACES_MAX: Final = 5
 def choices(
     root: Path,
     *,
-    rehearsal: Rehearsal,
+    preview: RecoveryPreview,
     found: StoredTables,
     bad: Sequence[BadPlace],
     areas: Collection[str],
@@ -32,7 +32,7 @@ def choices(
 
     Args:
         root: The data directory, which nobody uses.
-        rehearsal: What opening it did, in memory.
+        preview: What opening it did, in memory.
         found: Its tables.
         bad: Where the log is bad.
         areas: What problems there are, as `Finding.area` names them.
@@ -40,19 +40,19 @@ def choices(
         leftovers: What was set aside.
     """
     all_of = (
-        rehearsal.choice,
+        preview.choice,
         lost_tables(root, found, is_slave=is_slave(found)),
-        _damaged_log(rehearsal, bad),
-        _wrong_queues(root, rehearsal, areas, was_closed=was_closed),
+        _damaged_log(preview, bad),
+        _wrong_queues(root, preview, areas, was_closed=was_closed),
         _leftovers(root, leftovers),
     )
     return [each for each in all_of if each is not None]
 
 
-def _damaged_log(rehearsal: Rehearsal, bad: Sequence[BadPlace]) -> Choice | None:
-    if rehearsal.report is None:
+def _damaged_log(preview: RecoveryPreview, bad: Sequence[BadPlace]) -> Choice | None:
+    if preview.report is None:
         return None
-    end = rehearsal.report.end
+    end = preview.report.end
     places = [place for place in bad if place.offset < end]
     if not places:
         return None
@@ -70,10 +70,10 @@ def _damaged_log(rehearsal: Rehearsal, bad: Sequence[BadPlace]) -> Choice | None
 
 
 def _wrong_queues(
-    root: Path, rehearsal: Rehearsal, areas: Collection[str], *, was_closed: bool
+    root: Path, preview: RecoveryPreview, areas: Collection[str], *, was_closed: bool
 ) -> Choice | None:
     wrong = [name for name in ("queue", "index") if name in areas]
-    if rehearsal.report is None or rehearsal.report.queues_rebuilt or not wrong:
+    if preview.report is None or preview.report.queues_rebuilt or not wrong:
         return None
     names = {"queue": "consume queues", "index": "the index"}
     text = f"{' and '.join(names[each] for each in wrong)} and the log do not agree"

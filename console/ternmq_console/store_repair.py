@@ -24,9 +24,9 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
 from ternmq_store.disk.layout import lock_path
 from ternmq_store.inspection.audit import StoreAudit
-from ternmq_store.inspection.log_file_changes import Decision, decide
+from ternmq_store.inspection.log_file_changes import LogFileChange, plan_changes
 from ternmq_store.inspection.log_inspection import find_log_files
-from ternmq_store.inspection.recovery_preview import Rehearsal, rehearse
+from ternmq_store.inspection.recovery_preview import RecoveryPreview, preview_recovery
 from ternmq_store.inspection.repair import (
     KeptQueue,
     RepairStep,
@@ -100,7 +100,7 @@ def repair(
                 todo = _plan_tables(files, folder)
             elif is_decision:
                 todo = _plan_decisions(
-                    decide(
+                    plan_changes(
                         *(files, folder),
                         set_aside=set_aside,
                         file_bytes=file_bytes,
@@ -140,12 +140,12 @@ def _ignore(reason: str) -> None:
 
 
 def _plan_decisions(
-    about_log: Sequence[Decision], remove: Callable[[Path], None], leftovers: Sequence[Path]
+    about_log: Sequence[LogFileChange], remove: Callable[[Path], None], leftovers: Sequence[Path]
 ) -> Callable[[], None] | None:
     """Say what is to be done about the log and what was set aside; return what does it."""
     decisions = [
         *about_log,
-        *(Decision(f"remove {path}", partial(remove, path)) for path in leftovers),
+        *(LogFileChange(f"remove {path}", partial(remove, path)) for path in leftovers),
     ]
     for decision in decisions:
         print_line(decision.text)
@@ -169,7 +169,7 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
     logging.getLogger("ternmq_store").addHandler(logging.NullHandler())
     audit = StoreAudit(files, root, known_topics=known_topics(files, root))
     areas = {finding.area for finding in audit.findings() if finding.is_problem}
-    before = rehearse(files, root, StoreConfig())
+    before = preview_recovery(files, root, StoreConfig())
     steps: Sequence[RepairStep] = ()
     is_planned = audit.last_use.is_clean and before.choice is None
     if is_planned:
@@ -187,7 +187,7 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
             print_line("nothing to remove")
     waiting = choices(
         root,
-        rehearsal=before,
+        preview=before,
         found=_tables(files, root),
         bad=audit.bad,
         areas=() if is_planned else areas,
@@ -202,7 +202,7 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
 
 
 def _choose(
-    files: FileSystem, root: Path, audit: StoreAudit, before: Rehearsal, *, all_of: bool
+    files: FileSystem, root: Path, audit: StoreAudit, before: RecoveryPreview, *, all_of: bool
 ) -> Collection[tuple[str, int]]:
     """Return the queues to remove, and say which are kept; what follows is tried in memory."""
     refused: Sequence[KeptQueue] = ()
@@ -214,7 +214,7 @@ def _choose(
         if not removed:
             return ()
         paths = [*queue_paths(files, root, removed)]
-        after = rehearse(files, root, StoreConfig(), without=paths)
+        after = preview_recovery(files, root, StoreConfig(), without=paths)
         lost = lost_numbers(audit, before, after)
         if not lost:
             return removed

@@ -13,7 +13,7 @@ from ternmq_broker.state.table_generations import (
 )
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_whole
-from ternmq_store.inspection.audit_findings import Finding, note, problem
+from ternmq_store.inspection.audit_findings import AuditFinding, note, problem
 
 _AREA: Final = "state"
 
@@ -35,7 +35,7 @@ def look_at_tables(files: FileSystem, root: Path, noted: Sequence[str]) -> Store
     return find_tables(files, root, noted=noted, now_ms=0)
 
 
-def check_tables(files: FileSystem, root: Path, found: StoredTables) -> Generator[Finding]:
+def check_tables(files: FileSystem, root: Path, found: StoredTables) -> Generator[AuditFinding]:
     """Give a problem for each table that a start would not take as it was written last."""
     for each in found:
         main = each.main

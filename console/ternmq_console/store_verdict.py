@@ -7,7 +7,7 @@ from typing import Final
 
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.inspection.audit import BadPlace, LogState
-from ternmq_store.inspection.recovery_preview import Rehearsal
+from ternmq_store.inspection.recovery_preview import RecoveryPreview
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryReport
 
@@ -19,7 +19,7 @@ def next_start(
     *,
     state: LogState,
     last_use: LastUse,
-    rehearsal: Rehearsal | None,
+    preview: RecoveryPreview | None,
     bad: Sequence[BadPlace],
     areas: Collection[str],
     tables: Sequence[str],
@@ -29,26 +29,26 @@ def next_start(
     Args:
         state: Whether somebody uses the store, or how it was left.
         last_use: How the last use ended.
-        rehearsal: What opening it did, in memory; None when somebody uses it.
+        preview: What opening it did, in memory; None when somebody uses it.
         bad: Where the log is bad.
         areas: What problems there are, as `Finding.area` names them.
         tables: What it does about tables without a right generation.
     """
-    if state is LogState.IN_USE or rehearsal is None:
+    if state is LogState.IN_USE or preview is None:
         return (
             "Somebody uses the store: what was written during the check may look unfinished here;"
             " check again, or a copy. What a start would do is not known.",
         )
     said = [*tables]
-    if rehearsal.refusal:
-        return [*said, f"The store is refused, and stays as it is: {rehearsal.refusal}."]
-    if rehearsal.report is None:
-        return [*said, f"What a start does is not certain: {rehearsal.unknown}."]
-    report = rehearsal.report
+    if preview.refusal:
+        return [*said, f"The store is refused, and stays as it is: {preview.refusal}."]
+    if preview.report is None:
+        return [*said, f"What a start does is not certain: {preview.unknown}."]
+    report = preview.report
     said.append(_log_words(last_use, report))
     said += _finding_words(report.findings)
-    said += _removed_words(rehearsal.log_files_removed, report)
-    said += _left_words(rehearsal, bad, report)
+    said += _removed_words(preview.log_files_removed, report)
+    said += _left_words(preview, bad, report)
     if "queue" in areas and not report.queues_rebuilt:
         said.append(
             "Consume queue units that are wrong stay so until a reader or the verification meets"
@@ -124,13 +124,13 @@ def _removed_words(removed: Sequence[Path], report: RecoveryReport) -> Sequence[
 
 
 def _left_words(
-    rehearsal: Rehearsal, bad: Sequence[BadPlace], report: RecoveryReport
+    preview: RecoveryPreview, bad: Sequence[BadPlace], report: RecoveryReport
 ) -> Sequence[str]:
     left = [
         place.offset
         for place in bad
         if place.offset < report.end
-        and not any(stretch.start <= place.offset < stretch.end for stretch in rehearsal.damaged)
+        and not any(stretch.start <= place.offset < stretch.end for stretch in preview.damaged)
     ]
     if not left:
         return ()

@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.inspection.recovery_preview import rehearse, told_by
+from ternmq_store.inspection.recovery_preview import preview_findings, preview_recovery
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.recovery.recovery_options import Undecided, UndecidedStore
@@ -386,7 +386,7 @@ def test_file_far_behind_a_killed_log_waits_for_a_decision() -> None:
     with pytest.raises(UndecidedStore, match="--fill-gaps") as caught:
         open_store(copied(files), config=CONFIG)
     assert caught.value.choice.state is Undecided.MISSING_FILE
-    assert rehearse(files, ROOT, CONFIG).choice == caught.value.choice
+    assert preview_recovery(files, ROOT, CONFIG).choice == caught.value.choice
 
 
 @pytest.mark.parametrize("at", [LAST + 2, 3000])
@@ -414,8 +414,8 @@ def test_lost_file_at_either_end_is_an_error(
     files = filled(is_clean=is_clean)
     for number in gone:
         files.remove(path_of(number))
-    rehearsal = rehearse(files, ROOT, CONFIG)
-    told = [one.text for one in told_by(rehearsal) if one.file == path_of(0)]
+    rehearsal = preview_recovery(files, ROOT, CONFIG)
+    told = [one.text for one in preview_findings(rehearsal) if one.file == path_of(0)]
     assert any(reason in text for text in told)
     caplog.clear()
     open_store(files, config=CONFIG)
@@ -447,7 +447,7 @@ def test_unclear_log_is_refused_and_left_as_it_was(
         open_store(files, config=CONFIG)
     files.nodes.pop(ROOT / "lock", None)
     assert {path: node.data.tobytes() for path, node in files.nodes.items()} == before
-    assert rehearse(files, ROOT, CONFIG).choice == caught.value.choice
+    assert preview_recovery(files, ROOT, CONFIG).choice == caught.value.choice
 
 
 def test_slave_serves_around_a_missing_file_and_hands_it_on() -> None:

@@ -24,14 +24,14 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.state_file import read_whole
 from ternmq_store.dispatch.topic_deletions import load_deletions
-from ternmq_store.inspection.audit_findings import Finding, note, problem
+from ternmq_store.inspection.audit_findings import AuditFinding, note, problem
 from ternmq_store.inspection.audit_index import IndexAudit
 from ternmq_store.inspection.audit_queues import QueueAudit
 from ternmq_store.inspection.log_inspection import (
-    BadStretch,
+    BadRange,
     FoundRecord,
     LogFile,
-    LogPiece,
+    LogItem,
     find_log_files,
     walk_log,
 )
@@ -50,7 +50,7 @@ class LogState(enum.Enum):
 
 
 @dataclass(slots=True)
-class Counts:
+class AuditCounts:
     """How much was looked at."""
 
     log_files: int = 0
@@ -106,8 +106,8 @@ class StoreAudit:
         self._root = root
         self._known_topics = known_topics
         self._log_files = find_log_files(files, root)
-        self.counts = Counts()
-        self._told: list[Finding] = []
+        self.counts = AuditCounts()
+        self._told: list[AuditFinding] = []
         self.notes: LogNotes = load_notes(files, root, self._tell_notes)
         abort = load_abort(files, root)
         self.last_use: LastUse = last_use(self.notes, abort)
@@ -126,7 +126,7 @@ class StoreAudit:
     def _tell_notes(self, reason: str) -> None:
         self._told.append(problem("notes", None, None, reason))
 
-    def findings(self) -> Generator[Finding]:
+    def findings(self) -> Generator[AuditFinding]:
         """Check everything and give what is found, in the order in which it is met.
 
         Raises:
@@ -134,7 +134,7 @@ class StoreAudit:
         """
         yield from self.counted(self._findings())
 
-    def counted(self, findings: Iterable[Finding]) -> Generator[Finding]:
+    def counted(self, findings: Iterable[AuditFinding]) -> Generator[AuditFinding]:
         """Give `findings` and count them."""
         for finding in findings:
             if finding.is_problem:
@@ -143,7 +143,7 @@ class StoreAudit:
                 self.counts.notes += 1
             yield finding
 
-    def _findings(self) -> Generator[Finding]:
+    def _findings(self) -> Generator[AuditFinding]:
         yield from self._told
         yield from check_row(self._log_files)
         queues = find_queues(self._files, self._root)
@@ -177,9 +177,9 @@ class StoreAudit:
         counts.units, counts.index_files = beside.units, index.files
         counts.index_entries = index.entries
 
-    def _check_piece(self, piece: LogPiece) -> Generator[Finding]:
+    def _check_piece(self, piece: LogItem) -> Generator[AuditFinding]:
         path, at = piece.file.path, piece.offset
-        if isinstance(piece, BadStretch):
+        if isinstance(piece, BadRange):
             self.counts.bad_stretches += 1
             self.bad.append(BadPlace(path, at, at + piece.size))
             yield problem("log", path, at, f"{piece.size} bytes: {piece.reason}")
@@ -207,7 +207,7 @@ class StoreAudit:
                 "log", path, at, "the record has a checksum that nobody vouches for; it differs"
             )
 
-    def _check_small_files(self) -> Generator[Finding]:
+    def _check_small_files(self) -> Generator[AuditFinding]:
         path = checkpoint_path(self._root)
         if not self._files.exists(path):
             if self.counts.records:
@@ -230,7 +230,7 @@ class StoreAudit:
         if self._files.exists(path) and self.state is not LogState.IN_USE:
             yield note("log", path, None, "a file that was prepared; the next start removes it")
 
-    def _check_checkpoint(self, path: Path) -> Generator[Finding]:
+    def _check_checkpoint(self, path: Path) -> Generator[AuditFinding]:
         data = read_whole(self._files, path)
         if len(data) > CHECKPOINT_BYTES:
             text = f"has {len(data)} bytes, of which the first {CHECKPOINT_BYTES} count"
@@ -252,7 +252,7 @@ class StoreAudit:
                 yield problem("checkpoint", path, None, text)
 
 
-def check_row(log_files: Sequence[LogFile]) -> Generator[Finding]:
+def check_row(log_files: Sequence[LogFile]) -> Generator[AuditFinding]:
     """Give what is wrong with the lengths and names of the log's files."""
     row = [file for file in log_files if file.file_bytes]
     for file in log_files:

@@ -1,31 +1,31 @@
-"""What a check of a store finds. Pure."""
+"""Findings of an audit. Pure."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that a check has to say."""
+class AuditFinding:
+    """One finding of an audit."""
 
     is_problem: bool
     """No sound store has it; else it is a note."""
 
     area: str
-    """What it is about: `log`, `queue`, `index`, `checkpoint`, `notes` or `state`."""
+    """Area of the store: `log`, `queue`, `index`, `checkpoint`, `notes` or `state`."""
 
     file: Path | None
     offset: int | None
-    """Where: a physical offset of the log, or the byte in another file."""
+    """A physical offset of the log, or the byte in another file."""
 
     text: str
 
 
-def problem(area: str, file: Path | None, offset: int | None, text: str) -> Finding:
+def problem(area: str, file: Path | None, offset: int | None, text: str) -> AuditFinding:
     """Return a problem."""
-    return Finding(is_problem=True, area=area, file=file, offset=offset, text=text)
+    return AuditFinding(is_problem=True, area=area, file=file, offset=offset, text=text)
 
 
-def note(area: str, file: Path | None, offset: int | None, text: str) -> Finding:
+def note(area: str, file: Path | None, offset: int | None, text: str) -> AuditFinding:
     """Return a note."""
-    return Finding(is_problem=False, area=area, file=file, offset=offset, text=text)
+    return AuditFinding(is_problem=False, area=area, file=file, offset=offset, text=text)

@@ -12,7 +12,7 @@ from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_prop
 from ternmq_model.record.format import FLAG_ROLLBACK, FLAG_TRANSACTION_MASK, Record
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.index.index_format import chain
-from ternmq_store.inspection.audit_findings import Finding, note, problem
+from ternmq_store.inspection.audit_findings import AuditFinding, note, problem
 from ternmq_store.inspection.index_inspection import (
     IndexHead,
     find_index_files,
@@ -59,7 +59,7 @@ class IndexAudit:
         self.files = len(self._paths)
         self.entries = 0
 
-    def check_files(self) -> Generator[Finding]:
+    def check_files(self) -> Generator[AuditFinding]:
         """Check each file by itself: header, entries, slots and chains."""
         for path in self._paths:
             head = read_index_head(self._files, path)
@@ -79,7 +79,7 @@ class IndexAudit:
                 self._begin = header.begin_offset
             self._last = max(self._last, header.end_offset)
 
-    def _check_chains(self, head: IndexHead, slots: int) -> Generator[Finding]:
+    def _check_chains(self, head: IndexHead, slots: int) -> Generator[AuditFinding]:
         """Hang the entries into slots once more, and compare."""
         newest = np.zeros(slots, dtype=np.int64)
         taken, wrong, first_wrong, below = 0, 0, 0, 0
@@ -120,7 +120,7 @@ class IndexAudit:
                 for number, (code, offset) in enumerate(rows, found.first):
                     yield _Entry(head.path, number, code, offset)
 
-    def check(self, found: FoundRecord) -> Generator[Finding]:
+    def check(self, found: FoundRecord) -> Generator[AuditFinding]:
         """Compare a record's keys with its entries, and entries before it with nothing."""
         if self._begin is None:
             return
@@ -156,13 +156,13 @@ class IndexAudit:
                 return taken
             taken.append(self._waiting.popleft())
 
-    def _strays(self, entries: Sequence[_Entry]) -> Generator[Finding]:
+    def _strays(self, entries: Sequence[_Entry]) -> Generator[AuditFinding]:
         strays = [entry for entry in entries if entry.offset >= self._log_start]
         if strays:
             text = f"{len(strays)} entries are of no record, the first is {strays[0].number}, of"
             yield problem("index", strays[0].path, None, f"{text} {strays[0].offset}")
 
-    def finish(self, end: int, *, dispatched: int) -> Generator[Finding]:
+    def finish(self, end: int, *, dispatched: int) -> Generator[AuditFinding]:
         """Tell of the entries behind the last record, and of the keys without an entry.
 
         Args:

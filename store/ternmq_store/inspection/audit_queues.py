@@ -12,7 +12,7 @@ from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties, tag_code
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.inspection.audit_findings import Finding, note, problem
+from ternmq_store.inspection.audit_findings import AuditFinding, note, problem
 from ternmq_store.inspection.log_inspection import FoundRecord
 from ternmq_store.inspection.queue_inspection import (
     ExtReader,
@@ -82,14 +82,14 @@ class QueueAudit:
         """Take note of a bad stretch of the log: units may tell of what was there."""
         self._bad.append((start, end))
 
-    def check(self, found: FoundRecord) -> Generator[Finding]:
+    def check(self, found: FoundRecord) -> Generator[AuditFinding]:
         """Compare a good record with its unit, and units before that with nothing."""
         key = (found.record.topic, found.record.header.queue_id)
         for finding in self._check(found, key):
             self.faulty.add(key)
             yield finding
 
-    def _check(self, found: FoundRecord, key: tuple[bytes, int]) -> Generator[Finding]:
+    def _check(self, found: FoundRecord, key: tuple[bytes, int]) -> Generator[AuditFinding]:
         header, topic = found.record.header, found.record.topic
         if header.sys_flag & FLAG_TRANSACTION_MASK not in (0, FLAG_COMMIT):
             return
@@ -129,7 +129,7 @@ class QueueAudit:
 
     def _check_ext(
         self, key: tuple[bytes, int], queue: QueueFiles, found: FoundRecord, address: int
-    ) -> Generator[Finding]:
+    ) -> Generator[AuditFinding]:
         """Compare what a unit has no room for with its record."""
         reader = self._ext.get(key)
         if reader is None:
@@ -156,7 +156,7 @@ class QueueAudit:
 
     def _strays(
         self, queue: QueueFiles, found: FoundUnits, end: int | None = None
-    ) -> Generator[Finding]:
+    ) -> Generator[AuditFinding]:
         """Tell of units whose records did not come, except those whose records are gone."""
         units = found.units
         turned, _ = find_turned(units, self._log_end)
@@ -175,7 +175,7 @@ class QueueAudit:
 
     def _problem(
         self, queue: QueueFiles, found: FoundUnits, rows: Ints, what: str
-    ) -> Generator[Finding]:
+    ) -> Generator[AuditFinding]:
         """Tell of the units in some rows, if there are any."""
         if not len(rows):
             return
@@ -185,7 +185,7 @@ class QueueAudit:
         at = first * UNIT_BYTES - found.file.base
         yield problem("queue", found.file.path, at, f"{queue.topic} {queue.queue_id}: {text}")
 
-    def check_files(self, *, was_clean: bool) -> Generator[Finding]:
+    def check_files(self, *, was_clean: bool) -> Generator[AuditFinding]:
         """Give the files of queues that do not fit the others.
 
         Args:
@@ -203,7 +203,7 @@ class QueueAudit:
                 text = f"{wrong[file.path]}: the next start removes it"
                 yield tell("queue", file.path, None, text)
 
-    def finish(self, end: int) -> Generator[Finding]:
+    def finish(self, end: int) -> Generator[AuditFinding]:
         """Tell of the units behind the last record, and of the records without a unit.
 
         Args:

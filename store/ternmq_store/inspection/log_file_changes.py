@@ -1,4 +1,4 @@
-"""What a human decides of a log that no start takes over: which files are its, how long they are.
+"""Changes of log files that an operator decides where no start takes the log over.
 
 Nothing is deleted. The next start does the rest, as it would have.
 """
@@ -18,24 +18,24 @@ from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplu
 from ternmq_store.recovery.log_files import GAP_FILES_MAX
 
 
-class Decision(NamedTuple):
+class LogFileChange(NamedTuple):
     """One change to the files of a log."""
 
     text: str
-    """What it does."""
+    """Description of the change."""
 
     run: Callable[[], object]
     """Does it, durably. It may raise OSError; doing all of it again goes on."""
 
 
-def decide(
+def plan_changes(
     files: FileSystem,
     root: Path,
     *,
     set_aside: Sequence[str] = (),
     file_bytes: int | None = None,
     fill_gaps: bool = False,
-) -> Sequence[Decision]:
+) -> Sequence[LogFileChange]:
     """Return the changes that were asked for, in their order; nothing is changed yet.
 
     Args:
@@ -58,7 +58,9 @@ def decide(
     kept = [file for file in found if file.path.name not in gone]
     folder = aside_folder(root)
     steps = [
-        Decision(f"move {file.path} to {folder}", partial(set_aside_file, files, root, file.path))
+        LogFileChange(
+            f"move {file.path} to {folder}", partial(set_aside_file, files, root, file.path)
+        )
         for file in found
         if file.path.name in gone
     ]
@@ -71,9 +73,9 @@ def decide(
 
 def _fitted(
     files: FileSystem, root: Path, kept: Sequence[LogFile], file_bytes: int
-) -> Sequence[Decision]:
-    """Return what gives every file of the log its length."""
-    steps: list[Decision] = []
+) -> Sequence[LogFileChange]:
+    """Return the changes that give every file of the log its length."""
+    steps: list[LogFileChange] = []
     for file in kept:
         if file_bytes <= 0 or file.base % file_bytes:
             raise UsageError(
@@ -85,17 +87,17 @@ def _fitted(
             run: Callable[[], object] = partial(
                 set_aside_surplus, files, root, file.path, file_bytes
             )
-            steps.append(Decision(text, run))
+            steps.append(LogFileChange(text, run))
         elif 0 < file.file_bytes < file_bytes:
             text = f"lengthen {file.path} from {file.file_bytes} to {file_bytes} bytes by zeros"
-            steps.append(Decision(text, partial(_resize, files, file.path, file_bytes)))
+            steps.append(LogFileChange(text, partial(_resize, files, file.path, file_bytes)))
     return steps
 
 
 def _filled(
     files: FileSystem, kept: Sequence[LogFile], file_bytes: int | None
-) -> Sequence[Decision]:
-    """Return what makes an empty file for each that is missing: the next start lengthens it."""
+) -> Sequence[LogFileChange]:
+    """Return the changes that make missing files, empty: the next start lengthens them."""
     lengths = Counter(file.file_bytes for file in kept if file.file_bytes)
     if not lengths:
         return ()
@@ -107,7 +109,9 @@ def _filled(
     ]
     if len(paths) > GAP_FILES_MAX:
         raise UsageError(f"more than {GAP_FILES_MAX} files are missing: is one of another log?")
-    return [Decision(f"go on without {path}", partial(_resize, files, path, 0)) for path in paths]
+    return [
+        LogFileChange(f"go on without {path}", partial(_resize, files, path, 0)) for path in paths
+    ]
 
 
 def _resize(files: FileSystem, path: Path, length: int) -> None:

@@ -66,7 +66,7 @@ class FoundBlank:
 
 
 @dataclass(frozen=True, slots=True)
-class BadStretch:
+class BadRange:
     """Bytes of which nothing can be told."""
 
     file: LogFile
@@ -75,7 +75,7 @@ class BadStretch:
     reason: str
 
 
-LogPiece = FoundRecord | FoundBlank | BadStretch
+LogItem = FoundRecord | FoundBlank | BadRange
 
 
 def find_log_files(files: FileSystem, root: Path) -> Sequence[LogFile]:
@@ -118,7 +118,7 @@ def file_bytes(files: FileSystem, path: Path) -> int:
         file.close()
 
 
-def walk_log(files: FileSystem, log_files: Sequence[LogFile]) -> Generator[LogPiece]:
+def walk_log(files: FileSystem, log_files: Sequence[LogFile]) -> Generator[LogItem]:
     """Give what lies in the log, in its order. What lies behind its end is zeros and not given.
 
     Raises:
@@ -134,14 +134,14 @@ def is_begun(files: FileSystem, log_file: LogFile) -> bool:
     """Tell whether anything was written to a file: RocketMQ prepares the next one in the folder."""
     file = files.open(log_file.path, read_only=True)
     try:
-        return any(file.read(0, BLANK_BYTES)) or next_content(Window(file), 0) is not None
+        return any(file.read(0, BLANK_BYTES)) or next_content(FileWindow(file), 0) is not None
     finally:
         file.close()
 
 
-def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Generator[LogPiece]:
+def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Generator[LogItem]:
     file = files.open(log_file.path, read_only=True)
-    window = Window(file)
+    window = FileWindow(file)
     position = 0
     try:
         while position < log_file.file_bytes:
@@ -154,7 +154,7 @@ def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Genera
                 end = next_piece(window, log_file, position + 1)
                 if is_last and end == log_file.file_bytes:
                     end = content_end(window.file, position)
-                yield BadStretch(log_file, at, end - position, error.reason)
+                yield BadRange(log_file, at, end - position, error.reason)
                 position = end
                 continue
             yield piece
@@ -165,7 +165,7 @@ def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Genera
         file.close()
 
 
-class Window:
+class FileWindow:
     """The stretch of a file that was read last. Made and used by one walk."""
 
     def __init__(self, file: File) -> None:
@@ -184,7 +184,7 @@ class Window:
         return self._data[begin : begin + length]
 
 
-def _read_piece(window: Window, file: LogFile, position: int) -> FoundRecord | FoundBlank:
+def _read_piece(window: FileWindow, file: LogFile, position: int) -> FoundRecord | FoundBlank:
     """Return what lies at `position`.
 
     Raises:
@@ -224,7 +224,7 @@ def _problem(record: Record, left: int) -> str:
     return ""
 
 
-def next_content(window: Window, position: int) -> int | None:
+def next_content(window: FileWindow, position: int) -> int | None:
     """Return where the piece begins that holds the first byte that is not zero; None without."""
     while position < window.file_bytes:
         data = window.take(position, PIECE_BYTES)
@@ -247,7 +247,7 @@ def content_end(file: File, position: int) -> int:
     return position
 
 
-def next_piece(window: Window, file: LogFile, start: int) -> int:
+def next_piece(window: FileWindow, file: LogFile, start: int) -> int:
     """Return where, at or behind `start`, the next record begins; the file's end if none does."""
     position = start
     while position + BLANK_BYTES <= file.file_bytes:

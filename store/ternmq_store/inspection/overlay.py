@@ -96,7 +96,7 @@ class OverlayRegion:
 class OverlayFile:
     """An open file of an overlay."""
 
-    def __init__(self, files: "Overlay", path: Path, content: _Content) -> None:
+    def __init__(self, files: "OverlayFileSystem", path: Path, content: _Content) -> None:
         self._files = files
         self._content = content
         self.path = path
@@ -171,10 +171,10 @@ class OverlayLock:
         """Do nothing."""
 
 
-class Overlay:
+class OverlayFileSystem:
     """Files that are those of another file system, and can be changed without changing it.
 
-    Owned by one rehearsal, on its thread.
+    Owned by one preview, on its thread.
 
     Attributes:
         removed: The files of the other one that are gone here, in the order in which they went.

@@ -1,4 +1,4 @@
-"""Opening a store without changing it: what the next start does is what the same code does here."""
+"""A preview of the next start's recovery: the same code runs in memory and changes nothing."""
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,8 +9,8 @@ from ternmq_model.errors import StoreError
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
-from ternmq_store.inspection.audit_findings import Finding, note, problem
-from ternmq_store.inspection.overlay import Overlay
+from ternmq_store.inspection.audit_findings import AuditFinding, note, problem
+from ternmq_store.inspection.overlay import OverlayFileSystem
 from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import RecoveryAction, RecoveryReport
 from ternmq_store.recovery.log_recovery import open_files
@@ -25,8 +25,8 @@ _AREAS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """What opening a store would do."""
+class RecoveryPreview:
+    """Outcome that the next opening of a store would have."""
 
     report: RecoveryReport | None = None
     """As the opening tells it; None when it does not come to an end."""
@@ -35,22 +35,22 @@ class Rehearsal:
     """Why the store is refused."""
 
     choice: Choice | None = None
-    """What must be decided before it is not."""
+    """Decision that it waits for."""
 
     unknown: str = ""
     """Why it is not known what happens."""
 
     log_files_removed: Sequence[Path] = ()
     damaged: Sequence[DamagedRange] = ()
-    """What of the log stays in place and is passed over."""
+    """Damaged ranges of the log that stay in place and are passed over."""
 
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """By topic and queue id, the number of the next message."""
 
 
-def rehearse(
+def preview_recovery(
     files: FileSystem, root: Path, config: StoreConfig, *, without: Sequence[Path] = ()
-) -> Rehearsal:
+) -> RecoveryPreview:
     """Open the store at `root` in memory and tell what that did; nothing is changed.
 
     What is made anew or changed takes memory: at most `MEMORY_BYTES_MAX`, and the files of the
@@ -62,7 +62,7 @@ def rehearse(
         config: The settings of section `store`.
         without: Files and empty folders that are removed before.
     """
-    overlay = Overlay(files)
+    overlay = OverlayFileSystem(files)
     try:
         for path in without:
             overlay.remove(path)
@@ -72,19 +72,19 @@ def rehearse(
         gone = [path for path in overlay.removed if path.parent == folder and path not in own]
         return replace(told, log_files_removed=sorted(gone))
     except UndecidedStore as error:
-        return Rehearsal(refusal=error.choice.text, choice=error.choice)
+        return RecoveryPreview(refusal=error.choice.text, choice=error.choice)
     except StoreError as error:
-        return Rehearsal(refusal=str(error))
+        return RecoveryPreview(refusal=str(error))
     except OSError as error:
-        return Rehearsal(unknown=str(error))
+        return RecoveryPreview(unknown=str(error))
     finally:
         overlay.close()
 
 
-def _opened(overlay: Overlay, root: Path, config: StoreConfig) -> Rehearsal:
+def _opened(overlay: OverlayFileSystem, root: Path, config: StoreConfig) -> RecoveryPreview:
     opened = open_files(overlay, root, config, now_ms=0)
     try:
-        return Rehearsal(
+        return RecoveryPreview(
             report=opened.report,
             damaged=opened.session.quarantine.ranges,
             ends={(queue.topic, queue.queue_id): queue.next_offset for queue in opened.queues},
@@ -94,18 +94,18 @@ def _opened(overlay: Overlay, root: Path, config: StoreConfig) -> Rehearsal:
         opened.log.close()
 
 
-def told_by(rehearsal: Rehearsal | None) -> Generator[Finding]:
-    """Give what a rehearsal tells of a store beyond what a check sees in its files.
+def preview_findings(preview: RecoveryPreview | None) -> Generator[AuditFinding]:
+    """Yield findings of a preview that an audit does not see in the files.
 
     A refusal is a problem, and so is what the opening sets aside or reports as gone.
     """
-    if rehearsal is None:
+    if preview is None:
         return
-    if rehearsal.refusal:
-        yield problem("log", None, None, f"the store is refused: {rehearsal.refusal}")
-    if rehearsal.report is None:
+    if preview.refusal:
+        yield problem("log", None, None, f"the store is refused: {preview.refusal}")
+    if preview.report is None:
         return
-    for found in rehearsal.report.findings:
+    for found in preview.report.findings:
         if found.what in {RecoveryAction.LOST, RecoveryAction.REPORTED}:
             area = _AREAS.get(found.file.parent.name, _AREAS.get(found.file.name, "queue"))
             yield problem(area, found.file, found.offset, found.reason)

@@ -21,7 +21,7 @@ from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.index_inspection import find_index_files
 from ternmq_store.inspection.log_inspection import find_log_files
 from ternmq_store.inspection.queue_inspection import find_queues, last_unit_start
-from ternmq_store.inspection.recovery_preview import Rehearsal
+from ternmq_store.inspection.recovery_preview import RecoveryPreview
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,9 @@ def _is_bad(audit: StoreAudit, offset: int) -> bool:
     return any(place.offset <= offset < place.end for place in audit.bad)
 
 
-def lost_numbers(audit: StoreAudit, before: Rehearsal, after: Rehearsal) -> Sequence[KeptQueue]:
+def lost_numbers(
+    audit: StoreAudit, before: RecoveryPreview, after: RecoveryPreview
+) -> Sequence[KeptQueue]:
     """Return the queues that would give a number again, or lack a message, after a repair.
 
     Args:

@@ -30,7 +30,7 @@ from ternmq_store.inspection.log_inspection import (
     file_bytes,
     find_log_files,
 )
-from ternmq_store.inspection.overlay import Overlay
+from ternmq_store.inspection.overlay import OverlayFileSystem
 from ternmq_store.inspection.queue_inspection import QueueFiles, find_queues
 from ternmq_store.log.checksum_ranges import Ranges, is_inside, next_border
 from ternmq_store.log.log_notes import LastUse, load_abort
@@ -269,7 +269,7 @@ class StoreDirectory:
 
 def _fitted(files: FileSystem, plan: LogPlan) -> FileSystem:
     """Return the files with those of the log as `plan` has them; none is changed."""
-    fitted = Overlay(files)
+    fitted = OverlayFileSystem(files)
     for file in plan.misnamed:
         fitted.rename(file.path, right_path(file))
     for stray in plan.strays:

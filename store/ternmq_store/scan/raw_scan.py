@@ -11,8 +11,8 @@ from ternmq_model.record.format import BLANK_BYTES, MAGIC_BLANK
 from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.log_inspection import (
+    FileWindow,
     LogFile,
-    Window,
     find_log_files,
     is_begun,
     next_content,
@@ -92,7 +92,7 @@ def scan_raw(
         except FileNotFoundError:
             raise StoreError(f"{path} was deleted meanwhile") from None
         stack.callback(file.close)
-        window = Window(file)
+        window = FileWindow(file)
         log_file = LogFile(path, part.base, window.file_bytes)
         yield from _RawScan(directory, part, wanted, rows, window, log_file).run()
 
@@ -106,7 +106,7 @@ class _RawScan:
         part: RawFilePartition,
         wanted: ScanSpec,
         rows: LogRows,
-        window: Window,
+        window: FileWindow,
         log_file: LogFile,
     ) -> None:
         self._part = part
@@ -181,7 +181,7 @@ class _RawScan:
         behind = next_piece(self._window, self._log_file, position + 1)
         if behind < self._log_file.file_bytes or not self._may_be_torn:
             if self._may_grow and self._looked_again != position:
-                self._looked_again, self._window = position, Window(self._window.file)
+                self._looked_again, self._window = position, FileWindow(self._window.file)
                 return position
             self._note(self._part.base + position, reason)
         return behind

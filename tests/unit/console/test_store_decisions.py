@@ -14,7 +14,7 @@ from ternmq_console.store_state import look_at_tables
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, consume_queue_folder, file_name
 from ternmq_store.inspection.audit import BadPlace, StoreAudit
-from ternmq_store.inspection.recovery_preview import rehearse
+from ternmq_store.inspection.recovery_preview import preview_recovery
 from ternmq_store.recovery.recovery_options import Choice, Undecided
 from tests.support.damage import CONFIG, filled
 from tests.support.files import MemoryFileSystem, Node
@@ -102,7 +102,7 @@ def found_in(files: FileSystem) -> Sequence[Choice]:
     areas = {finding.area for finding in audit.findings() if finding.is_problem}
     return choices(
         ROOT,
-        rehearsal=rehearse(files, ROOT, CONFIG),
+        preview=preview_recovery(files, ROOT, CONFIG),
         found=look_at_tables(files, ROOT, audit.notes.tables),
         bad=audit.bad,
         areas=areas,
@@ -153,13 +153,13 @@ def test_page_names_each_state_with_its_commands(state: Undecided) -> None:
 
 def test_end_of_the_log_that_a_start_cuts_is_no_decision() -> None:
     files = filled(is_clean=False)
-    rehearsal = rehearse(files, ROOT, CONFIG)
-    assert rehearsal.report is not None
-    end = rehearsal.report.end
+    preview = preview_recovery(files, ROOT, CONFIG)
+    assert preview.report is not None
+    end = preview.report.end
     for at, count in ((end, 0), (end - 9, 1)):
         found = choices(
             ROOT,
-            rehearsal=rehearsal,
+            preview=preview,
             found=look_at_tables(files, ROOT, ()),
             bad=[BadPlace(log_file(0), at, at + 9)],
             areas=(),

@@ -8,7 +8,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.inspection.audit import LogState, StoreAudit
-from ternmq_store.inspection.audit_findings import Finding
+from ternmq_store.inspection.audit_findings import AuditFinding
 from ternmq_store.inspection.log_inspection import FoundRecord, find_log_files, walk_log
 from ternmq_store.log.checksum_ranges import ChecksumRange
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
@@ -39,7 +39,7 @@ class ReadOnlyFileSystem(MemoryFileSystem):
         raise AssertionError("a check writes")
 
 
-def audit(files: FileSystem) -> tuple[list[Finding], StoreAudit]:
+def audit(files: FileSystem) -> tuple[list[AuditFinding], StoreAudit]:
     """Check a store."""
     found = StoreAudit(files, ROOT)
     return list(found.findings()), found

@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.inspection.log_file_changes import decide
+from ternmq_store.inspection.log_file_changes import plan_changes
 from tests.support.damage import CONFIG, Key, filled, readable
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.stores import ROOT, open_store, whole
@@ -46,7 +46,7 @@ def test_missing_file_is_passed_over_once_its_gap_is_filled() -> None:
     files.remove(path_of(1))
     with pytest.raises(StoreError, match="--fill-gaps"):
         open_store(files, config=CONFIG)
-    (step,) = decide(files, ROOT, fill_gaps=True)
+    (step,) = plan_changes(files, ROOT, fill_gaps=True)
     assert step.text == f"go on without {path_of(1)}"
     assert path_of(1) not in files.nodes
     step.run()
@@ -59,7 +59,7 @@ def test_files_of_another_log_are_moved() -> None:
     put(files, FOLDER / name, bytes(FILE_BYTES))
     with pytest.raises(StoreError, match=f"--set-aside {name}`"):
         open_store(files, config=CONFIG)
-    for step in decide(files, ROOT, set_aside=[name]):
+    for step in plan_changes(files, ROOT, set_aside=[name]):
         step.run()
     assert (FOLDER / name not in files.nodes, ASIDE / name in files.nodes) == (True, True)
     store = open_store(files, config=CONFIG)
@@ -74,7 +74,7 @@ def test_length_that_is_not_clear_is_decided(file_bytes: int) -> None:
     put(files, path_of(4), b"\xff" * 2 * FILE_BYTES)
     with pytest.raises(StoreError, match=f"--file-bytes {file_bytes}`"):
         open_store(files, config=CONFIG)
-    for step in decide(files, ROOT, file_bytes=file_bytes, fill_gaps=True):
+    for step in plan_changes(files, ROOT, file_bytes=file_bytes, fill_gaps=True):
         step.run()
     lengths = {len(node.data) for path, node in files.nodes.items() if path.parent == FOLDER}
     assert lengths == {0, file_bytes}
@@ -94,9 +94,9 @@ def test_length_that_is_not_clear_is_decided(file_bytes: int) -> None:
 def test_impossible_decisions_are_refused() -> None:
     files = filled(is_clean=True)
     with pytest.raises(UsageError, match="no file nobody"):
-        decide(files, ROOT, set_aside=["nobody"])
+        plan_changes(files, ROOT, set_aside=["nobody"])
     with pytest.raises(UsageError, match="no file of 4000 bytes begins at 4096"):
-        decide(files, ROOT, file_bytes=4000)
+        plan_changes(files, ROOT, file_bytes=4000)
     put(files, FOLDER / file_name(FILE_BYTES << 20), b"far")
     with pytest.raises(UsageError, match="files are missing"):
-        decide(files, ROOT, fill_gaps=True)
+        plan_changes(files, ROOT, fill_gaps=True)

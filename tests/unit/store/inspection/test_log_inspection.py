@@ -5,10 +5,10 @@ import pytest
 
 from ternmq_model.errors import StoreNotFound
 from ternmq_store.inspection.log_inspection import (
-    BadStretch,
+    BadRange,
     FoundBlank,
     FoundRecord,
-    LogPiece,
+    LogItem,
     find_log_files,
     walk_log,
 )
@@ -31,7 +31,7 @@ def store_with(bodies: int, *, body: bytes = b"x" * 900) -> MemoryFileSystem:
     return files
 
 
-def walk(files: MemoryFileSystem) -> list[LogPiece]:
+def walk(files: MemoryFileSystem) -> list[LogItem]:
     """Return what lies in the log."""
     return list(walk_log(files, find_log_files(files, ROOT)))
 
@@ -41,9 +41,9 @@ def log_file(number: int) -> Path:
     return ROOT / "commitlog" / f"{number * FILE_BYTES:020d}"
 
 
-def kinds(pieces: list[LogPiece]) -> str:
+def kinds(pieces: list[LogItem]) -> str:
     """Return a letter for each piece."""
-    letters = {FoundRecord: "r", FoundBlank: "-", BadStretch: "x"}
+    letters = {FoundRecord: "r", FoundBlank: "-", BadRange: "x"}
     return "".join(letters[type(piece)] for piece in pieces)
 
 
@@ -64,7 +64,7 @@ def test_bad_stretch_ends_where_the_next_record_begins(at: int) -> None:
     pieces = walk(files)
     assert kinds(pieces) == "rxr-rr"
     bad = pieces[1]
-    assert isinstance(bad, BadStretch)
+    assert isinstance(bad, BadRange)
     assert (bad.offset, bad.offset + bad.size) == (good[1].offset, good[2].offset)
     assert bad.reason
 
@@ -98,7 +98,7 @@ def test_torn_record_at_the_end_is_reported_up_to_its_last_byte() -> None:
     data[last.offset + 500 :] = 0
     pieces = walk(files)
     assert kinds(pieces) == "rx"
-    assert isinstance(pieces[1], BadStretch)
+    assert isinstance(pieces[1], BadRange)
     assert pieces[1].size == 500
 
 

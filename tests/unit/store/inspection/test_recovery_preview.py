@@ -16,7 +16,11 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
-from ternmq_store.inspection.recovery_preview import Rehearsal, rehearse, told_by
+from ternmq_store.inspection.recovery_preview import (
+    RecoveryPreview,
+    preview_findings,
+    preview_recovery,
+)
 from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.recovery.log_recovery import open_files
 from ternmq_store.recovery.recovery_options import UndecidedStore
@@ -132,15 +136,15 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
-def opened(files: MemoryFileSystem) -> Rehearsal:
+def opened(files: MemoryFileSystem) -> RecoveryPreview:
     """Open a store in earnest and tell what that did."""
     before = set(files.nodes)
     try:
         done = open_files(files, ROOT, CONFIG, now_ms=7)
     except UndecidedStore as error:
-        return Rehearsal(refusal=error.choice.text, choice=error.choice)
+        return RecoveryPreview(refusal=error.choice.text, choice=error.choice)
     gone = sorted(path for path in before - set(files.nodes) if path.parent == LOG)
-    return Rehearsal(
+    return RecoveryPreview(
         report=done.report,
         log_files_removed=gone,
         damaged=done.session.quarantine.ranges,
@@ -148,7 +152,7 @@ def opened(files: MemoryFileSystem) -> Rehearsal:
     )
 
 
-def verdict(files: MemoryFileSystem, rehearsal: Rehearsal) -> str:
+def verdict(files: MemoryFileSystem, preview: RecoveryPreview) -> str:
     """Return what is said of the next start."""
     audit = StoreAudit(files, ROOT)
     areas = {finding.area for finding in audit.findings() if finding.is_problem}
@@ -156,7 +160,7 @@ def verdict(files: MemoryFileSystem, rehearsal: Rehearsal) -> str:
         next_start(
             state=audit.state,
             last_use=audit.last_use,
-            rehearsal=rehearsal,
+            preview=preview,
             bad=audit.bad,
             areas=areas,
             tables=(),
@@ -166,12 +170,12 @@ def verdict(files: MemoryFileSystem, rehearsal: Rehearsal) -> str:
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("name", DAMAGES)
-def test_next_start_does_what_the_rehearsal_predicts(name: str, *, is_clean: bool) -> None:
+def test_next_start_does_what_the_preview_predicts(name: str, *, is_clean: bool) -> None:
     files = filled(is_clean=is_clean)
     assert len(files.files(LOG)) >= 3
     DAMAGES[name](files)
     before = {path: node.data.tobytes() for path, node in files.nodes.items()}
-    said = rehearse(ReadOnlyFileSystem(files), ROOT, CONFIG)
+    said = preview_recovery(ReadOnlyFileSystem(files), ROOT, CONFIG)
     words = verdict(files, said)
     assert {path: node.data.tobytes() for path, node in files.nodes.items()} == before
     done = opened(copied(files))
@@ -179,7 +183,7 @@ def test_next_start_does_what_the_rehearsal_predicts(name: str, *, is_clean: boo
     assert verdict(files, done) == words
     if done.report is None:
         assert f"refused, and stays as it is: {done.refusal}" in words
-        assert [one.is_problem for one in told_by(said)] == [True]
+        assert [one.is_problem for one in preview_findings(said)] == [True]
         return
     cuts = [one.file for one in done.report.findings if one.what is RecoveryAction.CUT]
     assert ("The log is cut there" in words) == any(path.parent == LOG for path in cuts)
@@ -188,11 +192,11 @@ def test_next_start_does_what_the_rehearsal_predicts(name: str, *, is_clean: boo
     assert ("files of the log are removed" in words) <= bool(done.log_files_removed)
 
 
-def said_of(damage: Damage, *, is_clean: bool) -> tuple[str, Rehearsal]:
+def said_of(damage: Damage, *, is_clean: bool) -> tuple[str, RecoveryPreview]:
     """Return what is said of a damaged store's next start."""
     files = filled(is_clean=is_clean)
     damage(files)
-    said = rehearse(files, ROOT, CONFIG)
+    said = preview_recovery(files, ROOT, CONFIG)
     return verdict(files, said), said
 
 
@@ -222,7 +226,7 @@ def test_bad_records_no_start_looks_for_are_reported() -> None:
     assert "1 bad records of the log are not looked for then" in words
 
 
-def test_rehearsal_beyond_its_memory_limit_is_uncertain(
+def test_preview_beyond_its_memory_limit_is_uncertain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ternmq_store.inspection.overlay.MEMORY_BYTES_MAX", 10)
@@ -231,13 +235,13 @@ def test_rehearsal_beyond_its_memory_limit_is_uncertain(
     assert "What a start does is not certain: " in words
 
 
-def test_store_in_use_is_not_rehearsed() -> None:
+def test_store_in_use_is_not_previewed() -> None:
     files = filled(is_clean=False)
     audit = StoreAudit(files, ROOT)
     (sentence,) = next_start(
         state=audit.state,
         last_use=audit.last_use,
-        rehearsal=None,
+        preview=None,
         bad=(),
         areas=(),
         tables=(),
@@ -252,7 +256,7 @@ def test_refused_table_is_said_before_the_log() -> None:
     said = next_start(
         state=audit.state,
         last_use=audit.last_use,
-        rehearsal=rehearse(files, ROOT, CONFIG),
+        preview=preview_recovery(files, ROOT, CONFIG),
         bad=(),
         areas={"state"},
         tables=tables,

@@ -11,7 +11,7 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
-from ternmq_store.inspection.recovery_preview import Rehearsal, rehearse
+from ternmq_store.inspection.recovery_preview import RecoveryPreview, preview_recovery
 from ternmq_store.inspection.repair import (
     QueueChoice,
     carry_out,
@@ -69,9 +69,9 @@ def test_removal_of_a_damaged_queue_loses_no_offsets() -> None:
     assert any(finding.area == "queue" for finding in audit.findings())
     chosen = choose_queues(files, ROOT, audit, all_of=False)
     assert (chosen.removed, chosen.kept) == ([("A", 0)], [])
-    before = rehearse(files, ROOT, CONFIG)
+    before = preview_recovery(files, ROOT, CONFIG)
     paths = [*queue_paths(files, ROOT, chosen.removed)]
-    assert lost_numbers(audit, before, rehearse(files, ROOT, CONFIG, without=paths)) == []
+    assert lost_numbers(audit, before, preview_recovery(files, ROOT, CONFIG, without=paths)) == []
     # What the next start leaves missing is told.
     assert lost_numbers(audit, before, replace(before, ends={("A", 0): 3, ("A", 1): 20}))
 
@@ -157,6 +157,6 @@ def test_queue_whose_end_is_unknown_is_kept_behind_damage() -> None:
 
 def test_repair_after_which_no_start_is_foreseen_is_told() -> None:
     files = filled(is_clean=True)
-    before = rehearse(files, ROOT, CONFIG)
-    ((_, _, reason),) = lost_numbers(checked(files), before, Rehearsal(refusal="no way"))
+    before = preview_recovery(files, ROOT, CONFIG)
+    ((_, _, reason),) = lost_numbers(checked(files), before, RecoveryPreview(refusal="no way"))
     assert reason.endswith("no way")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ternmq_model.errors import MessageDamaged
-from ternmq_store.inspection.log_inspection import LogFile, Window, next_piece
+from ternmq_store.inspection.log_inspection import FileWindow, LogFile, next_piece
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
 from tests.support.files import MemoryFileSystem, Node
@@ -85,9 +85,9 @@ def test_record_being_written_is_read_again(
     written = data.copy()
     data[900:] = 0  # the second record in part, the third not yet
 
-    def written_meanwhile(window: Window, file: LogFile, start: int) -> int:
+    def written_meanwhile(window: FileWindow, file: LogFile, start: int) -> int:
         data[:] = written
-        return next_piece(Window(window.file), file, start)
+        return next_piece(FileWindow(window.file), file, start)
 
     monkeypatch.setattr(raw_scan, "next_piece", written_meanwhile)
     assert numbers(scan(files)) == [0, 1, 2]
