@@ -6,8 +6,8 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scan.holds import ScanHolds
-from ternmq_broker.scan.measure import measure_queues
-from ternmq_broker.scan.stretch_scan import ScanServerStream, ScanServices, serve_stretch
+from ternmq_broker.scan.queue_sizes import measure_queues
+from ternmq_broker.scan.range_scan import ScanServerStream, ScanServices, serve_stretch
 from ternmq_broker.scan.worker_pool import ScanPool
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import ConnectionLost

@@ -9,7 +9,7 @@ import pytest
 from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scan.holds import ScanHolds
-from ternmq_broker.scan.stretch_scan import ScanServices, serve_stretch
+from ternmq_broker.scan.range_scan import ScanServices, serve_stretch
 from ternmq_broker.scan.worker_pool import ScanPool
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
