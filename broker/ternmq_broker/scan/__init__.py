@@ -1,1 +1,1 @@
-"""Scan and MeasureQueues: stretches of queues as Arrow bytes, by processes beside the broker."""
+"""Scan and MeasureQueues: ranges of queues as Arrow bytes, by processes beside the broker."""

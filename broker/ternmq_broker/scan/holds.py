@@ -1,4 +1,4 @@
-"""Which files of the log scans still need: retention leaves them alone, for a time. Pure."""
+"""Holds of scans: files of the log that retention leaves alone, for a time. Pure."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ _EVER_MS: Final = 1 << 62
 
 
 class ScanHold:
-    """What one scan needs. Owned by `ScanHolds`.
+    """Hold of one scan. Owned by `ScanHolds`.
 
     Attributes:
         offset: From where on.
@@ -24,7 +24,7 @@ class ScanHold:
 
 
 class ScanHolds:
-    """What all scans of a broker need. Owned by the broker's loop.
+    """Holds of all scans of a broker. Owned by the broker's loop.
 
     Args:
         clock: The broker's.

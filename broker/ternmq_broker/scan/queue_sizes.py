@@ -1,4 +1,4 @@
-"""MeasureQueues: exact bytes of stretches of queues."""
+"""MeasureQueues: exact sizes of ranges of queues."""
 
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import RefusedError, refusal
@@ -11,7 +11,7 @@ from ternmq_remoting.request_parser import check_range
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.range_size import QueueRangeSize
 
-STRETCHES_MAX = 1_024
+RANGES_MAX = 1_024
 """Of one request."""
 
 
@@ -21,13 +21,13 @@ async def measure_queues(
     topics: TopicTable,
     blocking: Blocking,
 ) -> admin.MeasureQueuesReply:
-    """Return how long stretches of queues are. Reads beside the loop; cancelling is safe.
+    """Return the sizes of ranges of queues. Reads beside the loop; cancelling is safe.
 
     Raises:
-        RefusedError: A stretch names what cannot be, or the disk failed.
+        RefusedError: A range names what cannot be, or the disk failed.
         IllegalName: The name of a topic is illegal.
     """
-    check_range("number of stretches", len(request.stretches), 0, STRETCHES_MAX)
+    check_range("number of stretches", len(request.stretches), 0, RANGES_MAX)
     known = {topic for topic, _ in store.queues()}
     for topic in dict.fromkeys(stretch.topic for stretch in request.stretches):
         if topics.get(check_topic(topic)) is None and topic not in known:
@@ -59,7 +59,7 @@ def _plan(stretch: admin.QueueStretch, store: MessageStore) -> QueueRangeSize:
 
 
 def _run_all(sizes: list[QueueRangeSize]) -> None:
-    """Count on at the first stretches that are not done, for one go of a long one, or many short.
+    """Count on at the first ranges that are not done, for one go of a long one, or many short.
 
     A thread of the pool is not kept for longer: others wait for it to sync.
     """

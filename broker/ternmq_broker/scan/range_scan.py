@@ -1,4 +1,4 @@
-"""One stretch of a queue for one reader: what a process reads of it is passed on unopened."""
+"""Scan of a range of one queue: the bytes of a process are passed on unopened."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Final
 from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules, no_topic
 from ternmq_broker.scan.holds import ScanHold, ScanHolds
-from ternmq_broker.scan.request import CheckedScan, check_scan
+from ternmq_broker.scan.request import ScanCriteria, check_scan
 from ternmq_broker.scan.worker_pool import ScanPool, ScanProcess
 from ternmq_model.errors import BrokerBusy, ClosedError, RefusedError, TernError, refusal
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -26,8 +26,8 @@ _CLOSING: Final = "the broker is closing"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScanServices:
-    """What scanning stands on. All owned by the broker's loop."""
+class ScanServiceContext:
+    """Tables and services behind ScanService. All owned by the broker's loop."""
 
     broker_name: str
     root: str
@@ -48,8 +48,8 @@ class ScanServices:
     is_closing: Callable[[], bool]
 
 
-async def serve_stretch(
-    services: ScanServices, request: messages.ScanRequest, stream: ScanServerStream
+async def serve_range(
+    context: ScanServiceContext, request: messages.ScanRequest, stream: ScanServerStream
 ) -> None:
     """Answer one request to its end.
 
@@ -57,26 +57,26 @@ async def serve_stretch(
         ConnectionLost: The reader is gone.
         BrokerBusy: It took nothing for too long.
     """
-    stretch = _Stretch(services, request, stream)
+    scan = _RangeRelay(context, request, stream)
     try:
-        await stretch.run()
+        await scan.run()
     except TernError as error:
-        if stretch.is_stalled or (refused := refusal_of(error)) is None:
+        if scan.is_stalled or (refused := refusal_of(error)) is None:
             raise
-        await stretch.refuse(refused)
+        await scan.refuse(refused)
 
 
-class _Stretch:
-    """One stretch. Owned by the reader's stream.
+class _RangeRelay:
+    """Relay of the scan of one range. Owned by the reader's stream.
 
     Attributes:
         is_stalled: The reader takes nothing any more.
     """
 
     def __init__(
-        self, services: ScanServices, request: messages.ScanRequest, stream: ScanServerStream
+        self, context: ScanServiceContext, request: messages.ScanRequest, stream: ScanServerStream
     ) -> None:
-        self._services = services
+        self._context = context
         self._request = request
         self._stream = stream
         self._next = QueueOffset(request.begin_offset)
@@ -87,45 +87,45 @@ class _Stretch:
         self.is_stalled = False
 
     async def run(self) -> None:
-        """Serve the stretch.
+        """Serve the range.
 
         Raises:
             TernError: Why it ends before its end.
         """
-        services, request = self._services, self._request
-        if services.is_closing():
+        context, request = self._context, self._request
+        if context.is_closing():
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _CLOSING)
-        wanted = check_scan(request, services.rules)
-        pool = services.pool
-        if pool is None or not services.has_arrow():
+        wanted = check_scan(request, context.rules)
+        pool = context.pool
+        if pool is None or not context.has_arrow():
             why = "pyarrow is not installed" if pool is not None else "broker.scan_processes is 0"
             remark = f"this broker serves no Scan: {why}"
             raise refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         self._check_kept()
         self._end = QueueOffset(min(request.end_offset, self._range()[1]))
-        place = services.store.searches.place_of(request.topic, request.queue_id, self._next)
+        place = context.store.searches.place_of(request.topic, request.queue_id, self._next)
         if self._next >= self._end:
             await self._write(ends_stretch=True)
             return
         with (
-            services.holds.hold(place or PhysicalOffset(0)) as hold,
-            services.deletion_listeners.listening(self._note_deleted),
+            context.holds.hold(place or PhysicalOffset(0)) as hold,
+            context.deletion_listeners.listening(self._note_deleted),
         ):
             try:
                 while not await self._take_turn(pool, wanted, hold):
                     pass
             except (BrokerBusy, ClosedError):
-                if services.is_closing():
+                if context.is_closing():
                     raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _CLOSING) from None
                 raise
 
     async def refuse(self, error: RefusedError) -> None:
-        """Tell the reader why the stretch ends here."""
+        """Tell the reader why the scan ends here."""
         status = common.Status(code=error.code, remark=error.remark)
         await self._write(ends_stretch=True, status=status)
 
     def _range(self) -> tuple[QueueOffset, QueueOffset]:
-        return self._services.store.queue_range(self._request.topic, self._request.queue_id)
+        return self._context.store.queue_range(self._request.topic, self._request.queue_id)
 
     def _note_deleted(self, topic: str) -> None:
         self._is_deleted |= topic == self._request.topic
@@ -141,21 +141,21 @@ class _Stretch:
         first = self._range()[0]
         if self._next >= first:
             return
-        is_slave = self._services.is_slave
+        is_slave = self._context.is_slave
         code = ResponseCode.PULL_RETRY_IMMEDIATELY if is_slave else ResponseCode.PULL_OFFSET_MOVED
         remark = f"queue {self._request.queue_id} of topic {topic!r} begins at {first} now: "
         raise refusal(code, remark + f"offset {self._next} is no longer kept")
 
-    def _scan_request(self, wanted: CheckedScan, *, may_map: bool) -> ScanRequest:
-        services, request = self._services, self._request
+    def _scan_request(self, wanted: ScanCriteria, *, may_map: bool) -> ScanRequest:
+        context, request = self._context, self._request
         return ScanRequest(
-            root=services.root,
-            broker_name=services.broker_name,
+            root=context.root,
+            broker_name=context.broker_name,
             topic=request.topic,
             queue_id=request.queue_id,
             begin_offset=self._next,
             end_offset=self._end,
-            log_end=services.store.confirm_offset,
+            log_end=context.store.confirm_offset,
             expression_type=wanted.expression_type,
             expression=wanted.expression,
             stored_from_ms=request.stored_from_ms,
@@ -168,11 +168,11 @@ class _Stretch:
             may_map=may_map,
         )
 
-    async def _take_turn(self, pool: ScanPool, wanted: CheckedScan, hold: ScanHold) -> bool:
-        """Have a process scan when there is one; return whether that was the end of the stretch."""
-        self._services.holds.waits(hold)
+    async def _take_turn(self, pool: ScanPool, wanted: ScanCriteria, hold: ScanHold) -> bool:
+        """Have a process scan when there is one; return whether that was the end of the range."""
+        self._context.holds.waits(hold)
         async with pool.process() as process:
-            self._services.holds.moved(hold, None)
+            self._context.holds.moved(hold, None)
             self._check_kept()
             await process.begin(self._scan_request(wanted, may_map=pool.may_map))
             is_over = await self._relay(process, hold, lambda: pool.is_turn_over(process))
@@ -216,14 +216,14 @@ class _Stretch:
         self._next = QueueOffset(header.next_offset)
         self._damaged = self._damaged_before + header.damaged
         if header.rows:
-            statistics = self._services.store.statistics
+            statistics = self._context.store.statistics
             statistics.got(header.rows, took_ms=0, from_disk=True)
 
     def _took(self, hold: ScanHold) -> None:
         """Take note that the reader goes on."""
-        services, request = self._services, self._request
-        place = services.store.searches.place_of(request.topic, request.queue_id, self._next)
-        services.holds.moved(hold, place)
+        context, request = self._context, self._request
+        place = context.store.searches.place_of(request.topic, request.queue_id, self._next)
+        context.holds.moved(hold, place)
 
     def _raise(self, told: ScanRefusal) -> None:
         """Raise what the process told, in the broker's own words where it knows more."""
@@ -253,7 +253,7 @@ class _Stretch:
             damaged=self._damaged,
             ends_stretch=ends_stretch,
         )
-        stall_s = self._services.stall_s
+        stall_s = self._context.stall_s
         try:
             async with asyncio.timeout(stall_s):
                 await self._stream.write(reply)

@@ -1,4 +1,4 @@
-"""What a scan may ask for. Pure."""
+"""Scan requests and their checks. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -17,8 +17,8 @@ KEYS_BYTES_MAX: Final = 16 << 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckedScan:
-    """What is wanted of a queue, in order."""
+class ScanCriteria:
+    """Criteria of a scan: an expression, columns, and limits of a batch."""
 
     expression_type: str
     expression: str
@@ -27,8 +27,8 @@ class CheckedScan:
     batch_bytes_max: int
 
 
-def check_scan(request: messages.ScanRequest, rules: PullRules) -> CheckedScan:
-    """Return what is wanted when it may be asked for.
+def check_scan(request: messages.ScanRequest, rules: PullRules) -> ScanCriteria:
+    """Return the criteria of a request that is allowed.
 
     Raises:
         IllegalName: The topic's name.
@@ -56,7 +56,7 @@ def check_scan(request: messages.ScanRequest, rules: PullRules) -> CheckedScan:
     if request.HasField("subscription"):
         wanted = rules.filters.subscription_of(request.topic, request.subscription)
         kind, text = wanted.expression_type or TAG, wanted.expression
-    return CheckedScan(
+    return ScanCriteria(
         expression_type=kind,
         expression=text,
         columns=columns,

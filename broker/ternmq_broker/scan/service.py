@@ -1,4 +1,4 @@
-"""Scan and MeasureQueues, as they are served."""
+"""Scan and MeasureQueues: RPCs of data pipelines."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scan.holds import ScanHolds
 from ternmq_broker.scan.queue_sizes import measure_queues
-from ternmq_broker.scan.range_scan import ScanServerStream, ScanServices, serve_stretch
+from ternmq_broker.scan.range_scan import ScanServerStream, ScanServiceContext, serve_range
 from ternmq_broker.scan.worker_pool import ScanPool
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import ConnectionLost
@@ -24,13 +24,13 @@ class ScanService:
     """Serves Scan and MeasureQueues. Owns the processes that scan.
 
     Args:
-        services: What scans stand on.
+        context: Tables and services behind it.
         topics: Which there are.
         env: Blocking calls.
     """
 
-    def __init__(self, services: ScanServices, topics: TopicTable, env: Environment) -> None:
-        self._services = services
+    def __init__(self, context: ScanServiceContext, topics: TopicTable, env: Environment) -> None:
+        self._context = context
         self._topics = topics
         self._blocking = env.blocking
 
@@ -40,32 +40,32 @@ class ScanService:
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
-        pool = self._services.pool
+        pool = self._context.pool
         return () if pool is None else (pool.job(),)
 
     def drain(self) -> None:
         """End what is being scanned: who asked for it asks again, elsewhere or later."""
-        if self._services.pool is not None:
-            self._services.pool.drain()
+        if self._context.pool is not None:
+            self._context.pool.drain()
 
     async def close(self) -> None:
         """See to it that no process is left. For when no handler runs any more."""
-        if self._services.pool is not None:
-            await self._services.pool.close()
+        if self._context.pool is not None:
+            await self._context.pool.close()
 
     async def scan(self, stream: ScanServerStream, call: Call) -> None:
-        """Serve one reader: stretch after stretch."""
+        """Serve one reader: range after range."""
         try:
             while (request := await stream.read()) is not None:
-                await serve_stretch(self._services, request, stream)
+                await serve_range(self._context, request, stream)
         except ConnectionLost:
             return
 
     async def measure(
         self, request: admin.MeasureQueuesRequest, call: Call
     ) -> admin.MeasureQueuesReply:
-        """Return how long stretches of queues are. Cancelling is safe."""
-        return await measure_queues(request, self._services.store, self._topics, self._blocking)
+        """Return the sizes of ranges of queues. Cancelling is safe."""
+        return await measure_queues(request, self._context.store, self._topics, self._blocking)
 
 
 def scan_service(
@@ -80,7 +80,7 @@ def scan_service(
     is_closing: Callable[[], bool],
     wake: Callable[[str], None],
 ) -> ScanService:
-    """Return what serves scans of one term of a broker.
+    """Return the service of scans for one term of a broker.
 
     Args:
         config: How many processes it may have.
@@ -98,7 +98,7 @@ def scan_service(
         pool = ScanPool(*(env.processes, env.clock), processes_max=config.scan_processes, wake=wake)
     holds = ScanHolds(env.clock, limit_ms=config.scan_stall_ms)
     store.cleaner.holders.append(holds.needed_from)
-    services = ScanServices(
+    context = ScanServiceContext(
         broker_name=config.name,
         root=str(config.data.absolute()),
         store=store,
@@ -111,4 +111,4 @@ def scan_service(
         is_slave=is_slave,
         is_closing=is_closing,
     )
-    return ScanService(services, topics, env)
+    return ScanService(context, topics, env)

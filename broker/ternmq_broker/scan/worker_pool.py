@@ -1,6 +1,6 @@
-"""The processes that scan: at most so many at once, the next stretch waits for its turn.
+"""Pool of the processes that scan: at most so many at once, others wait for their turn.
 
-A process does one stretch after the other, and leaves a long one now and then to others that wait.
+A process does one range after the other, and leaves a long one now and then to others that wait.
 What it has read or not is never shared with the broker: it opens the store's files by itself and
 only reads them.
 """
@@ -33,7 +33,7 @@ IDLE_MS: Final = 60_000
 """A process that had nothing to do for so long ends."""
 
 TURN_MS: Final = 2_000
-"""After so long a stretch makes room for another one that waits."""
+"""After so long a range makes room for another one that waits."""
 
 _LOOK_S: Final = 10.0
 _STOP_S: Final = 10.0
@@ -44,13 +44,13 @@ _SILENT_S: Final = 120.0
 
 
 class ScanProcess:
-    """A process that scans, and the stretch that it is at. Owned by its pool.
+    """A process that scans, and the range that it is at. Owned by its pool.
 
     Attributes:
         child: It.
         idle_since_ms: When it last came to rest, on the monotonic clock.
         taken_at_ms: When its present turn began, likewise.
-        is_scanning: It is at a stretch.
+        is_scanning: It is at a range.
         is_broken: It is of no use any more.
         code: How it ended by itself, as far as is known.
     """
@@ -109,7 +109,7 @@ class ScanProcess:
         return data
 
     async def stop(self) -> None:
-        """Let it leave the stretch that it is at, and be ready for another.
+        """Let it leave the range that it is at, and be ready for another.
 
         Raises:
             BrokerBusy: It has ended.
@@ -166,7 +166,7 @@ class ScanPool:
         self._used: list[ScanProcess] = []
         self._idle: list[ScanProcess] = []
         self._stopping: list[ScanProcess] = []
-        """They are still at a stretch that nobody wants any more: each keeps its place."""
+        """They are still at a range that nobody wants any more: each keeps its place."""
         self._ending: list[ScanProcess] = []
         self._is_open = True
         self.may_map = True
@@ -178,9 +178,9 @@ class ScanPool:
 
     @asynccontextmanager
     async def process(self) -> AsyncGenerator[ScanProcess]:
-        """Give a process for one stretch, when its turn has come.
+        """Give a process for one range, when its turn has come.
 
-        Leaving the block in mid-stretch is allowed: the process is told to stop.
+        Leaving the block in mid-range is allowed: the process is told to stop.
 
         Raises:
             BrokerBusy: None can be had.

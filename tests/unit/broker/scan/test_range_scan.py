@@ -1,4 +1,4 @@
-"""What a stretch's reader is told when the queue does not keep it."""
+"""Replies to the reader of a range that its queue does not keep."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scan.holds import ScanHolds
-from ternmq_broker.scan.range_scan import ScanServices, serve_stretch
+from ternmq_broker.scan.range_scan import ScanServiceContext, serve_range
 from ternmq_broker.scan.worker_pool import ScanPool
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -64,7 +64,7 @@ class Place:
         self.pool = ScanPool(
             *(MemoryProcesses(answer), clock), processes_max=1, wake=lambda _job: self.tidy()
         )
-        self.services = ScanServices(
+        self.context = ScanServiceContext(
             broker_name="broker-a",
             root="/store",
             store=cast("MessageStore", store),
@@ -84,7 +84,7 @@ class Place:
     async def ask(self, begin: int, end: int, takes_s: float = 0) -> list[messages.ScanReply]:
         stream = Stream(takes_s)
         request = messages.ScanRequest(topic="T", begin_offset=begin, end_offset=end)
-        await serve_stretch(self.services, request, cast("Any", stream))
+        await serve_range(self.context, request, cast("Any", stream))
         return stream.replies
 
 
@@ -92,7 +92,7 @@ class Place:
     ("is_slave", "code"),
     [(False, ResponseCode.PULL_OFFSET_MOVED), (True, ResponseCode.PULL_RETRY_IMMEDIATELY)],
 )
-def test_stretch_before_the_queue_is_lost_at_a_master_and_retried_at_a_slave(
+def test_range_before_the_queue_is_lost_at_a_master_and_retried_at_a_slave(
     is_slave: bool, code: int
 ) -> None:
     async def main() -> None:
@@ -173,7 +173,7 @@ def test_two_slow_readers_take_turns_and_each_learns_of_all_damage() -> None:
     run_in_virtual_time(main())
 
 
-def test_hold_follows_the_reader_and_ends_with_the_stretch() -> None:
+def test_hold_follows_the_reader_and_ends_with_the_range() -> None:
     async def main() -> None:
         needed: list[int | None] = []
 

@@ -41,7 +41,7 @@ class Place:
         return kinds
 
 
-def test_process_serves_one_stretch_after_the_other() -> None:
+def test_process_serves_one_range_after_the_other() -> None:
     async def main() -> None:
         place = Place()
         for _ in range(3):
@@ -77,7 +77,7 @@ def test_concurrent_scans_are_bounded_and_others_wait_in_turn() -> None:
     run_in_virtual_time(main())
 
 
-def test_abandoned_stretch_is_stopped_before_the_next() -> None:
+def test_abandoned_range_is_stopped_before_the_next() -> None:
     async def main() -> None:
         place = Place(1)
         await place.scan(parts=2)
@@ -108,7 +108,7 @@ def test_unstoppable_process_is_killed() -> None:
     run_in_virtual_time(main())
 
 
-def test_dying_process_ends_its_stretch_and_no_other() -> None:
+def test_dying_process_ends_its_range_and_no_other() -> None:
     async def main() -> None:
         place = Place(1)
         with pytest.raises(BrokerBusy, match=r"\(pid 1\) has ended with code 3: try"):
