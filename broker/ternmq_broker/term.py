@@ -16,7 +16,7 @@ from ternmq_broker.replication.role.member_discovery import Finder
 from ternmq_broker.replication.role.membership import Member, Outcome
 from ternmq_broker.replication.role.replication_state import SAVE_JOB, ReplicationState
 from ternmq_broker.replication.role.start_policy import Decision, Start
-from ternmq_broker.replication.tables import take_over_offsets
+from ternmq_broker.replication.tables.offset_takeover import take_over_offsets
 from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.state.table_formats import REPLICATION

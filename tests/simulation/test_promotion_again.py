@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.tables import MetadataFollower
+from ternmq_broker.replication.tables.synchronizer import MetadataFollower
 from ternmq_store.disk.state_file import replace_file
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote

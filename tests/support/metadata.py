@@ -7,12 +7,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from ternmq_broker.replication.tables import (
-    MetadataFollower,
-    MetadataService,
-    MetadataServices,
-)
 from ternmq_broker.replication.tables.applier import TableServices
+from ternmq_broker.replication.tables.service import MetadataService
+from ternmq_broker.replication.tables.synchronizer import MetadataFollower, MetadataServices
 from ternmq_broker.state.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset

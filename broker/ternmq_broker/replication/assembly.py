@@ -13,7 +13,7 @@ from ternmq_broker.replication.master.service import FollowService
 from ternmq_broker.replication.role import start_role
 from ternmq_broker.replication.role.membership import Member, Outcome
 from ternmq_broker.replication.role.service import MemberState, Standing, StatusService
-from ternmq_broker.replication.tables import MetadataService
+from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.real_topics import RealTopics

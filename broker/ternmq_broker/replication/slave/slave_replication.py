@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from ternmq_broker.replication.role.membership import Member, Outcome
 from ternmq_broker.replication.slave.follow_rules import LogChange
 from ternmq_broker.replication.slave.follower import Follower, FollowerServices
-from ternmq_broker.replication.tables import MetadataFollower, MetadataServices
 from ternmq_broker.replication.tables.applier import TableServices
+from ternmq_broker.replication.tables.synchronizer import MetadataFollower, MetadataServices
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.loop import StoreLoop

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from ternmq_broker.replication.role.member_discovery import Finder
-from ternmq_broker.replication.tables import take_over_offsets
+from ternmq_broker.replication.tables.offset_takeover import take_over_offsets
 from ternmq_broker.state.offset_versions import VERSION_STEP_MAX
 from ternmq_broker.state.offsets import KeptOffset
 from ternmq_model.address import Address
