@@ -9,7 +9,7 @@ from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.filters import with_room_for_bit_maps
-from ternmq_broker.replication.role.membership import Outcome
+from ternmq_broker.replication.role.membership import TermEnd
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.term import Term
 from ternmq_model.address import Address
@@ -121,7 +121,7 @@ class Broker(Lifecycle):
         if self._listener is not None:
             self._listener.stays_open = False
         if self._term is not None:
-            self._term.end(Outcome.LEFT)
+            self._term.end(TermEnd.LEFT)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._alive())
@@ -205,8 +205,8 @@ class Broker(Lifecycle):
                     self._listen = term.address
                     serves.set()
                 outcome = await term.over()
-            is_promoted = outcome is Outcome.PROMOTED
-            if outcome is Outcome.CUT and self._env.clock.monotonic_ms() - begun_ms < _QUICK_MS:
+            is_promoted = outcome is TermEnd.PROMOTED
+            if outcome is TermEnd.CUT and self._env.clock.monotonic_ms() - begun_ms < _QUICK_MS:
                 await self._pause()
 
     async def _pause(self) -> None:

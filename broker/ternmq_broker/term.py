@@ -11,11 +11,11 @@ from ternmq_broker.assembly.broker_assembly import BrokerAssembly
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.role import start_role
-from ternmq_broker.replication.role.epoch_poll import Asker
-from ternmq_broker.replication.role.member_discovery import Finder
-from ternmq_broker.replication.role.membership import Member, Outcome
+from ternmq_broker.replication.role.epoch_poll import EpochPoll
+from ternmq_broker.replication.role.member_discovery import MemberDiscovery
+from ternmq_broker.replication.role.membership import Membership, TermEnd
 from ternmq_broker.replication.role.replication_state import SAVE_JOB, ReplicationState
-from ternmq_broker.replication.role.start_policy import Decision, Start
+from ternmq_broker.replication.role.start_policy import StartDecision, StartRole
 from ternmq_broker.replication.tables.offset_takeover import take_over_offsets
 from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.replication_record import LogCut
@@ -99,11 +99,11 @@ class Term(Lifecycle):
         self._listener = listener
         self._is_forced = is_forced
         self._is_promoted = is_promoted
-        self._member: Member | None = None
+        self._member: Membership | None = None
         self._parts: BrokerAssembly | None = None
         self._address: Address | None = None
         self._runners: dict[str, JobRunner] = {}
-        self._outcome: Outcome | None = None
+        self._outcome: TermEnd | None = None
         self._is_over = asyncio.Event()
         self._cut: LogCut | None = None
         self._doubts: dict[str, str] = {}
@@ -115,7 +115,7 @@ class Term(Lifecycle):
         return self._address is not None
 
     @property
-    def member(self) -> Member:
+    def member(self) -> Membership:
         """Who it is among the members of its name.
 
         Raises:
@@ -145,14 +145,14 @@ class Term(Lifecycle):
             raise ClosedError(f"broker {self._config.name} does not serve")
         return self._address
 
-    def end(self, reason: Outcome) -> None:
+    def end(self, reason: TermEnd) -> None:
         """Let the term be over, soon. The first reason counts; safe to repeat, at any time."""
         if self._outcome is None:
             self._outcome = reason
             self._is_over.set()
             logger.info("life ends name=%s reason=%s", self._config.name, reason.value)
 
-    async def over(self) -> Outcome:
+    async def over(self) -> TermEnd:
         """Wait until the term is to end, and return why. Cancelling is safe."""
         await self._is_over.wait()
         assert self._outcome is not None
@@ -182,11 +182,11 @@ class Term(Lifecycle):
         config, env, blocking = self._config, self._env, self._env.blocking
         files = FailStopFileSystem(self._files, config.data)
         state = await ReplicationState.load(config.data, files, blocking)
-        was_slave = not start_role.is_master(config, state.kept)
+        was_slave = not start_role.is_master(config, state.record)
         is_slave = was_slave and not self._is_forced
-        cut = state.kept.cut
+        cut = state.record.cut
         if cut is not None:
-            await self._cut_log(cut, confirmed=state.kept.confirmed)
+            await self._cut_log(cut, confirmed=state.record.confirmed)
         store = await blocking.run(
             MessageStore.open,
             config.data,
@@ -194,7 +194,7 @@ class Term(Lifecycle):
             config.flush_mode,
             files,
             env.clock,
-            serve_to=state.kept.confirmed if is_slave else None,
+            serve_to=state.record.confirmed if is_slave else None,
         )
         stack.push_async_callback(blocking.run, store.close)
         await self._begin_clock(stack, store)
@@ -278,10 +278,10 @@ class Term(Lifecycle):
 
     async def _member_of(
         self, state: ReplicationState, store: MessageStore, *, is_slave: bool
-    ) -> Member | None:
+    ) -> Membership | None:
         """Return who this term is; None when it is over already."""
         config, env = self._config, self._env
-        finder = Finder(
+        discovery = MemberDiscovery(
             env,
             cluster=config.cluster,
             name=config.name,
@@ -289,57 +289,57 @@ class Term(Lifecycle):
             remembered=lambda: state.members,
             remember=state.remember,
         )
-        asker = Asker(
+        epoch_poll = EpochPoll(
             env,
             cluster=config.cluster,
             name=config.name,
             nameservers=config.nameserver_addresses,
-            members=finder.members,
+            members=discovery.members,
             store_id=lambda: state.store_id,
             known=lambda: state.highest_epoch,
         )
         if not is_slave:
             if not store.report.was_clean:
                 await state.note_unclean()
-            decision = await self._decide(state, store, asker)
+            decision = await self._decide(state, store, epoch_poll)
             if decision is None:
                 return None
-            was_master = start_role.is_master(config, state.kept)
-            if decision.start is not Start.MASTER:
-                confirmed = store.confirm_offset if was_master else state.kept.confirmed
+            was_master = start_role.is_master(config, state.record)
+            if decision.start is not StartRole.MASTER:
+                confirmed = store.confirm_offset if was_master else state.record.confirmed
                 await state.become_slave(state.highest_epoch, confirmed=confirmed)
-                self.end(Outcome.FENCED)
+                self.end(TermEnd.FENCED)
                 return None
             if decision.begins is not None:
                 # What a log without epochs holds is of the first one.
                 start = store.max_physical if state.epochs else store.min_physical
                 store_id = f"{env.random.getrandbits(_RANDOM_BITS):016x}"
-                begin = state.begin_reign if was_master else state.promote
+                begin = state.begin_epoch if was_master else state.promote
                 await begin(decision.begins, start, store_id=store_id)
-        kept, broker_id = state.kept, start_role.registered_id(config, is_slave=is_slave)
-        epoch = start_role.registered_epoch(kept, is_slave=is_slave)
-        return Member(
+        record, broker_id = state.record, start_role.registered_id(config, is_slave=is_slave)
+        epoch = start_role.registered_epoch(record, is_slave=is_slave)
+        return Membership(
             identity=Identity(config.cluster, config.name, broker_id, epoch),
             is_slave=is_slave,
-            role=start_role.role_as_master(config, kept),
-            replicas_needed=start_role.replicas_needed(config, kept),
+            role=start_role.role_as_master(config, record),
+            replicas_needed=start_role.replicas_needed(config, record),
             incarnation=f"{env.random.getrandbits(_RANDOM_BITS):016x}",
             state=state,
-            finder=finder,
-            asker=asker,
+            discovery=discovery,
+            epoch_poll=epoch_poll,
             heard_of=self.heard_of,
             end=self.end,
             cut=self._end_with_cut,
         )
 
     async def _decide(
-        self, state: ReplicationState, store: MessageStore, asker: Asker
-    ) -> Decision | None:
+        self, state: ReplicationState, store: MessageStore, epoch_poll: EpochPoll
+    ) -> StartDecision | None:
         """Return in which role to begin; None when the term ends before that is known."""
-        own = start_role.own_of(self._config, state.kept, store)
+        own = start_role.own_of(self._config, state.record, store)
         deciding = start_role.decide(
             own,
-            asker.ask,
+            epoch_poll.ask,
             name=self._config.name,
             is_forced=self._is_forced,
             is_promoted=self._is_promoted,
@@ -367,16 +367,16 @@ class Term(Lifecycle):
             # It serves on a full disk, too. The next start notes them.
             logger.warning("tables not noted reason=%s", error)
 
-    async def _take_over(self, member: Member, tables: Tables, store: MessageStore) -> None:
+    async def _take_over(self, member: Membership, tables: Tables, store: MessageStore) -> None:
         """Take what was committed at slaves while their master was away."""
-        if member.is_slave or not member.state.kept.is_replicated:
+        if member.is_slave or not member.state.record.is_replicated:
             return
         put_found_topics(tables.topics, store.queues(), now_ms=self._env.clock.wall_ms())
         if not member.state.members:
             return
         await take_over_offsets(
             self._env,
-            member.finder,
+            member.discovery,
             tables,
             cluster=member.identity.cluster,
             name=member.identity.name,
@@ -384,7 +384,7 @@ class Term(Lifecycle):
         )
 
     async def _serve(
-        self, stack: AsyncExitStack, parts: BrokerAssembly, registrar: Registrar, member: Member
+        self, stack: AsyncExitStack, parts: BrokerAssembly, registrar: Registrar, member: Membership
     ) -> None:
         config, env = self._config, self._env
         stack.push_async_callback(parts.settle)
@@ -411,13 +411,13 @@ class Term(Lifecycle):
         self._address = server.address
         stack.callback(self._forget)
 
-    async def _leave_nameservers(self, registrar: Registrar, member: Member) -> None:
+    async def _leave_nameservers(self, registrar: Registrar, member: Membership) -> None:
         """Withdraw the registration, but a slave's only when no other term follows.
 
         Readers would find nobody until that one has registered. A master that was replaced goes at
         once: it must not be taken for the master.
         """
-        if member.is_slave and self._outcome not in (None, Outcome.LEFT):
+        if member.is_slave and self._outcome not in (None, TermEnd.LEFT):
             if self.registered is not None:
                 await self.registered.leave()  # one alone is handed on
             await registrar.rest()
@@ -448,14 +448,14 @@ class Term(Lifecycle):
         """Keep what the next term is to begin with. The store is open still: nobody else writes."""
         if self._cut is not None:
             await state.decide_cut(self._cut)
-        elif self._outcome is Outcome.FENCED and start_role.is_master(self._config, state.kept):
+        elif self._outcome is TermEnd.FENCED and start_role.is_master(self._config, state.record):
             # One that is a slave already goes on to serve what its master confirmed, and no more.
             await state.become_slave(state.highest_epoch, confirmed=store.confirm_offset)
         else:
             await state.save()
 
     def _told_members(self, brokers: Iterable[common.BrokerData], nameserver: Address) -> None:
-        self.member.finder.note(brokers, nameserver, self.identity.broker_id)
+        self.member.discovery.note(brokers, nameserver, self.identity.broker_id)
         self._save_soon()
 
     def _registered(self) -> None:
@@ -468,7 +468,7 @@ class Term(Lifecycle):
 
     def _end_with_cut(self, cut: LogCut) -> None:
         self._cut = cut
-        self.end(Outcome.CUT)
+        self.end(TermEnd.CUT)
 
     def _forget(self) -> None:
         self._address = None
@@ -493,7 +493,7 @@ async def _settle_cut(
     Raises:
         StoreError: The disk refused; it is to be done again.
     """
-    if state.kept.cut is not None or (was_slave and store.max_physical < state.kept.confirmed):
+    if state.record.cut is not None or (was_slave and store.max_physical < state.record.confirmed):
         await tables.cut(store.next_offset, log_end=store.max_physical)
-    if state.kept.cut is not None:
+    if state.record.cut is not None:
         await state.cut_done(store.max_physical)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.role.epoch_repair import load_kept, repaired, save_kept
+from ternmq_broker.replication.role.epoch_repair import load_record, repaired, save_record
 from ternmq_broker.state.epochs import Epoch
 from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import InvalidParameter
@@ -242,13 +242,13 @@ def test_members_that_kept_made_up_epochs_are_repaired(entries: list[int]) -> No
             await poison_nameserver(cluster)
             for name in ("a", "a-1"):
                 files = cluster.disks[name]
-                kept, _ = load_kept(files, STATE.parent.parent)
+                kept, _ = load_record(files, STATE.parent.parent)
                 poisoned = tuple(Epoch(number, kept.confirmed) for number in entries)
                 kept = replace(
                     kept, epochs=(*kept.epochs, *poisoned), highest_epoch=max([MADE_UP, *entries])
                 )
-                save_kept(files, STATE.parent.parent, kept)
-                save_kept(files, STATE.parent.parent, repaired(kept, real=1))
+                save_record(files, STATE.parent.parent, kept)
+                save_record(files, STATE.parent.parent, repaired(kept, real=1))
             cluster.begin("a")
             await cluster.start("a-1")
             await replicated(cluster)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.role.epoch_poll import Asked, Told
+from ternmq_broker.replication.role.epoch_poll import EpochAnswer, EpochPollResult
 from ternmq_broker.replication.role.start_policy import NameServerAnswer
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX
@@ -53,16 +53,16 @@ def test_promotion_is_refused_when_master_returns_while_others_are_asked(
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a")
-            asker = cluster.broker("a-1").term.member.asker
-            ask = asker.ask
+            epoch_poll = cluster.broker("a-1").term.member.epoch_poll
+            ask = epoch_poll.ask
 
-            async def ask_slowly(*, own_id: int | None = None) -> Asked:
+            async def ask_slowly(*, own_id: int | None = None) -> EpochPollResult:
                 asked = await ask(own_id=own_id)
                 await cluster.start("a")
                 await replicated(cluster)
                 return asked
 
-            monkeypatch.setattr(asker, "ask", ask_slowly)
+            monkeypatch.setattr(epoch_poll, "ask", ask_slowly)
             with pytest.raises(RefusedError, match="its master is alive"):
                 await ask_to_promote(cluster, "a-1")
             assert cluster.is_master("a")
@@ -77,10 +77,12 @@ def test_promotion_without_a_number_left_is_refused_before_slave_leaves_its_mast
         async with master_and_slave() as (cluster, client):
             life = cluster.broker("a-1").term
 
-            async def ask(*, own_id: int | None = None) -> Asked:
-                return Asked((Told(NameServerAnswer(EPOCH_MAX), (Address("ns", 1),)),), ())
+            async def ask(*, own_id: int | None = None) -> EpochPollResult:
+                return EpochPollResult(
+                    (EpochAnswer(NameServerAnswer(EPOCH_MAX), (Address("ns", 1),)),), ()
+                )
 
-            monkeypatch.setattr(life.member.asker, "ask", ask)
+            monkeypatch.setattr(life.member.epoch_poll, "ask", ask)
             with pytest.raises(RefusedError, match=f"the last one is {EPOCH_MAX}"):
                 await ask_to_promote(cluster, "a-1", is_forced=True)
             assert cluster.broker("a-1").term is life

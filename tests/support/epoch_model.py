@@ -15,7 +15,7 @@ Strangers register with NameServers, each time an epoch up to 10^9 above the hig
 from collections.abc import Iterator
 
 from ternmq_broker.replication.role import start_policy
-from ternmq_broker.replication.role.start_policy import Start
+from ternmq_broker.replication.role.start_policy import StartRole
 from ternmq_broker.state import epochs as rules
 from ternmq_model.epochs import EPOCH_STEP_MAX, doubt_of
 from ternmq_model.offsets import PhysicalOffset
@@ -134,7 +134,7 @@ def _nameservers_answers(world: World, number: int) -> list[start_policy.NameSer
 
 
 def _members_answers(world: World, number: int) -> list[start_policy.MemberAnswer]:
-    """Return the answers of members that are believed, as `Asker` has it."""
+    """Return the answers of members that are believed, as `EpochPoll` has it."""
     told = _nameservers_answers(world, number)
     own = world.members[number]
     known = max([own.known, *(each.highest or 0 for each in told)])
@@ -156,7 +156,7 @@ def start(world: World, number: int, *, is_forced: bool = False) -> World:
     member = after_cut(world.members[number])
     setup = world.setup
     answers = _answers(world, number)
-    own = start_policy.Own(
+    own = start_policy.OwnState(
         broker_id=number,
         is_master=member.is_master,
         is_replicated=True,
@@ -169,9 +169,9 @@ def start(world: World, number: int, *, is_forced: bool = False) -> World:
     )
     decision = start_policy.decide_start(own, answers, is_forced=is_forced)
     heard = max([member.known, *(each.highest or 0 for each in answers)])
-    if decision.start is Start.WAIT:
+    if decision.start is StartRole.WAIT:
         return world.put(number, member._replace(role=WAITS))
-    if decision.start is Start.SLAVE:
+    if decision.start is StartRole.SLAVE:
         slave = member._replace(role=SLAVE, is_master=False, was_clean=False, highest=heard)
         return world.put(number, slave)
     if decision.begins is None:

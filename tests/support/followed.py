@@ -15,7 +15,7 @@ from ternmq_broker.replication.master.leadership import Reign
 from ternmq_broker.replication.master.replica_status import MasterStanding
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
-from ternmq_broker.replication.role.epoch_poll import Asked
+from ternmq_broker.replication.role.epoch_poll import EpochPollResult
 from ternmq_broker.replication.role.service import MemberState, StatusService
 from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_broker.storage.confirmations import Confirmations
@@ -39,7 +39,7 @@ ADDRESS = Address("m", 10_911)
 EPOCHS: Epochs = (Epoch(1, PhysicalOffset(0)), Epoch(2, PhysicalOffset(0)))
 OWN_ID = 7
 TIMEOUT_MS = 3000
-NOBODY = Asked((), ("ns:9876",))
+NOBODY = EpochPollResult((), ("ns:9876",))
 
 FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
 
@@ -59,12 +59,12 @@ class Master:
     deposed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     followed: int = 0
     sync_s: float = 0.0
-    others: Asked = NOBODY
+    others: EpochPollResult = NOBODY
     """What NameServers and members answer."""
     asked: int = 0
     """How often they were asked."""
 
-    async def ask(self) -> Asked:
+    async def ask(self) -> EpochPollResult:
         """Ask NameServers and members; takes a second."""
         self.asked += 1
         await asyncio.sleep(1)

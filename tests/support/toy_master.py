@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from ternmq_broker.replication.protocol import epochs_to_pb
-from ternmq_broker.replication.role.member_discovery import Finder
+from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.replication.slave.follow_rules import LogChange
 from ternmq_broker.replication.slave.follower import Follower, FollowerServices
@@ -183,7 +183,7 @@ async def toy_slave(
     clock = VirtualClock()
     env = virtual_environment(network.host("s"), Random(1), lambda: sync_s, clock=clock)
     state = await ReplicationState.load(ROOT, files, env.blocking)
-    serve_to = state.kept.confirmed
+    serve_to = state.record.confirmed
     store = MessageStore.open(ROOT, config, flush_mode, files, clock, serve_to=serve_to)
     runners: dict[str, JobRunner] = {}
 
@@ -195,7 +195,7 @@ async def toy_slave(
         *(store, Confirmations(), clock, env.blocking), wake=wake, on_arrivals=lambda _: None
     )
     changes: list[LogChange] = []
-    finder = Finder(
+    discovery = MemberDiscovery(
         env,
         cluster=CLUSTER,
         name=NAME,
@@ -212,7 +212,7 @@ async def toy_slave(
             flush_mode=flush_mode,
             env=env,
             store=store,
-            finder=finder,
+            discovery=discovery,
             state=state,
             appended=loop.appended,
             room_made=loop.room_made,

@@ -27,7 +27,7 @@ from ternmq_broker.replication.assembly import (
     replication_services,
 )
 from ternmq_broker.replication.replica_view import place_of
-from ternmq_broker.replication.role.membership import Member
+from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.rpc_policy import slave_handlers
 from ternmq_broker.replication.slave.slave_replication import SlaveSide
@@ -89,7 +89,7 @@ class BrokerAssembly:
         config: BrokerConfig,
         *,
         store_config: StoreConfig,
-        member: Member,
+        member: Membership,
         env: Environment,
         clock: SteadyClock,
         store: MessageStore,

@@ -11,8 +11,8 @@ from ternmq_broker.replication.master.replica_status import MasterStanding
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
 from ternmq_broker.replication.role import start_role
-from ternmq_broker.replication.role.membership import Member, Outcome
-from ternmq_broker.replication.role.service import MemberState, Standing, StatusService
+from ternmq_broker.replication.role.membership import Membership, TermEnd
+from ternmq_broker.replication.role.service import MemberState, RoleStatus, StatusService
 from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.confirmations import Confirmations
@@ -33,7 +33,7 @@ class ServesRpcs(Protocol):
 
 def replicas_of(
     config: BrokerConfig,
-    member: Member,
+    member: Membership,
     store: MessageStore,
     confirmations: Confirmations,
     env: Environment,
@@ -45,7 +45,7 @@ def replicas_of(
 
     def deposed(epoch: int, _who: str) -> None:
         state.heard_of(epoch)
-        member.end(Outcome.FENCED)
+        member.end(TermEnd.FENCED)
 
     reign = Reign(
         store_id=state.store_id,
@@ -62,17 +62,17 @@ def replicas_of(
 
 
 def claims_of(
-    member: Member, replicas: Replicas | None, env: Environment, wake: Callable[[str], None]
+    member: Membership, replicas: Replicas | None, env: Environment, wake: Callable[[str], None]
 ) -> EpochClaims | None:
     """Return what becomes of higher epochs that slaves tell of; None for a slave."""
     if replicas is None:
         return None
     # It asks itself, too: whoever has taken its place is member 0 as it is.
-    return EpochClaims(replicas, member.asker.ask, env.clock, wake)
+    return EpochClaims(replicas, member.epoch_poll.ask, env.clock, wake)
 
 
 def real_topics_of(
-    member: Member,
+    member: Membership,
     store: MessageStore,
     tables: Tables,
     env: Environment,
@@ -90,7 +90,7 @@ def real_topics_of(
 
 
 def metadata_of(
-    member: Member,
+    member: Membership,
     store: MessageStore,
     tables: Tables,
     env: Environment,
@@ -109,12 +109,12 @@ def metadata_of(
 
 def replication_services(
     live: LiveSettings,
-    member: Member,
+    member: Membership,
     store: MessageStore,
     env: Environment,
     *,
     metadata: MetadataService,
-    side: Replicas | Standing | None,
+    side: Replicas | RoleStatus | None,
     claims: EpochClaims | None,
     is_closing: Callable[[], bool],
 ) -> Sequence[ServesRpcs]:
@@ -131,7 +131,7 @@ def replication_services(
         is_closing: Tells whether nobody new is served any more.
     """
     services: list[ServesRpcs] = [metadata]
-    standing: Standing | None
+    standing: RoleStatus | None
     if claims is None or not isinstance(side, Replicas):
         assert not isinstance(side, Replicas), "a master has claims"
         standing = side
@@ -158,7 +158,7 @@ def replication_services(
     return services
 
 
-def _state_of(member: Member, config: BrokerConfig) -> MemberState:
+def _state_of(member: Membership, config: BrokerConfig) -> MemberState:
     role = BrokerRole.SLAVE if member.is_slave else member.role
     return MemberState(
         role=role.value,

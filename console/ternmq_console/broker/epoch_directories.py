@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_broker.replication.role.epoch_repair import load_kept, repaired, save_kept
+from ternmq_broker.replication.role.epoch_repair import load_record, repaired, save_record
 from ternmq_broker.state.epochs import newest
 from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_model.epochs import doubt_of
@@ -116,7 +116,7 @@ def _is_nameserver(root: Path) -> bool:
 
 def _of_member(root: Path, cluster: str | None) -> Directory:
     files = RealFileSystem()
-    kept, previous = load_kept(files, root)
+    kept, previous = load_record(files, root)
 
     def after(real: int) -> str | None:
         wanted = repaired(kept, real=real)
@@ -128,7 +128,7 @@ def _of_member(root: Path, cluster: str | None) -> Directory:
         cluster=cluster,
         before=_text_of(kept),
         after=after,
-        repair=lambda real: save_kept(files, root, repaired(kept, real=real)),
+        repair=lambda real: save_record(files, root, repaired(kept, real=real)),
         is_alone=not kept.is_replicated,
         is_master=kept.is_master is not False,
         store_id=kept.store_id,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ternmq_broker.replication.master.replicas import Replicas
-from ternmq_broker.replication.role.epoch_poll import Asked, named
+from ternmq_broker.replication.role.epoch_poll import EpochPollResult, named
 from ternmq_model.clock import Clock
 from ternmq_runtime.service import Job
 
@@ -37,7 +37,7 @@ class EpochClaims:
     def __init__(
         self,
         replicas: Replicas,
-        ask: Callable[[], Awaitable[Asked]],
+        ask: Callable[[], Awaitable[EpochPollResult]],
         clock: Clock,
         wake: Callable[[str], None],
     ) -> None:

@@ -1,4 +1,4 @@
-"""Asking NameServers and members for the highest epoch of a broker name."""
+"""The poll of NameServers and members for the highest epoch of a broker name."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ ASK_TIMEOUT_S: Final = 2.0
 _CONNECT_TIMEOUT_S: Final = 1.0
 
 
-class Told(NamedTuple):
+class EpochAnswer(NamedTuple):
     """One answer, and whose it is."""
 
     answer: Answer
@@ -48,10 +48,10 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What came of asking."""
+class EpochPollResult:
+    """Answers to one poll."""
 
-    told: tuple[Told, ...]
+    told: tuple[EpochAnswer, ...]
     """The answers that count."""
 
     unreachable: tuple[str, ...]
@@ -71,7 +71,7 @@ class Asked:
 
     @property
     def answered(self) -> tuple[str, ...]:
-        """Who answered, as HOST:PORT."""
+        """Addresses that answered, as HOST:PORT."""
         return tuple(str(each.addresses[0]) for each in self.told)
 
     @property
@@ -98,7 +98,7 @@ class Asked:
         return max(told, default=(0, ""))
 
 
-class Asker:
+class EpochPoll:
     """Asks for one broker name. Keeps only which answers it did not take, to log each once.
 
     Args:
@@ -134,7 +134,7 @@ class Asker:
         self._doubts: dict[str, str] = {}
         """Why an answer was not taken when everybody was asked last, by address."""
 
-    async def ask(self, *, own_id: int | None = None) -> Asked:
+    async def ask(self, *, own_id: int | None = None) -> EpochPollResult:
         """Ask everybody, and return what came within seconds. Cancelling is safe.
 
         Args:
@@ -154,7 +154,7 @@ class Asker:
         ours = [(member, reply) for member, reply in others if not self._is_foreign(reply)]
         before, self._doubts = self._doubts, {}
         told = [
-            Told(answer, (address,))
+            EpochAnswer(answer, (address,))
             for address, answer in from_nameservers
             if answer is not None and not self._doubt(address, answer, EPOCH_MAX)
         ]
@@ -170,7 +170,7 @@ class Asker:
             if self._doubt(member.endpoints[0], answer, bound):
                 doubted.append(answer)
             else:
-                told.append(Told(answer, member.endpoints, reply.broker_id))
+                told.append(EpochAnswer(answer, member.endpoints, reply.broker_id))
         for who, doubt in self._doubts.items():
             if before.get(who) != doubt:  # who waits asks again each second
                 logger.error("answer not taken from=%s reason=%s", who, doubt)
@@ -179,7 +179,7 @@ class Asker:
             *(str(member.endpoints[0]) for member, _ in ours),
         ]
         answered = {str(each.addresses[0]) for each in told}
-        return Asked(
+        return EpochPollResult(
             tuple(told),
             tuple(each for each in asked if each not in answered),
             missing_slaves(replies, own_id),

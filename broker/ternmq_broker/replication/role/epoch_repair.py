@@ -1,8 +1,9 @@
-"""What a member keeps is set back from epochs that nobody began; `ternmq broker repair-epoch`.
+"""Repair of a replication record with epochs that nobody began; `ternmq broker repair-epoch`.
 
 The numbers become those that the log's masters would have begun, had nobody made one up. So all
 members that have an entry get the same one in its place, each by itself, and a promotion stays
-above what it replaced. `load_kept` and `save_kept` block; the caller holds the directory's lock.
+above what it replaced. `load_record` and `save_record` block; the caller holds the directory's
+lock.
 """
 
 from dataclasses import replace
@@ -59,25 +60,27 @@ def real_epochs(epochs: Epochs, *, real: int = EPOCH_MAX) -> Epochs:
     return tuple(found)
 
 
-def repaired(kept: ReplicationRecord, *, real: int) -> ReplicationRecord:
+def repaired(record: ReplicationRecord, *, real: int) -> ReplicationRecord:
     """Return what a member is to keep; the same when nothing of it is made up. Pure.
 
     Args:
-        kept: What it keeps.
+        record: What it keeps.
         real: The highest epoch that began; 0 where nobody tells but its own log.
     """
-    epochs = real_epochs(kept.epochs, real=real or EPOCH_MAX)
+    epochs = real_epochs(record.epochs, real=real or EPOCH_MAX)
     known = max(newest(epochs), real)
-    highest = known if is_made_up(kept.highest_epoch, known) else kept.highest_epoch
+    highest = known if is_made_up(record.highest_epoch, known) else record.highest_epoch
     if doubt_of(real, max(highest, newest(epochs))):
         highest = real
     members = tuple(
-        replace(each, epoch=0) if is_made_up(each.epoch, known) else each for each in kept.members
+        replace(each, epoch=0) if is_made_up(each.epoch, known) else each for each in record.members
     )
-    return replace(kept, epochs=epochs, highest_epoch=highest, members=members)
+    return replace(record, epochs=epochs, highest_epoch=highest, members=members)
 
 
-def load_kept(files: FileSystem, root: Path) -> tuple[ReplicationRecord, ReplicationRecord | None]:
+def load_record(
+    files: FileSystem, root: Path
+) -> tuple[ReplicationRecord, ReplicationRecord | None]:
     """Return what the member whose data directory is `root` keeps, and what it kept before.
 
     The latter is None when one of the two generations is not there, or is not right.
@@ -98,12 +101,12 @@ def load_kept(files: FileSystem, root: Path) -> tuple[ReplicationRecord, Replica
         return found.table, None
 
 
-def save_kept(files: FileSystem, root: Path, kept: ReplicationRecord) -> None:
+def save_record(files: FileSystem, root: Path, record: ReplicationRecord) -> None:
     """Keep that, in both generations. Durable when it returns.
 
     Raises:
         OSError: The disk refused; either counts.
     """
     path = config_folder(root) / REPLICATION.name
-    data = add_checksum(write_json(kept.to_dict()))
+    data = add_checksum(write_json(record.to_dict()))
     replace_file_from_reserve(files, root, path, data, in_both=True)

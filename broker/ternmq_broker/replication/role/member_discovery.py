@@ -1,4 +1,4 @@
-"""Who the members of this broker's name are, and which of them is the master.
+"""Discovery of the members of a broker's name, and of the master among them.
 
 Brokers find each other as clients find them: by what NameServers tell, its endpoints tried side by
 side, and nobody believed who does not say that he is the one expected.
@@ -30,7 +30,7 @@ _CONNECT_TIMEOUT_S: Final = 1.0
 _MEMBERS_MAX: Final = 64
 
 
-class Finder:
+class MemberDiscovery:
     """Finds the members of one broker name. Keeps nothing but what `remember` is told.
 
     Args:

@@ -1,19 +1,19 @@
-"""Who a broker is among the members of its name, for one life."""
+"""Membership of a broker in its name, for one term."""
 
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.role.epoch_poll import Asker
-from ternmq_broker.replication.role.member_discovery import Finder
+from ternmq_broker.replication.role.epoch_poll import EpochPoll
+from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_remoting.rpc import Identity
 
 
-class Outcome(enum.Enum):
-    """Why a life is over."""
+class TermEnd(enum.Enum):
+    """Reason for which a term is over."""
 
     LEFT = "the broker stops"
     """There is no next one."""
@@ -32,31 +32,31 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A broker's part in its name. Nothing of it changes during a life, but what `state` keeps."""
+class Membership:
+    """Membership of a broker in its name. Within a term nothing of it changes but `state`."""
 
     identity: Identity
-    """With the id under which it registers; its epoch is the newest when the life began."""
+    """Its id is that under which it registers, its epoch the newest when the term began."""
 
     is_slave: bool
     role: BrokerRole
-    """What it is when it is the master."""
+    """Role that it has whenever it is the master."""
 
     replicas_needed: int
-    """How many members, itself included, a message must be safe at when it is the master."""
+    """Number of members, itself included, that must have a message when it is the master."""
 
     incarnation: str
-    """Random per life."""
+    """Random per term."""
 
     state: ReplicationState
-    finder: Finder
-    asker: Asker
+    discovery: MemberDiscovery
+    epoch_poll: EpochPoll
     heard_of: Callable[[int, str], None]
     """Told every epoch of the name that somebody tells, and who: a master that is not of the
     highest acknowledges nothing any more."""
 
-    end: Callable[[Outcome], None]
-    """Ends the life, soon."""
+    end: Callable[[TermEnd], None]
+    """Ends the term, soon."""
 
     cut: Callable[[LogCut], None]
-    """Ends the life, soon, and has the next one begin with a cut of the log."""
+    """Ends the term, soon, and has the next one begin with a cut of the log."""

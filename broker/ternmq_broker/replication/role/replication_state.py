@@ -1,4 +1,4 @@
-"""What a member keeps of its part in the broker name, with the file that makes it last."""
+"""The replication record of a member, with the file that makes it last."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ _Change = Callable[[ReplicationRecord], ReplicationRecord]
 
 
 class ReplicationState:
-    """A member's memory of its part. Owned by the broker's loop, for one life.
+    """A member's replication record and its file. Owned by the broker's loop, for one term.
 
     A change counts when it is on disk, and only then is it seen here; but for what is heard of
     others (the highest epoch, who the members are), which counts at once and is kept soon.
@@ -41,7 +41,7 @@ class ReplicationState:
         root: The data directory; the file's folder is made with the first change.
         files: Used in the blocking pool only.
         blocking: That pool.
-        kept: What the file holds.
+        record: Content of the file.
         is_current: The file needs no new one: it has a checksum, or there is nothing to keep.
     """
 
@@ -50,7 +50,7 @@ class ReplicationState:
         root: Path,
         files: FileSystem,
         blocking: Blocking,
-        kept: ReplicationRecord,
+        record: ReplicationRecord,
         *,
         is_current: bool = True,
     ) -> None:
@@ -58,8 +58,8 @@ class ReplicationState:
         self._path = config_folder(root) / REPLICATION.name
         self._files = files
         self._blocking = blocking
-        self._kept: ReplicationRecord = kept
-        self._saved: ReplicationRecord = kept
+        self._record: ReplicationRecord = record
+        self._saved: ReplicationRecord = record
         self._is_current = is_current
         self._writing = asyncio.Lock()
         self._is_failing = False
@@ -82,49 +82,49 @@ class ReplicationState:
 
         found = await blocking.run(find)
         is_current = found.is_current or found.is_absent
-        kept = found.table or ReplicationRecord()
+        record = found.table or ReplicationRecord()
         repair = f"{REPAIR_COMMAND} BROKER --data {root}"
-        if kept.highest_known > EPOCH_MAX:
+        if record.highest_known > EPOCH_MAX:
             raise StoreError(
-                f"{found.main.path} holds epoch {kept.highest_known}, which was made up: none can"
+                f"{found.main.path} holds epoch {record.highest_known}, which was made up: none can"
                 f" begin above it. Repair it: {repair}"
             )
-        if kept.epochs and doubt_of(kept.highest_known, newest(kept.epochs)):
+        if record.epochs and doubt_of(record.highest_known, newest(record.epochs)):
             logger.error(
                 "highest epoch may be made up: highest=%s log=%s repair=%r",
-                *(kept.highest_known, newest(kept.epochs), repair),
+                *(record.highest_known, newest(record.epochs), repair),
             )
-        return cls(root, files, blocking, kept, is_current=is_current)
+        return cls(root, files, blocking, record, is_current=is_current)
 
     @property
-    def kept(self) -> ReplicationRecord:
+    def record(self) -> ReplicationRecord:
         """All of it."""
-        return self._kept
+        return self._record
 
     @property
     def store_id(self) -> str:
-        """Whose bytes the log holds; empty until it has begun one or follows one."""
-        return self._kept.store_id
+        """Id of the store whose bytes the log holds; empty until it has begun or follows one."""
+        return self._record.store_id
 
     @property
     def epochs(self) -> Epochs:
-        """Of the log."""
-        return self._kept.epochs
+        """Epochs of the log."""
+        return self._record.epochs
 
     @property
     def highest_epoch(self) -> int:
         """The highest that the log has or that was heard of."""
-        return self._kept.highest_known
+        return self._record.highest_known
 
     @property
     def is_saved(self) -> bool:
         """The file holds all of it."""
-        return self._is_current and self._kept is self._saved
+        return self._is_current and self._record is self._saved
 
     @property
     def members(self) -> Sequence[BrokerMember]:
         """Every member of the name, as last known."""
-        return self._kept.members
+        return self._record.members
 
     def heard_of(self, epoch: int) -> str:
         """Take note that an epoch has begun somewhere; kept soon.
@@ -136,15 +136,15 @@ class ReplicationState:
             Why it is not believed, and so changes nothing; "" when it is.
         """
         doubt = doubt_of(epoch)
-        if epoch > self._kept.highest_known and not doubt:
-            self._kept = replace(self._kept, highest_epoch=epoch)
+        if epoch > self._record.highest_known and not doubt:
+            self._record = replace(self._record, highest_epoch=epoch)
         return doubt
 
     def remember(self, members: Sequence[BrokerMember]) -> None:
         """Take note of who the members are; kept soon."""
-        self._kept = replace(self._kept, members=tuple(members))
+        self._record = replace(self._record, members=tuple(members))
 
-    async def begin_reign(self, number: int, start: PhysicalOffset, *, store_id: str) -> None:
+    async def begin_epoch(self, number: int, start: PhysicalOffset, *, store_id: str) -> None:
         """Begin an epoch at the log's end: this member is the master. Durable when it returns.
 
         Args:
@@ -157,13 +157,13 @@ class ReplicationState:
             StoreError: The disk refused; it has not begun.
         """
 
-        def change(kept: ReplicationRecord) -> ReplicationRecord:
+        def change(record: ReplicationRecord) -> ReplicationRecord:
             return replace(
-                kept,
-                epochs=begin(kept.epochs, number, start),
-                highest_epoch=max(kept.highest_epoch, number),
-                store_id=kept.store_id or store_id,
-                is_master=True if kept.is_master is not None else None,
+                record,
+                epochs=begin(record.epochs, number, start),
+                highest_epoch=max(record.highest_epoch, number),
+                store_id=record.store_id or store_id,
+                is_master=True if record.is_master is not None else None,
                 is_unclean=False,
                 cut=None,
             )
@@ -172,14 +172,14 @@ class ReplicationState:
         logger.info("epoch begins number=%s start=%s", number, start)
 
     async def promote(self, number: int, start: PhysicalOffset, *, store_id: str) -> None:
-        """As `begin_reign`, of a member that was told to be the master from now on."""
+        """Begin an epoch as `begin_epoch` does, and be the master from now on."""
 
-        def change(kept: ReplicationRecord) -> ReplicationRecord:
+        def change(record: ReplicationRecord) -> ReplicationRecord:
             return replace(
-                kept,
-                epochs=begin(kept.epochs, number, start),
-                highest_epoch=max(kept.highest_epoch, number),
-                store_id=kept.store_id or store_id,
+                record,
+                epochs=begin(record.epochs, number, start),
+                highest_epoch=max(record.highest_epoch, number),
+                store_id=record.store_id or store_id,
                 is_master=True,
                 is_unclean=False,
                 is_replicated=True,
@@ -190,7 +190,7 @@ class ReplicationState:
         logger.info("promoted epoch=%s start=%s", number, start)
 
     async def become_slave(self, highest_epoch: int, *, confirmed: PhysicalOffset) -> None:
-        """Be a slave from the next life on. Durable when it returns.
+        """Be a slave from the next term on. Durable when it returns.
 
         Args:
             highest_epoch: The highest that is known.
@@ -200,12 +200,12 @@ class ReplicationState:
             StoreError: The disk refused.
         """
 
-        def change(kept: ReplicationRecord) -> ReplicationRecord:
+        def change(record: ReplicationRecord) -> ReplicationRecord:
             return replace(
-                kept,
+                record,
                 is_master=False,
                 is_replicated=True,
-                highest_epoch=max(kept.highest_epoch, highest_epoch),
+                highest_epoch=max(record.highest_epoch, highest_epoch),
                 confirmed=confirmed,
             )
 
@@ -218,8 +218,8 @@ class ReplicationState:
         Raises:
             StoreError: The disk refused.
         """
-        if self._kept.epochs and not self._saved.is_unclean:
-            await self._change(lambda kept: replace(kept, is_unclean=True))
+        if self._record.epochs and not self._saved.is_unclean:
+            await self._change(lambda record: replace(record, is_unclean=True))
 
     async def note_replicated(self) -> None:
         """Take note that others may have this log: it asks before it is the master again.
@@ -230,7 +230,7 @@ class ReplicationState:
             StoreError: The disk refused.
         """
         if not self._saved.is_replicated:
-            await self._change(lambda kept: replace(kept, is_replicated=True))
+            await self._change(lambda record: replace(record, is_replicated=True))
 
     async def adopt(
         self,
@@ -249,12 +249,12 @@ class ReplicationState:
             StoreError: The disk refused; what was kept before counts.
         """
 
-        def change(kept: ReplicationRecord) -> ReplicationRecord:
+        def change(record: ReplicationRecord) -> ReplicationRecord:
             return replace(
-                kept,
+                record,
                 store_id=store_id,
                 epochs=epochs,
-                highest_epoch=max(kept.highest_epoch, highest_epoch),
+                highest_epoch=max(record.highest_epoch, highest_epoch),
                 master_role=master_role,
                 in_sync_replicas=in_sync_replicas,
                 is_replicated=True,
@@ -270,7 +270,7 @@ class ReplicationState:
         Raises:
             StoreError: The disk refused; what was kept before counts.
         """
-        await self._change(lambda kept: replace(kept, confirmed=offset), in_both=False)
+        await self._change(lambda record: replace(record, confirmed=offset), in_both=False)
 
     async def decide_cut(self, cut: LogCut) -> None:
         """Have the log cut before it is opened again. Durable when it returns.
@@ -278,7 +278,7 @@ class ReplicationState:
         Raises:
             StoreError: The disk refused; nothing is decided.
         """
-        await self._change(lambda kept: replace(kept, cut=cut))
+        await self._change(lambda record: replace(record, cut=cut))
 
     async def cut_done(self, end: PhysicalOffset) -> None:
         """Take note that the log was cut, and ends at `end`. Durable when it returns.
@@ -287,15 +287,15 @@ class ReplicationState:
             StoreError: The disk refused; it is cut again, which changes nothing.
         """
 
-        def change(kept: ReplicationRecord) -> ReplicationRecord:
-            is_empty = kept.cut is not None and kept.cut.starts_over
+        def change(record: ReplicationRecord) -> ReplicationRecord:
+            is_empty = record.cut is not None and record.cut.starts_over
             return replace(
-                kept,
+                record,
                 cut=None,
-                epochs=() if is_empty else cut_to(kept.epochs, end),
-                highest_epoch=kept.highest_known,
-                store_id="" if is_empty else kept.store_id,
-                confirmed=min(kept.confirmed, end),
+                epochs=() if is_empty else cut_to(record.epochs, end),
+                highest_epoch=record.highest_known,
+                store_id="" if is_empty else record.store_id,
+                confirmed=min(record.confirmed, end),
             )
 
         await self._change(change)
@@ -305,11 +305,11 @@ class ReplicationState:
         return (Job(name=SAVE_JOB, interval_s=1.0, step=self.save),)
 
     async def save(self) -> bool:
-        """Keep what was heard: a step of a job, and the last act of a life."""
+        """Keep what was heard: a step of a job, and the last act of a term."""
         if self.is_saved:
             return False
         try:
-            await self._change(lambda kept: kept, in_both=False)
+            await self._change(lambda record: record, in_both=False)
         except StoreError as error:
             if not self._is_failing:
                 logger.error("replication state not kept error=%s", error)
@@ -321,9 +321,9 @@ class ReplicationState:
     async def _change(self, change: _Change, *, in_both: bool = True) -> None:
         """Keep a change; in both generations, unless the one before may be taken instead."""
         async with self._writing:
-            wanted = change(self._kept)
+            wanted = change(self._record)
             if wanted == self._saved and self._is_current:
-                self._kept = self._saved = wanted
+                self._record = self._saved = wanted
                 return
             data = add_checksum(write_json(wanted.to_dict()))
             outcome: list[OSError | None] = []
@@ -333,16 +333,16 @@ class ReplicationState:
             await run_shielded(self._blocking.run, write, outcome.append)
             if outcome[0] is not None:
                 raise StoreError(f"{self._path} not saved: {outcome[0]}") from outcome[0]
-            heard = self._kept  # while the disk was at work
+            heard = self._record  # while the disk was at work
             self._saved = wanted
             self._is_current = True
-            self._kept = replace(
+            self._record = replace(
                 wanted,
                 highest_epoch=max(wanted.highest_epoch, heard.highest_epoch),
                 members=heard.members,
             )
-            if self._kept == wanted:
-                self._kept = wanted
+            if self._record == wanted:
+                self._record = wanted
 
     def _write(self, data: bytes, *, in_both: bool) -> None:
         self._files.make_folder(self._path.parent)

@@ -15,7 +15,7 @@ from ternmq_store.message_store import MessageStore
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberState:
-    """What a member is, whatever its role."""
+    """Fields of a member's status that every role has."""
 
     role: str
     """async_master, sync_master or slave."""
@@ -25,11 +25,11 @@ class MemberState:
     highest_epoch: int
     in_sync_replicas: int
     slave_id: int
-    """Under which it is known as a slave."""
+    """Id under which it is known as a slave."""
 
 
-class Standing(Protocol):
-    """What one role alone knows of how its member stands."""
+class RoleStatus(Protocol):
+    """Fields of a member's status that one role alone knows."""
 
     async def describe(self, reply: replication.ReplicationStatusReply) -> None:
         """Fill that in."""
@@ -44,7 +44,7 @@ class StatusService:
         identity: As it registers.
         member: Its state, asked for with every request.
         flush_mode: Of its store.
-        standing: What its role adds.
+        role_status: Adds the fields of its role.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class StatusService:
         identity: Identity,
         member: Callable[[], MemberState],
         flush_mode: FlushMode,
-        standing: Standing | None,
+        role_status: RoleStatus | None,
     ) -> None:
         self._store = store
         self._identity = identity
         self._member = member
         self._flush_mode: Final = flush_mode
-        self._standing = standing
+        self._role_status = role_status
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -87,6 +87,6 @@ class StatusService:
             in_sync_replicas=member.in_sync_replicas,
             slave_id=member.slave_id,
         )
-        if self._standing is not None:
-            await self._standing.describe(reply)
+        if self._role_status is not None:
+            await self._role_status.describe(reply)
         return reply

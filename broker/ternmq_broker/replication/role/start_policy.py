@@ -1,4 +1,4 @@
-"""What a member starts as, and which epoch it begins. Pure.
+"""The policy by which a member starts as master or slave, and begins an epoch. Pure.
 
 A member that was the master may have been replaced while it was away. So it starts as the master
 only when somebody who would know says that nobody was, or when nobody can have taken its place.
@@ -22,8 +22,8 @@ from ternmq_model.offsets import PhysicalOffset
 MASTER_LIVES: Final = "its master is alive: a promotion would make it a second one"
 
 
-class Start(Enum):
-    """What a member does when it starts."""
+class StartRole(Enum):
+    """Role that a member takes when it starts."""
 
     MASTER = auto()
     SLAVE = auto()
@@ -32,8 +32,8 @@ class Start(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """What a member knows of itself when it starts.
+class OwnState:
+    """Knowledge of a member about itself when it starts.
 
     Attributes:
         broker_id: As configured.
@@ -61,14 +61,14 @@ class Own:
 
 
 class NameServerAnswer(NamedTuple):
-    """What a NameServer says of the broker name."""
+    """Answer of a NameServer about the broker name."""
 
     highest: int | None
     """The highest epoch that it accepted; None when it knows none."""
 
 
 class MemberAnswer(NamedTuple):
-    """What another member of the name says."""
+    """Answer of another member of the name."""
 
     highest: int
     """The highest epoch that it has heard of."""
@@ -84,17 +84,19 @@ class MemberAnswer(NamedTuple):
 Answer = NameServerAnswer | MemberAnswer
 
 
-class Decision(NamedTuple):
-    """What a member starts as, and why."""
+class StartDecision(NamedTuple):
+    """Role that a member takes, and the reason."""
 
-    start: Start
+    start: StartRole
     reason: str
     """For the log, without a full stop."""
     begins: int | None = None
     """The epoch that a master begins at its log's end; None = it goes on with its last."""
 
 
-def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False) -> Decision:
+def decide_start(
+    own: OwnState, answers: Iterable[Answer], *, is_forced: bool = False
+) -> StartDecision:
     """Return what a member starts as.
 
     Args:
@@ -106,7 +108,7 @@ def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False
     """
     told = list(answers)
     if not own.is_master:
-        return Decision(Start.SLAVE, "it is a slave")
+        return StartDecision(StartRole.SLAVE, "it is a slave")
     epoch = newest(own.epochs)
     # One that begins its first log, and that nobody ever followed as far as it knows. Who did is a
     # slave; a master is another process of that name, and a NameServer may remember a log before.
@@ -117,20 +119,24 @@ def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False
     )
     highest = max(own.highest, *(each.highest or 0 for each in told), 0)
     if of_members > epoch:
-        return Decision(Start.SLAVE, f"a member knows of epoch {of_members}, it of {epoch}")
+        return StartDecision(
+            StartRole.SLAVE, f"a member knows of epoch {of_members}, it of {epoch}"
+        )
     if is_forced:
         begins = number_of_promotion(highest, own.broker_id) if highest > epoch else None
-        return Decision(Start.MASTER, "it is forced to", begins or _begins(own))
+        return StartDecision(StartRole.MASTER, "it is forced to", begins or _begins(own))
     if highest > (number_after_restart(0) if is_new else epoch):
-        return Decision(Start.SLAVE, f"epoch {highest} began elsewhere, its own is {epoch}")
+        return StartDecision(
+            StartRole.SLAVE, f"epoch {highest} began elsewhere, its own is {epoch}"
+        )
     ahead = [each for each in told if _is_ahead(own, each)]
     if own.may_lack_confirmed and ahead:
-        return Decision(Start.WAIT, "a member has more of the log: it is to be promoted")
+        return StartDecision(StartRole.WAIT, "a member has more of the log: it is to be promoted")
     if not own.is_replicated:
-        return Decision(Start.MASTER, "nobody ever followed it", _begins(own))
+        return StartDecision(StartRole.MASTER, "nobody ever followed it", _begins(own))
     if any(_confirms(own, each) for each in told):
-        return Decision(Start.MASTER, f"no epoch above {epoch} is known", _begins(own))
-    return Decision(Start.WAIT, f"nobody confirms that no epoch above {epoch} began")
+        return StartDecision(StartRole.MASTER, f"no epoch above {epoch} is known", _begins(own))
+    return StartDecision(StartRole.WAIT, f"nobody confirms that no epoch above {epoch} began")
 
 
 def why_not_promote(own: MemberLog, others: Sequence[MemberAnswer]) -> str:
@@ -174,7 +180,7 @@ def may_be_lost(
     return f"others may have {count} acknowledged bytes that this log lacks{since}"
 
 
-def _begins(own: Own) -> int | None:
+def _begins(own: OwnState) -> int | None:
     """Return what a master begins that nobody replaced."""
     epoch = newest(own.epochs)
     if epoch and own.was_clean:
@@ -182,7 +188,7 @@ def _begins(own: Own) -> int | None:
     return number_after_restart(max(epoch, own.highest))
 
 
-def _confirms(own: Own, answer: Answer) -> bool:
+def _confirms(own: OwnState, answer: Answer) -> bool:
     """Tell whether an answer that names no higher epoch means that there is none."""
     if isinstance(answer, MemberAnswer) or answer.highest is not None:
         return True
@@ -190,7 +196,7 @@ def _confirms(own: Own, answer: Answer) -> bool:
     return own.is_empty and newest(own.epochs) <= 1
 
 
-def _is_ahead(own: Own, answer: Answer) -> bool:
+def _is_ahead(own: OwnState, answer: Answer) -> bool:
     """Tell whether a member has bytes of an epoch of this log that were here and are lost."""
     if not isinstance(answer, MemberAnswer):
         return False

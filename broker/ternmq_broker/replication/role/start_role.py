@@ -1,4 +1,4 @@
-"""In which role a life begins: the rules of `starting`, with what others answer."""
+"""The role in which a term begins: the policy of a start, with the answers of others."""
 
 import asyncio
 import logging
@@ -7,8 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import FORMER_MASTER_ID, BrokerConfig, BrokerRole
-from ternmq_broker.replication.role.epoch_poll import Asked, named
-from ternmq_broker.replication.role.start_policy import Decision, Own, Start, decide_start
+from ternmq_broker.replication.role.epoch_poll import EpochPollResult, named
+from ternmq_broker.replication.role.start_policy import (
+    OwnState,
+    StartDecision,
+    StartRole,
+    decide_start,
+)
 from ternmq_broker.state.epochs import newest, number_of_promotion
 from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_model.route import MASTER_ID
@@ -20,9 +25,9 @@ logger = logging.getLogger(__name__)
 _PAUSE_S: Final = 1.0
 
 
-def is_master(config: BrokerConfig, kept: ReplicationRecord) -> bool:
+def is_master(config: BrokerConfig, record: ReplicationRecord) -> bool:
     """Tell whether a member is the master, as far as it knows by itself."""
-    return config.broker_id == MASTER_ID if kept.is_master is None else kept.is_master
+    return config.broker_id == MASTER_ID if record.is_master is None else record.is_master
 
 
 def registered_id(config: BrokerConfig, *, is_slave: bool) -> int:
@@ -32,60 +37,60 @@ def registered_id(config: BrokerConfig, *, is_slave: bool) -> int:
     return FORMER_MASTER_ID if config.broker_id == MASTER_ID else config.broker_id
 
 
-def registered_epoch(kept: ReplicationRecord, *, is_slave: bool) -> int:
+def registered_epoch(record: ReplicationRecord, *, is_slave: bool) -> int:
     """Return the epoch with which a member is known in its role.
 
     What a slave that has never followed has is its own log, of a store that nobody may share: it
     has no epoch of the name, and deposes no master of it.
     """
-    return 0 if is_slave and kept.is_master is None else newest(kept.epochs)
+    return 0 if is_slave and record.is_master is None else newest(record.epochs)
 
 
-def own_of(config: BrokerConfig, kept: ReplicationRecord, store: MessageStore) -> Own:
+def own_of(config: BrokerConfig, record: ReplicationRecord, store: MessageStore) -> OwnState:
     """Return what a member knows of itself when its store is open."""
-    is_sync = role_as_master(config, kept) is BrokerRole.SYNC_MASTER
-    was_clean = store.report.was_clean and not kept.is_unclean
-    has_others = bool(config.nameservers or kept.members)
-    return Own(
+    is_sync = role_as_master(config, record) is BrokerRole.SYNC_MASTER
+    was_clean = store.report.was_clean and not record.is_unclean
+    has_others = bool(config.nameservers or record.members)
+    return OwnState(
         broker_id=config.broker_id,
-        is_master=is_master(config, kept),
+        is_master=is_master(config, record),
         # With nobody to ask there is nobody who could have taken its place, either.
-        is_replicated=has_others and (kept.is_replicated or is_sync),
+        is_replicated=has_others and (record.is_replicated or is_sync),
         is_empty=store.min_physical == store.max_physical,
         was_clean=was_clean,
         may_lack_confirmed=is_sync and config.flush_mode is FlushMode.ASYNC and not was_clean,
-        epochs=kept.epochs,
+        epochs=record.epochs,
         log_end=store.max_physical,
-        highest=kept.highest_epoch,
+        highest=record.highest_epoch,
     )
 
 
-def role_as_master(config: BrokerConfig, kept: ReplicationRecord) -> BrokerRole:
+def role_as_master(config: BrokerConfig, record: ReplicationRecord) -> BrokerRole:
     """Return what a member is when it is the master: a `slave` is what its master was."""
     if config.role is not BrokerRole.SLAVE:
         return config.role
-    is_sync = kept.master_role == BrokerRole.SYNC_MASTER.value
+    is_sync = record.master_role == BrokerRole.SYNC_MASTER.value
     return BrokerRole.SYNC_MASTER if is_sync else BrokerRole.ASYNC_MASTER
 
 
-def replicas_needed(config: BrokerConfig, kept: ReplicationRecord) -> int:
+def replicas_needed(config: BrokerConfig, record: ReplicationRecord) -> int:
     """Return how many members a message must be safe at when this one is the master."""
     if config.role is not BrokerRole.SLAVE:
         return config.replicas_needed
-    if role_as_master(config, kept) is BrokerRole.ASYNC_MASTER:
+    if role_as_master(config, record) is BrokerRole.ASYNC_MASTER:
         return 1
-    return kept.in_sync_replicas or 2
+    return record.in_sync_replicas or 2
 
 
 async def decide(
-    own: Own,
-    ask: Callable[[], Awaitable[Asked]],
+    own: OwnState,
+    ask: Callable[[], Awaitable[EpochPollResult]],
     *,
     name: str,
     is_forced: bool = False,
     is_promoted: bool = False,
-) -> Decision:
-    """Return in which role a life begins, as soon as that is known; `start` is never WAIT.
+) -> StartDecision:
+    """Return the role in which a term begins, as soon as it is known; `start` is never WAIT.
 
     Nobody is asked when that cannot matter. Else everybody is, again each second, until somebody
     knows; but once when nobody ever followed a log that has no epoch: others may have what was
@@ -99,7 +104,7 @@ async def decide(
         is_promoted: It has begun its epoch just now, when everybody was asked.
     """
     if is_promoted and own.is_master and own.was_clean and own.highest <= newest(own.epochs):
-        return Decision(Start.MASTER, "it was promoted")
+        return StartDecision(StartRole.MASTER, "it was promoted")
     if not (own.is_master or is_forced):
         return decide_start(own, ())
     if own.epochs and not (own.is_replicated or is_forced):
@@ -108,7 +113,7 @@ async def decide(
     while True:
         asked = await ask()
         decision = _decided(own, asked, is_forced=is_forced)
-        if decision.start is not Start.WAIT:
+        if decision.start is not StartRole.WAIT:
             return decision
         if decision.reason != reason:
             reason = decision.reason
@@ -124,11 +129,11 @@ async def decide(
         await asyncio.sleep(_PAUSE_S)
 
 
-def _decided(own: Own, asked: Asked, *, is_forced: bool) -> Decision:
+def _decided(own: OwnState, asked: EpochPollResult, *, is_forced: bool) -> StartDecision:
     decision = decide_start(
         replace(own, is_master=True) if is_forced else own, asked.answers, is_forced=is_forced
     )
-    if decision.start is not Start.MASTER or own.is_master:
+    if decision.start is not StartRole.MASTER or own.is_master:
         return decision
     # It was a slave: its epoch is another's.
     highest = max(own.highest, newest(own.epochs), asked.highest)

@@ -19,7 +19,7 @@ from ternmq_broker.replication.protocol import (
     epochs_from_pb,
     epochs_to_pb,
 )
-from ternmq_broker.replication.role.member_discovery import Finder
+from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.replication.slave.follow_rules import (
     LogChange,
@@ -72,7 +72,7 @@ class FollowerServices:
     flush_mode: FlushMode
     env: Environment
     store: MessageStore
-    finder: Finder
+    discovery: MemberDiscovery
     state: ReplicationState
     appended: Callable[[], None]
     """Told of every append and of every move of what may be served."""
@@ -163,7 +163,9 @@ class Follower:
         begun_ms: int | None = None
         try:
             highest = services.state.highest_epoch
-            connection = await services.finder.master(epoch_min=highest, own_id=services.broker_id)
+            connection = await services.discovery.master(
+                epoch_min=highest, own_id=services.broker_id
+            )
             self._master = str(connection.address)
             try:
                 stream: FollowStream = connection.open(FOLLOW)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.role.epoch_poll import Asked, named
-from ternmq_broker.replication.role.membership import Member, Outcome
+from ternmq_broker.replication.role.epoch_poll import EpochPollResult, named
+from ternmq_broker.replication.role.membership import Membership, TermEnd
 from ternmq_broker.replication.role.start_policy import (
     MASTER_LIVES,
     MemberAnswer,
@@ -48,7 +48,7 @@ class PromotionService:
 
     def __init__(
         self,
-        member: Member,
+        member: Membership,
         env: Environment,
         store: MessageStore,
         tables: Tables,
@@ -91,7 +91,7 @@ class PromotionService:
         finally:
             self._is_promoting = False
 
-    async def _check(self, following: SlaveSide, *, is_forced: bool) -> Asked:
+    async def _check(self, following: SlaveSide, *, is_forced: bool) -> EpochPollResult:
         """Return what others said, if nothing speaks against the promotion.
 
         Raises:
@@ -99,23 +99,23 @@ class PromotionService:
         """
         if following.is_following and not is_forced:
             raise self._refused(MASTER_LIVES, following)
-        asked = await self._member.asker.ask(own_id=self._member.identity.broker_id)
+        asked = await self._member.epoch_poll.ask(own_id=self._member.identity.broker_id)
         if following.changes_log:
             raise refusal(ResponseCode.SYSTEM_BUSY, "its log is to be cut first: try again")
         if not is_forced and (reason := self._why_not(following, asked)):
             raise self._refused(reason, following, asked.members)
         return asked
 
-    def _why_not(self, following: SlaveSide, asked: Asked) -> str:
+    def _why_not(self, following: SlaveSide, asked: EpochPollResult) -> str:
         """Return what speaks against the promotion, after all were asked; "" for nothing."""
         if asked.has_foreign_master or following.is_following:  # it may have returned meanwhile
             return MASTER_LIVES
         if not asked.answers:
             who = named(asked.unreachable)
             return f"nobody can be asked for the highest epoch: {who} did not answer"
-        kept, store = self._member.state.kept, self._store
+        record, store = self._member.state.record, self._store
         ends = (store.min_physical, store.max_physical)
-        log = MemberLog(kept.epochs, *ends, kept.store_id, kept.highest_epoch)
+        log = MemberLog(record.epochs, *ends, record.store_id, record.highest_epoch)
         reason = why_not_promote(log, asked.members)
         missing = asked.missing_slaves
         if not reason and self._member.role is BrokerRole.SYNC_MASTER:
@@ -140,7 +140,7 @@ class PromotionService:
         remark = f"not promoted: {reason}; {lost}; --force promotes it all the same"
         return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
-    async def _promote(self, following: SlaveSide, asked: Asked) -> admin.PromoteReply:
+    async def _promote(self, following: SlaveSide, asked: EpochPollResult) -> admin.PromoteReply:
         member, state, store = self._member, self._member.state, self._store
         number = number_of_promotion(max(asked.highest, state.highest_epoch), self._own_id)
         confirmed = store.confirm_offset
@@ -161,9 +161,9 @@ class PromotionService:
             await state.promote(number, store.max_physical, store_id=store_id)
         except BaseException:
             # It follows no more: another life of a slave does.
-            member.end(Outcome.FENCED)
+            member.end(TermEnd.FENCED)
             raise
-        member.end(Outcome.PROMOTED)
+        member.end(TermEnd.PROMOTED)
         return admin.PromoteReply(
             epoch=number,
             log_end=store.max_physical,

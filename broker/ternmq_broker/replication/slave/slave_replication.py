@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from ternmq_broker.replication.role.membership import Member, Outcome
+from ternmq_broker.replication.role.membership import Membership, TermEnd
 from ternmq_broker.replication.slave.follow_rules import LogChange
 from ternmq_broker.replication.slave.follower import Follower, FollowerServices
 from ternmq_broker.replication.tables.applier import TableServices
@@ -36,7 +36,7 @@ class SlaveSide:
 
     def __init__(
         self,
-        member: Member,
+        member: Membership,
         env: Environment,
         store: MessageStore,
         tables: Tables,
@@ -62,7 +62,7 @@ class SlaveSide:
                 flush_mode=flush_mode,
                 env=env,
                 store=store,
-                finder=member.finder,
+                discovery=member.discovery,
                 state=member.state,
                 appended=store_loop.appended,
                 room_made=store_loop.room_made,
@@ -125,7 +125,7 @@ class SlaveSide:
         """
         if self._member.identity.epoch == epoch:
             return False
-        self._member.end(Outcome.FOLLOWS)
+        self._member.end(TermEnd.FOLLOWS)
         return True
 
     def _log_changes(self, change: LogChange) -> None:

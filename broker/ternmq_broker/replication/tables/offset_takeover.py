@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ternmq_broker.replication.role.member_discovery import Finder
+from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.tables.offset_rows import parse_rows
 from ternmq_broker.replication.tables.table_names import OFFSETS
 from ternmq_broker.replication.tables.table_reader import TableReader, ToldTable
@@ -24,7 +24,7 @@ TAKE_OVER_TIMEOUT_S: Final = 2.0
 
 async def take_over_offsets(
     env: Environment,
-    finder: Finder,
+    discovery: MemberDiscovery,
     tables: Tables,
     *,
     cluster: str,
@@ -39,7 +39,7 @@ async def take_over_offsets(
 
     Args:
         env: Network and blocking calls.
-        finder: Finds the slaves.
+        discovery: Finds the slaves.
         tables: Of this broker.
         cluster: That the broker belongs to.
         name: Its name.
@@ -63,7 +63,7 @@ async def take_over_offsets(
 
     try:
         async with asyncio.timeout(timeout_s):
-            members = [each for each in await finder.members() if each.broker_id != MASTER_ID]
+            members = [each for each in await discovery.members() if each.broker_id != MASTER_ID]
             await asyncio.gather(*(ask(member) for member in members))
     except TimeoutError:
         logger.warning("offsets not taken from every slave within %s s", timeout_s)

@@ -9,13 +9,13 @@ from tests.support.brokers import bodies, serving
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
-PROPERTIES = {"MSG_TYPE": "reply", "CORRELATION_ID": "c1", "REPLY_TO_CLIENT": "asker@1"}
+PROPERTIES = {"MSG_TYPE": "reply", "CORRELATION_ID": "c1", "REPLY_TO_CLIENT": "epoch_poll@1"}
 
 
 def test_reply_goes_to_its_requesters_session_and_is_stored() -> None:
     async def main() -> None:
         async with serving() as (_, client):
-            session, _ = await client.open_session("asker@1")
+            session, _ = await client.open_session("epoch_poll@1")
             reply = await client.send(TOPIC, b"42", properties=PROPERTIES)
             told = await session.read()
             assert told is not None
@@ -32,7 +32,7 @@ def test_reply_goes_to_its_requesters_session_and_is_stored() -> None:
 def test_reply_is_forwarded_without_storage_when_configured() -> None:
     async def main() -> None:
         async with serving(store_replies=False) as (_, client):
-            session, _ = await client.open_session("asker@1")
+            session, _ = await client.open_session("epoch_poll@1")
             reply = await client.send(TOPIC, b"42", properties=PROPERTIES)
             assert (reply.status.code, reply.queue_offset) == (0, -1)
             assert reply.message_id
@@ -45,7 +45,7 @@ def test_reply_is_forwarded_without_storage_when_configured() -> None:
 def test_reply_without_requester_is_refused_and_not_stored() -> None:
     async def main() -> None:
         async with serving() as (_, client):
-            with pytest.raises(ClientNotOnline, match="asker@1"):
+            with pytest.raises(ClientNotOnline, match="epoch_poll@1"):
                 await client.send(TOPIC, b"42", properties=PROPERTIES)
             with pytest.raises(MessageRefused, match="CORRELATION_ID"):
                 await client.send(TOPIC, b"42", properties={"MSG_TYPE": "reply"})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.replication.role.epoch_repair import load_kept, save_kept
+from ternmq_broker.replication.role.epoch_repair import load_record, save_record
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_console.broker.epoch_directories import Directory, check_owner, open_directory
@@ -35,7 +35,7 @@ def member(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
     epochs = (Epoch(1, PhysicalOffset(0)), Epoch(MADE_UP + 1, PhysicalOffset(60)))
     kept = ReplicationRecord(epochs=epochs, store_id="5f", is_replicated=True, members=MEMBERS)
-    save_kept(FILES, tmp_path, kept)
+    save_record(FILES, tmp_path, kept)
     return tmp_path
 
 
@@ -89,7 +89,7 @@ def test_repair_that_ended_between_two_generations_is_completed(member: Path) ->
     path.unlink()
     assert opened(member).after(2) == "log 2, highest 2"
     opened(member).repair(2)
-    kept, previous = load_kept(FILES, member)
+    kept, previous = load_record(FILES, member)
     assert kept == previous
     assert opened(member).after(2) is None
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.role.epoch_poll import Asked, Told
+from ternmq_broker.replication.role.epoch_poll import EpochAnswer, EpochPollResult
 from ternmq_broker.replication.role.start_policy import MemberAnswer, NameServerAnswer
 from ternmq_broker.state.epochs import Epoch
 from ternmq_model.address import Address
@@ -154,11 +154,13 @@ def test_slave_with_different_bytes_starts_over() -> None:
     run_in_virtual_time(main())
 
 
-def told(epoch: int, *, by: int | None) -> Asked:
+def told(epoch: int, *, by: int | None) -> EpochPollResult:
     """Return the answer of a member, or of a NameServer, which knows of an epoch."""
     answer = NameServerAnswer(epoch)
     member = MemberAnswer(epoch, epoch, PhysicalOffset(0))
-    return Asked((Told(answer if by is None else member, (Address("other", 1),), by),), ())
+    return EpochPollResult(
+        (EpochAnswer(answer if by is None else member, (Address("other", 1),), by),), ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def told(epoch: int, *, by: int | None) -> Asked:
     ids=["nobody", "a NameServer", "another member", "the slave itself"],
 )
 def test_hellos_alone_depose_no_master_and_cost_little(
-    others: Asked, caplog: pytest.LogCaptureFixture
+    others: EpochPollResult, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         async with reigning(in_sync_replicas=1) as master:
@@ -211,7 +213,7 @@ def test_two_slaves_that_claim_a_higher_epoch_confirm_each_other() -> None:
 )
 @pytest.mark.parametrize("others", [NOBODY, told(3 * EPOCH_STEP_MAX, by=None)], ids=["", "known"])
 def test_made_up_epoch_of_slave_is_refused_and_logged_and_others_are_asked(
-    fields: dict[str, Any], others: Asked, caplog: pytest.LogCaptureFixture
+    fields: dict[str, Any], others: EpochPollResult, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         async with reigning() as master:

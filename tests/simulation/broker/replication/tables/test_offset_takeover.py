@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.replication.role.member_discovery import Finder
+from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.tables.offset_takeover import take_over_offsets
 from ternmq_broker.state.offset_versions import VERSION_STEP_MAX
 from ternmq_broker.state.offsets import KeptOffset
@@ -23,7 +23,7 @@ IDENTITY = Identity("C", "n", 1, 1)
 
 
 async def take_over(master: Member, *members: BrokerMember) -> int:
-    finder = Finder(
+    discovery = MemberDiscovery(
         master.env,
         cluster="C",
         name="n",
@@ -33,7 +33,7 @@ async def take_over(master: Member, *members: BrokerMember) -> int:
     )
     return await take_over_offsets(
         master.env,
-        finder,
+        discovery,
         master.tables,
         cluster="C",
         name="n",

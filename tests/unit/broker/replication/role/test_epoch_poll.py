@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ternmq_broker.replication.role.epoch_poll import (
-    Asked,
-    Asker,
-    Told,
+    EpochAnswer,
+    EpochPoll,
+    EpochPollResult,
     answer_of,
     missing_slaves,
     named,
@@ -96,7 +96,7 @@ def test_members_are_asked_concurrently_and_silent_ones_named() -> None:
                 random=Random(1),
                 blocking=InlineBlocking(),
             )
-            asker = Asker(
+            epoch_poll = EpochPoll(
                 env,
                 cluster="c",
                 name="a",
@@ -105,14 +105,14 @@ def test_members_are_asked_concurrently_and_silent_ones_named() -> None:
                     member(0, "gone"), member(1, "s"), member(2, "other"), member(3)
                 ).members,
             )
-            asked = await asker.ask()
+            asked = await epoch_poll.ask()
             assert asyncio.get_running_loop().time() <= 2
             assert asked.answers == (NameServerAnswer(7), MemberAnswer(9, 2, PhysicalOffset(100)))
             assert asked.answered == ("ns:1", "s:1")
             assert asked.unreachable == ("hangs:1", "away:1", "gone:1", "other:1")
             assert (asked.highest, asked.members) == (9, asked.answers[1:])
             assert asked.missing_slaves == (2,)
-            assert (await asker.ask(own_id=1)).answers == (NameServerAnswer(7),)
+            assert (await epoch_poll.ask(own_id=1)).answers == (NameServerAnswer(7),)
 
     run_in_virtual_time(main())
 
@@ -145,16 +145,16 @@ def test_members_of_another_store_do_not_count(own_store: str, told: str, is_cou
                 random=Random(1),
                 blocking=InlineBlocking(),
             )
-            finder = Finds(member(0, "m"))
-            asker = Asker(
+            discovery = Finds(member(0, "m"))
+            epoch_poll = EpochPoll(
                 env,
                 cluster="c",
                 name="a",
                 nameservers=(),
-                members=finder.members,
+                members=discovery.members,
                 store_id=lambda: own_store,
             )
-            asked = await asker.ask(own_id=1)
+            asked = await epoch_poll.ask(own_id=1)
             assert asked.highest == (3 if is_counted else 0)
             assert asked.has_foreign_master is not is_counted
 
@@ -190,7 +190,7 @@ def test_made_up_epochs_are_no_answers(caplog: pytest.LogCaptureFixture) -> None
                 random=Random(1),
                 blocking=InlineBlocking(),
             )
-            asker = Asker(
+            epoch_poll = EpochPoll(
                 env,
                 cluster="c",
                 name="a",
@@ -198,11 +198,11 @@ def test_made_up_epochs_are_no_answers(caplog: pytest.LogCaptureFixture) -> None
                 members=Finds(member(0, "m"), member(2, "s")).members,
                 known=lambda: 3,
             )
-            asked = await asker.ask(own_id=1)
+            asked = await epoch_poll.ask(own_id=1)
             assert (asked.highest, [each.broker_id for each in asked.told]) == (3, [2])
             assert asked.unreachable == ("ns:1", "m:1")
             assert asked.has_foreign_master  # a promotion beside it would be a second one
-            assert (await asker.ask(own_id=1)).highest == 3  # and what is wrong is logged once
+            assert (await epoch_poll.ask(own_id=1)).highest == 3  # and what is wrong is logged once
 
     run_in_virtual_time(main())
     assert caplog.text.count("repair-epoch") == 2
@@ -258,7 +258,7 @@ def test_epoch_that_is_far_off_is_believed_of_nameservers_or_of_master_that_has_
                 random=Random(1),
                 blocking=InlineBlocking(),
             )
-            asker = Asker(
+            epoch_poll = EpochPoll(
                 env,
                 cluster="c",
                 name="a",
@@ -267,7 +267,7 @@ def test_epoch_that_is_far_off_is_believed_of_nameservers_or_of_master_that_has_
                 store_id=lambda: "x",
                 known=lambda: 1,
             )
-            assert (await asker.ask(own_id=100)).highest == highest
+            assert (await epoch_poll.ask(own_id=100)).highest == highest
 
     run_in_virtual_time(main())
 
@@ -275,15 +275,17 @@ def test_epoch_that_is_far_off_is_believed_of_nameservers_or_of_master_that_has_
 def test_epoch_is_confirmed_by_others_than_who_claims_it() -> None:
     member_answer = MemberAnswer(9, 9, PhysicalOffset(0))
     ns, s = (Address("ns", 1),), (Address("x", 1), Address("s", 1))
-    asked = Asked((Told(NameServerAnswer(7), ns), Told(member_answer, s, 1)), ())
+    asked = EpochPollResult(
+        (EpochAnswer(NameServerAnswer(7), ns), EpochAnswer(member_answer, s, 1)), ()
+    )
     assert asked.confirmed({"t": {1}}) == (7, "ns:1")
     assert asked.confirmed({"t": {2}}) == asked.confirmed({"s": {1}, "t": {2}}) == (9, "x:1")
-    assert Asked((), ()).confirmed({"s": {1}}) == (0, "")
+    assert EpochPollResult((), ()).confirmed({"s": {1}}) == (0, "")
 
 
 def test_stranger_that_claims_an_epoch_under_two_ids_does_not_confirm_itself() -> None:
     member_answer = MemberAnswer(9, 9, PhysicalOffset(0))
-    asked = Asked((Told(member_answer, (Address("evil", 1),), 77),), ())
+    asked = EpochPollResult((EpochAnswer(member_answer, (Address("evil", 1),), 77),), ())
     for claims in ({"evil": {77, 78}}, {"evil": {78, 79}}, {"other": {77, 78}}):
         assert asked.confirmed(claims) == (0, "")
 
@@ -305,7 +307,7 @@ def test_slave_known_under_another_id_is_not_missing() -> None:
 
 
 def test_empty_answer_has_no_members_and_reads_as_nobody() -> None:
-    asked = Asked((), ())
+    asked = EpochPollResult((), ())
     assert (asked.highest, asked.members) == (0, ())
     assert named(asked.answered) == "nobody"
     assert named(("a:1", "b:2")) == "a:1,b:2"

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from ternmq_broker.replication.role.epoch_repair import (
     is_made_up,
-    load_kept,
+    load_record,
     real_epochs,
     repaired,
-    save_kept,
+    save_record,
 )
 from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.state.epochs import (
@@ -130,13 +130,13 @@ def test_repaired_state_is_what_the_next_start_finds() -> None:
         files = MemoryFileSystem()
         files.make_folder(ROOT / "config")
         with pytest.raises(StoreNotFound, match="is not there"):
-            load_kept(files, ROOT)
-        save_kept(files, ROOT, ReplicationRecord(epochs=epochs((MADE_UP + 1, 0)), store_id="5f"))
+            load_record(files, ROOT)
+        save_record(files, ROOT, ReplicationRecord(epochs=epochs((MADE_UP + 1, 0)), store_id="5f"))
         with pytest.raises(StoreError, match="repair-epoch BROKER --data /broker"):
             await ReplicationState.load(ROOT, files, InlineBlocking())
-        kept, previous = load_kept(files, ROOT)
+        kept, previous = load_record(files, ROOT)
         assert kept == previous
-        save_kept(files, ROOT, repaired(kept, real=0))
+        save_record(files, ROOT, repaired(kept, real=0))
         state = await ReplicationState.load(ROOT, files, InlineBlocking())
         assert (state.epochs, state.highest_epoch, state.store_id) == (epochs((1, 0)), 1, "5f")
 

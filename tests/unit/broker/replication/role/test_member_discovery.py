@@ -4,7 +4,7 @@ from random import Random
 import pytest
 
 from ternmq_broker.replication.role.member_discovery import (
-    Finder,
+    MemberDiscovery,
     members_of,
     merged,
     with_remembered,
@@ -70,11 +70,11 @@ class Memory:
         self.times += 1
 
 
-def finder(network: MemoryNetwork, memory: Memory) -> Finder:
+def discovery(network: MemoryNetwork, memory: Memory) -> MemberDiscovery:
     env = Environment(
         clock=VirtualClock(), network=network.host("s"), random=Random(1), blocking=InlineBlocking()
     )
-    return Finder(
+    return MemberDiscovery(
         env,
         cluster="C",
         name="n",
@@ -109,7 +109,7 @@ def test_members_are_found_at_any_nameserver_and_remembered() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             memory = Memory()
-            found = finder(network, memory)
+            found = discovery(network, memory)
             assert await found.members() == []
             handlers = [unary(GET_CLUSTER, Told(data(member(0, A), member(1, B))).get_cluster)]
             async with network.host("ns2").serve(handlers, NS[1]):
@@ -124,7 +124,7 @@ def test_members_are_found_at_any_nameserver_and_remembered() -> None:
 def test_master_is_found_at_an_address_another_member_had() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
-            found = finder(network, Memory(member(0, A), member(1, B)))
+            found = discovery(network, Memory(member(0, A), member(1, B)))
             with pytest.raises(Unreachable):
                 await found.master(epoch_min=1, own_id=100)
             async with (
@@ -147,10 +147,10 @@ def test_master_of_a_lower_epoch_than_known_is_ignored() -> None:
                 network.host("a").serve([], A, identity=identity(0, 4)),
             ):
                 with pytest.raises(Unreachable):
-                    await finder(network, Memory()).master(epoch_min=1, own_id=100)
+                    await discovery(network, Memory()).master(epoch_min=1, own_id=100)
             async with network.host("a").serve([], A, identity=identity(0, 4)):
                 with pytest.raises(Unreachable):
-                    await finder(network, Memory(member(0, A))).master(epoch_min=5, own_id=100)
+                    await discovery(network, Memory(member(0, A))).master(epoch_min=5, own_id=100)
 
     run_in_virtual_time(main())
 
@@ -165,7 +165,7 @@ def test_made_up_epoch_of_a_member_hides_no_master_and_is_not_remembered() -> No
                 network.host("ns1").serve(serves, Address("0.0.0.0", 9876)),
                 network.host("a").serve([], Address("0.0.0.0", 10911), identity=identity(0)),
             ):
-                connection = await finder(network, memory).master(epoch_min=1, own_id=1)
+                connection = await discovery(network, memory).master(epoch_min=1, own_id=1)
                 assert connection.address == A
                 await connection.close()
         assert [each.epoch for each in memory.members] == [1, 0]
@@ -177,7 +177,7 @@ def test_id_that_a_member_had_at_its_own_place_is_not_remembered() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             memory = Memory()
-            found = finder(network, memory)
+            found = discovery(network, memory)
             found.note([data(member(0, A, B), member(1, B, A))], NS[0], 0)
             assert (memory.times, memory.members) == (0, ())
             found.note([data(member(0, A), member(1, A), member(2, B))], NS[0], 0)
@@ -190,7 +190,7 @@ def test_missing_members_are_reported_without_dialling() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             with pytest.raises(Unreachable, match="no NameServer tells a member of broker n"):
-                await finder(network, Memory()).master(epoch_min=1, own_id=100)
+                await discovery(network, Memory()).master(epoch_min=1, own_id=100)
 
     run_in_virtual_time(main())
 
@@ -198,7 +198,7 @@ def test_missing_members_are_reported_without_dialling() -> None:
 def test_member_does_not_look_for_master_at_its_own_address() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
-            found = finder(network, Memory(member(0, A, B), member(1, B)))
+            found = discovery(network, Memory(member(0, A, B), member(1, B)))
             async with network.host("b").serve([], B, identity=identity(1)):
                 with pytest.raises(Unreachable) as raised:
                     await found.master(epoch_min=1, own_id=1)

@@ -32,7 +32,7 @@ def test_new_member_keeps_nothing() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         state = await load(files)
-        assert state.kept == ReplicationRecord()
+        assert state.record == ReplicationRecord()
         assert not await state.save()
         assert files.syncs == 0
 
@@ -44,11 +44,11 @@ def test_begun_leadership_survives_power_loss() -> None:
         files = PowerLossFileSystem()
         files.make_folder(FOLDER)
         state = await load(files)
-        await state.begin_reign(1, PhysicalOffset(0), store_id="5f")
-        await state.begin_reign(2, PhysicalOffset(700), store_id="other")
+        await state.begin_epoch(1, PhysicalOffset(0), store_id="5f")
+        await state.begin_epoch(2, PhysicalOffset(700), store_id="other")
         for seed in range(8):
             left = files.lose_power(Random(seed))
-            found = (await load(left)).kept
+            found = (await load(left)).record
             assert found.epochs == (Epoch(1, PhysicalOffset(0)), Epoch(2, PhysicalOffset(700)))
             assert (found.store_id, found.highest_known, found.is_master) == ("5f", 2, None)
 
@@ -62,7 +62,7 @@ def test_leadership_begins_on_a_full_disk() -> None:
         keep_reserve(files, ROOT)
         files.space_bytes = 0
         for number in range(1, 4):
-            await (await load(files)).begin_reign(number, PhysicalOffset(number), store_id="5f")
+            await (await load(files)).begin_epoch(number, PhysicalOffset(number), store_id="5f")
             files.space_bytes = 0  # somebody else takes what is left
         assert (await load(files)).highest_epoch == 3
 
@@ -74,7 +74,7 @@ def test_crash_at_any_step_leaves_the_state_before_or_after() -> None:
         disk = FailingDisk()
         disk.make_folder(FOLDER)
         state = await load(disk)
-        await state.begin_reign(1, PhysicalOffset(0), store_id="5f")
+        await state.begin_epoch(1, PhysicalOffset(0), store_id="5f")
         disk.dies_at = len(disk.steps) + dies_after
         try:
             await state.promote(1000, PhysicalOffset(700), store_id="")
@@ -84,7 +84,7 @@ def test_crash_at_any_step_leaves_the_state_before_or_after() -> None:
             is_over = True
         for seed in range(4):
             left = disk.lose_power(Random(seed))
-            found = (await load(left)).kept
+            found = (await load(left)).record
             expected = [(1, None), (1000, True)] if not is_over else [(1000, True)]
             assert (found.highest_known, found.is_master) in expected
         return is_over
@@ -99,14 +99,14 @@ def test_refused_save_is_not_seen() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         state = await load(files)
-        await state.begin_reign(1, PhysicalOffset(0), store_id="5f")
+        await state.begin_epoch(1, PhysicalOffset(0), store_id="5f")
         files.sync_error = OSError("broken disk")
         with pytest.raises(StoreError, match=r"replication\.json not saved: broken disk"):
             await state.promote(1000, PhysicalOffset(9), store_id="")
-        assert (state.highest_epoch, state.kept.is_master) == (1, None)
+        assert (state.highest_epoch, state.record.is_master) == (1, None)
         files.sync_error = None
         await state.promote(1000, PhysicalOffset(9), store_id="")
-        assert (await load(files)).kept.is_master is True
+        assert (await load(files)).record.is_master is True
 
     run_in_virtual_time(main())
 
@@ -122,7 +122,7 @@ def test_save_refused_at_any_step_is_not_in_the_file_after_the_next_change() -> 
             await state.decide_cut(CUT)
         except StoreError:
             await state.keep_confirmed(PhysicalOffset(10))
-            assert (await load(disk)).kept.cut is None
+            assert (await load(disk)).record.cut is None
             return False
         return True
 
@@ -143,7 +143,7 @@ def test_cancelled_save_is_not_in_the_file_after_the_next_change() -> None:
         with pytest.raises(asyncio.CancelledError):
             await deciding
         await state.keep_confirmed(PhysicalOffset(10))
-        assert (await load(files)).kept.cut is None
+        assert (await load(files)).record.cut is None
 
     run_in_virtual_time(main())
 
@@ -164,7 +164,7 @@ def test_heard_epochs_count_at_once_and_are_saved_soon() -> None:
         await state.save()
         found = await load(files)
         assert (found.highest_epoch, found.members) == (5, MEMBERS)
-        assert found.kept.is_replicated
+        assert found.record.is_replicated
         syncs = files.syncs
         await state.save()
         assert files.syncs == syncs
@@ -177,13 +177,13 @@ def test_concurrent_changes_are_all_kept() -> None:
         files = MemoryFileSystem()
         state = await load(files)
         await asyncio.gather(
-            state.begin_reign(1, PhysicalOffset(0), store_id="5f"),
+            state.begin_epoch(1, PhysicalOffset(0), store_id="5f"),
             state.note_replicated(),
             state.keep_confirmed(PhysicalOffset(9)),
             state.become_slave(7, confirmed=PhysicalOffset(9)),
         )
-        found = (await load(files)).kept
-        assert found == state.kept
+        found = (await load(files)).record
+        assert found == state.record
         assert (found.is_replicated, found.confirmed, found.is_master) == (True, 9, False)
         assert found.highest_known == 7
 
@@ -205,14 +205,14 @@ def test_cut_is_remembered_until_it_is_done() -> None:
         await state.keep_confirmed(PhysicalOffset(750))
         await state.decide_cut(LogCut(700, False, 4096))
         state = await load(files)
-        assert state.kept.cut == LogCut(700, False, 4096)
+        assert state.record.cut == LogCut(700, False, 4096)
         await state.cut_done(PhysicalOffset(700))
-        found = (await load(files)).kept
+        found = (await load(files)).record
         assert (found.cut, found.epochs, found.confirmed) == (None, epochs[:1], 700)
         assert (found.highest_known, found.store_id) == (2, "5f")
         await state.decide_cut(LogCut(900, True, 4096))
         await state.cut_done(PhysicalOffset(900))
-        found = (await load(files)).kept
+        found = (await load(files)).record
         assert (found.cut, found.epochs, found.store_id) == (None, (), "")
         assert found.highest_known == 2
 
@@ -223,9 +223,9 @@ def test_slave_forced_to_be_master_stays_it() -> None:
     async def main() -> None:
         state = await load(MemoryFileSystem())
         await state.become_slave(5, confirmed=PhysicalOffset(0))
-        assert state.kept.is_master is False
-        await state.begin_reign(6, PhysicalOffset(0), store_id="5f")
-        assert state.kept.is_master is True
+        assert state.record.is_master is False
+        await state.begin_epoch(6, PhysicalOffset(0), store_id="5f")
+        assert state.record.is_master is True
 
     run_in_virtual_time(main())
 
@@ -235,7 +235,7 @@ def test_epoch_far_above_that_of_the_log_is_logged(caplog: pytest.LogCaptureFixt
         files = MemoryFileSystem()
         files.make_folder(FOLDER)
         state = await load(files)
-        await state.begin_reign(1, PhysicalOffset(0), store_id="5f")
+        await state.begin_epoch(1, PhysicalOffset(0), store_id="5f")
         await state.become_slave(10**12, confirmed=PhysicalOffset(0))
         assert "repair-epoch" not in caplog.text
         assert (await load(files)).highest_epoch == 10**12

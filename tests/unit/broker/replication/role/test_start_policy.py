@@ -8,8 +8,8 @@ from ternmq_broker.replication.role.start_policy import (
     Answer,
     MemberAnswer,
     NameServerAnswer,
-    Own,
-    Start,
+    OwnState,
+    StartRole,
     decide_start,
     may_be_lost,
     why_not_promote,
@@ -19,7 +19,7 @@ from ternmq_model.offsets import PhysicalOffset
 
 EPOCHS = (Epoch(1, PhysicalOffset(0)), Epoch(4, PhysicalOffset(60)))
 LOG_END = PhysicalOffset(80)
-MASTER = Own(
+MASTER = OwnState(
     broker_id=0,
     is_master=True,
     is_replicated=True,
@@ -56,68 +56,92 @@ RIVAL = member(1)._replace(is_master=True)
 @pytest.mark.parametrize(
     ("own", "answers", "start", "begins"),
     [
-        pytest.param(SLAVE, [], Start.SLAVE, None, id="a slave needs nobody"),
-        pytest.param(SLAVE, [nameserver(4)], Start.SLAVE, None, id="a slave stays one"),
-        pytest.param(MASTER, [], Start.WAIT, None, id="nobody answers"),
-        pytest.param(FIRST, [], Start.MASTER, 1, id="new and alone"),
-        pytest.param(FIRST, [nameserver(1)], Start.MASTER, 1, id="new: what it was before is gone"),
-        pytest.param(FIRST, [nameserver(2)], Start.SLAVE, None, id="new: it would be refused"),
-        pytest.param(FIRST, [member(1)], Start.SLAVE, None, id="new: a slave has what was here"),
-        pytest.param(FIRST, [RIVAL], Start.MASTER, 1, id="new: another process of that name"),
-        pytest.param(MASTER, [nameserver(4)], Start.MASTER, None, id="clean: goes on"),
-        pytest.param(MASTER, [nameserver(3)], Start.MASTER, None, id="the NameServer is behind"),
-        pytest.param(CRASHED, [nameserver(4)], Start.MASTER, 5, id="crashed: the next"),
-        pytest.param(CRASHED, [member(4)], Start.MASTER, 5, id="a slave confirms"),
-        pytest.param(CRASHED, [member(1, 1)], Start.MASTER, 5, id="a slave from long ago"),
-        pytest.param(MASTER, [nameserver(None)], Start.WAIT, None, id="NameServer knows nothing"),
-        pytest.param(MASTER, [nameserver(None), member(4)], Start.MASTER, None, id="a member does"),
-        pytest.param(MASTER, [nameserver(5)], Start.SLAVE, None, id="replaced"),
-        pytest.param(MASTER, [nameserver(4), nameserver(5)], Start.SLAVE, None, id="one knows"),
-        pytest.param(MASTER, [nameserver(4), member(5)], Start.SLAVE, None, id="a member knows"),
-        pytest.param(MASTER, [member(5, 4)], Start.SLAVE, None, id="a member heard of it"),
+        pytest.param(SLAVE, [], StartRole.SLAVE, None, id="a slave needs nobody"),
+        pytest.param(SLAVE, [nameserver(4)], StartRole.SLAVE, None, id="a slave stays one"),
+        pytest.param(MASTER, [], StartRole.WAIT, None, id="nobody answers"),
+        pytest.param(FIRST, [], StartRole.MASTER, 1, id="new and alone"),
         pytest.param(
-            replace(MASTER, highest=5), [nameserver(4)], Start.SLAVE, None, id="it heard itself"
+            FIRST, [nameserver(1)], StartRole.MASTER, 1, id="new: what it was before is gone"
         ),
-        pytest.param(ALONE, [], Start.MASTER, None, id="never replicated: needs nobody"),
-        pytest.param(replace(ALONE, was_clean=False), [], Start.MASTER, 5, id="alone and crashed"),
-        pytest.param(ALONE, [nameserver(None)], Start.MASTER, None, id="alone, NameServer new"),
-        pytest.param(ALONE, [nameserver(5)], Start.SLAVE, None, id="alone, and yet replaced"),
-        pytest.param(NEW, [nameserver(None)], Start.MASTER, 1, id="the first ever"),
-        pytest.param(NEW, [], Start.WAIT, None, id="new, nobody answers"),
-        pytest.param(replace(NEW, is_replicated=False), [], Start.MASTER, 1, id="new and alone"),
-        pytest.param(NEW, [nameserver(4)], Start.SLAVE, None, id="its disk was destroyed"),
+        pytest.param(FIRST, [nameserver(2)], StartRole.SLAVE, None, id="new: it would be refused"),
         pytest.param(
-            replace(NEW, is_replicated=False), [member(4)], Start.SLAVE, None, id="the same, alone"
+            FIRST, [member(1)], StartRole.SLAVE, None, id="new: a slave has what was here"
+        ),
+        pytest.param(FIRST, [RIVAL], StartRole.MASTER, 1, id="new: another process of that name"),
+        pytest.param(MASTER, [nameserver(4)], StartRole.MASTER, None, id="clean: goes on"),
+        pytest.param(
+            MASTER, [nameserver(3)], StartRole.MASTER, None, id="the NameServer is behind"
+        ),
+        pytest.param(CRASHED, [nameserver(4)], StartRole.MASTER, 5, id="crashed: the next"),
+        pytest.param(CRASHED, [member(4)], StartRole.MASTER, 5, id="a slave confirms"),
+        pytest.param(CRASHED, [member(1, 1)], StartRole.MASTER, 5, id="a slave from long ago"),
+        pytest.param(
+            MASTER, [nameserver(None)], StartRole.WAIT, None, id="NameServer knows nothing"
+        ),
+        pytest.param(
+            MASTER, [nameserver(None), member(4)], StartRole.MASTER, None, id="a member does"
+        ),
+        pytest.param(MASTER, [nameserver(5)], StartRole.SLAVE, None, id="replaced"),
+        pytest.param(MASTER, [nameserver(4), nameserver(5)], StartRole.SLAVE, None, id="one knows"),
+        pytest.param(
+            MASTER, [nameserver(4), member(5)], StartRole.SLAVE, None, id="a member knows"
+        ),
+        pytest.param(MASTER, [member(5, 4)], StartRole.SLAVE, None, id="a member heard of it"),
+        pytest.param(
+            replace(MASTER, highest=5), [nameserver(4)], StartRole.SLAVE, None, id="it heard itself"
+        ),
+        pytest.param(ALONE, [], StartRole.MASTER, None, id="never replicated: needs nobody"),
+        pytest.param(
+            replace(ALONE, was_clean=False), [], StartRole.MASTER, 5, id="alone and crashed"
+        ),
+        pytest.param(ALONE, [nameserver(None)], StartRole.MASTER, None, id="alone, NameServer new"),
+        pytest.param(ALONE, [nameserver(5)], StartRole.SLAVE, None, id="alone, and yet replaced"),
+        pytest.param(NEW, [nameserver(None)], StartRole.MASTER, 1, id="the first ever"),
+        pytest.param(NEW, [], StartRole.WAIT, None, id="new, nobody answers"),
+        pytest.param(
+            replace(NEW, is_replicated=False), [], StartRole.MASTER, 1, id="new and alone"
+        ),
+        pytest.param(NEW, [nameserver(4)], StartRole.SLAVE, None, id="its disk was destroyed"),
+        pytest.param(
+            replace(NEW, is_replicated=False),
+            [member(4)],
+            StartRole.SLAVE,
+            None,
+            id="the same, alone",
         ),
         pytest.param(
             replace(NEW, epochs=EPOCHS[:1], was_clean=False),
             [nameserver(None)],
-            Start.MASTER,
+            StartRole.MASTER,
             2,
             id="crashed before the first message",
         ),
-        pytest.param(LOSSY, [nameserver(4)], Start.MASTER, 5, id="lossy, no member answers"),
-        pytest.param(LOSSY, [member(4)], Start.MASTER, 5, id="lossy, nothing is missing"),
+        pytest.param(LOSSY, [nameserver(4)], StartRole.MASTER, 5, id="lossy, no member answers"),
+        pytest.param(LOSSY, [member(4)], StartRole.MASTER, 5, id="lossy, nothing is missing"),
         pytest.param(
-            LOSSY, [nameserver(4), member(4, log_end=81)], Start.WAIT, None, id="lossy, and lost"
+            LOSSY,
+            [nameserver(4), member(4, log_end=81)],
+            StartRole.WAIT,
+            None,
+            id="lossy, and lost",
         ),
         pytest.param(
             replace(LOSSY, log_end=PhysicalOffset(50)),
             [member(1, log_end=51)],
-            Start.WAIT,
+            StartRole.WAIT,
             None,
             id="lossy, and lost more than its last reign",
         ),
         pytest.param(
-            LOSSY, [member(1, log_end=90)], Start.MASTER, 5, id="lossy, others went another way"
+            LOSSY, [member(1, log_end=90)], StartRole.MASTER, 5, id="lossy, others went another way"
         ),
         pytest.param(
-            CRASHED, [member(4, log_end=81)], Start.MASTER, 5, id="more than was flushed here"
+            CRASHED, [member(4, log_end=81)], StartRole.MASTER, 5, id="more than was flushed here"
         ),
     ],
 )
 def test_member_starts_in_its_required_role(
-    own: Own, answers: Sequence[Answer], start: Start, begins: int | None
+    own: OwnState, answers: Sequence[Answer], start: StartRole, begins: int | None
 ) -> None:
     decision = decide_start(own, answers)
     assert (decision.start, decision.begins) == (start, begins)
@@ -127,18 +151,20 @@ def test_member_starts_in_its_required_role(
 @pytest.mark.parametrize(
     ("own", "answers", "start", "begins"),
     [
-        pytest.param(MASTER, [], Start.MASTER, None, id="nobody answers"),
-        pytest.param(CRASHED, [], Start.MASTER, 5, id="nobody answers, crashed"),
-        pytest.param(LOSSY, [member(4, log_end=81)], Start.MASTER, 5, id="and does without it"),
+        pytest.param(MASTER, [], StartRole.MASTER, None, id="nobody answers"),
+        pytest.param(CRASHED, [], StartRole.MASTER, 5, id="nobody answers, crashed"),
+        pytest.param(LOSSY, [member(4, log_end=81)], StartRole.MASTER, 5, id="and does without it"),
         pytest.param(
-            NEW, [nameserver(1_001_000)], Start.MASTER, 2_000_000, id="the NameServer is wrong"
+            NEW, [nameserver(1_001_000)], StartRole.MASTER, 2_000_000, id="the NameServer is wrong"
         ),
-        pytest.param(MASTER, [member(5)], Start.SLAVE, None, id="a member of a higher one answers"),
-        pytest.param(SLAVE, [], Start.SLAVE, None, id="slaves are promoted, not forced"),
+        pytest.param(
+            MASTER, [member(5)], StartRole.SLAVE, None, id="a member of a higher one answers"
+        ),
+        pytest.param(SLAVE, [], StartRole.SLAVE, None, id="slaves are promoted, not forced"),
     ],
 )
 def test_force_replaces_missing_answers(
-    own: Own, answers: Sequence[Answer], start: Start, begins: int | None
+    own: OwnState, answers: Sequence[Answer], start: StartRole, begins: int | None
 ) -> None:
     decision = decide_start(own, answers, is_forced=True)
     assert (decision.start, decision.begins) == (start, begins)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.replication.role.epoch_poll import Asked, Told
+from ternmq_broker.replication.role.epoch_poll import EpochAnswer, EpochPollResult
 from ternmq_broker.replication.role.start_policy import (
     Answer,
     MemberAnswer,
     NameServerAnswer,
-    Own,
-    Start,
+    OwnState,
+    StartRole,
 )
 from ternmq_broker.replication.role.start_role import (
     decide,
@@ -39,7 +39,7 @@ MASTER = BrokerConfig()
 SLAVE = BrokerConfig(broker_id=1, role=BrokerRole.SLAVE)
 
 
-def own(**changes: Any) -> Own:
+def own(**changes: Any) -> OwnState:
     """Return what a replicated master of epoch 3 knows that stopped in order."""
     known: dict[str, Any] = {
         "broker_id": 0,
@@ -50,7 +50,7 @@ def own(**changes: Any) -> Own:
         "epochs": EPOCHS,
         "log_end": PhysicalOffset(100),
     }
-    return Own(**(known | changes))
+    return OwnState(**(known | changes))
 
 
 class Others:
@@ -60,17 +60,21 @@ class Others:
         self.times_s: list[float] = []
         self._answers = list(answers)
 
-    async def __call__(self) -> Asked:
+    async def __call__(self) -> EpochPollResult:
         self.times_s.append(asyncio.get_running_loop().time())
         answers = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        return Asked(tuple(Told(each, (Address("ns", 1),)) for each in answers), ("ns:2",))
+        return EpochPollResult(
+            tuple(EpochAnswer(each, (Address("ns", 1),)) for each in answers), ("ns:2",)
+        )
 
 
 @pytest.mark.parametrize(
     ("known", "start"),
-    [(own(is_replicated=False), Start.MASTER), (own(is_master=False), Start.SLAVE)],
+    [(own(is_replicated=False), StartRole.MASTER), (own(is_master=False), StartRole.SLAVE)],
 )
-def test_unreplicated_master_and_slave_start_without_asking(known: Own, start: Start) -> None:
+def test_unreplicated_master_and_slave_start_without_asking(
+    known: OwnState, start: StartRole
+) -> None:
     async def main() -> None:
         others = Others([NameServerAnswer(9)])
         decision = await decide(known, others, name="a")
@@ -86,7 +90,7 @@ def test_master_asks_each_second_until_answered_and_logs_once(
     async def main() -> None:
         others = Others([], [NameServerAnswer(None)], [], [NameServerAnswer(3)])
         decision = await decide(own(), others, name="a")
-        assert (decision.start, decision.begins) == (Start.MASTER, None)
+        assert (decision.start, decision.begins) == (StartRole.MASTER, None)
         assert others.times_s == [0, 1, 2, 3]
 
     run_in_virtual_time(main())
@@ -96,7 +100,7 @@ def test_master_asks_each_second_until_answered_and_logs_once(
 def test_higher_epoch_makes_a_master_a_slave() -> None:
     async def main() -> None:
         decision = await decide(own(), Others([NameServerAnswer(4)]), name="a")
-        assert decision.start is Start.SLAVE
+        assert decision.start is StartRole.SLAVE
 
     run_in_virtual_time(main())
 
@@ -105,11 +109,11 @@ def test_force_replaces_answers_but_gives_way_to_a_member() -> None:
     async def main() -> None:
         others = Others([])
         decision = await decide(own(was_clean=False), others, name="a", is_forced=True)
-        assert (decision.start, decision.begins) == (Start.MASTER, 4)
+        assert (decision.start, decision.begins) == (StartRole.MASTER, 4)
         assert len(others.times_s) == 1
         member = MemberAnswer(4, 4, PhysicalOffset(0))
         decision = await decide(own(), Others([member]), name="a", is_forced=True)
-        assert decision.start is Start.SLAVE
+        assert decision.start is StartRole.SLAVE
 
     run_in_virtual_time(main())
 
@@ -118,7 +122,7 @@ def test_force_makes_a_slave_the_master_of_its_own_epoch() -> None:
     async def main() -> None:
         known = own(is_master=False, broker_id=1)
         decision = await decide(known, Others([NameServerAnswer(3)]), name="a", is_forced=True)
-        assert (decision.start, decision.begins) == (Start.MASTER, 1_001_000)
+        assert (decision.start, decision.begins) == (StartRole.MASTER, 1_001_000)
 
     run_in_virtual_time(main())
 
@@ -127,7 +131,7 @@ def test_promoted_member_starts_without_asking_again() -> None:
     async def main() -> None:
         others = Others([])
         decision = await decide(own(), others, name="a", is_promoted=True)
-        assert (decision.start, decision.begins) == (Start.MASTER, None)
+        assert (decision.start, decision.begins) == (StartRole.MASTER, None)
         assert not others.times_s
 
     run_in_virtual_time(main())
@@ -137,7 +141,7 @@ def test_promoted_member_that_heard_of_higher_epoch_asks_again() -> None:
     async def main() -> None:
         others = Others([NameServerAnswer(9)])
         decision = await decide(own(highest=9), others, name="a", is_promoted=True)
-        assert (decision.start, len(others.times_s)) == (Start.SLAVE, 1)
+        assert (decision.start, len(others.times_s)) == (StartRole.SLAVE, 1)
 
     run_in_virtual_time(main())
 
@@ -147,7 +151,7 @@ def test_new_broker_asks_once_and_needs_no_answer() -> None:
         others = Others([])
         new = own(is_replicated=False, is_empty=True, epochs=())
         decision = await decide(new, others, name="a")
-        assert (decision.start, decision.begins) == (Start.MASTER, 1)
+        assert (decision.start, decision.begins) == (StartRole.MASTER, 1)
         assert len(others.times_s) == 1
 
     run_in_virtual_time(main())

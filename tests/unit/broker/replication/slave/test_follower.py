@@ -71,7 +71,7 @@ def test_slave_follows_from_an_empty_log_as_it_grows() -> None:
             assert len(master.hellos) == 1
             assert slave.state.store_id == "store"
             assert slave.state.epochs == master.epochs
-            assert slave.state.kept.master_role == "sync_master"
+            assert slave.state.record.master_role == "sync_master"
             status = slave.follower.status()
             assert (status.is_connected, status.master, status.epoch) == (True, "m:10911", 1)
             assert (status.lag_bytes, status.lag_ms, status.problem) == (0, 0, "")
@@ -217,7 +217,7 @@ def test_unconfirmed_bytes_are_not_served_and_limit_is_kept() -> None:
                 await caught_up(slave, master)
                 await asyncio.sleep(3)
                 assert slave.store.confirm_offset == slave.store.dispatched_offset == third
-                assert slave.state.kept.confirmed == third
+                assert slave.state.record.confirmed == third
             async with toy_slave(network, files) as slave:
                 assert slave.store.confirm_offset == slave.store.dispatched_offset == third
                 master.confirmed = None
