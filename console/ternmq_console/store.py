@@ -42,7 +42,7 @@ from ternmq_store.inspection.recovery_preview import (
     preview_findings,
     preview_recovery,
 )
-from ternmq_store.recovery.recovery_options import Choice
+from ternmq_store.recovery.recovery_decisions import Choice
 
 
 class Complaints:

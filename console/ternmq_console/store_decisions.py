@@ -12,7 +12,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, cut_folder
 from ternmq_store.inspection.audit import BadPlace
 from ternmq_store.inspection.recovery_preview import RecoveryPreview
-from ternmq_store.recovery.recovery_options import Choice, Undecided, Way, repair_command
+from ternmq_store.recovery.recovery_decisions import Choice, Undecided, Way, repair_command
 
 _PLACES_MAX: Final = 5
 """Named in one decision; how many more there are is said, too."""

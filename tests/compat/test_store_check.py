@@ -12,7 +12,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryReport
-from ternmq_store.recovery.recovery_options import Choice, UndecidedStore
+from ternmq_store.recovery.recovery_decisions import Choice, UndecidedStore
 from tests.support.console import invoke
 from tests.support.rocketmq import contents, manifest, unpack_store
 from tests.support.stores import HandClock

@@ -12,7 +12,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.recovery_preview import preview_findings, preview_recovery
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryAction
-from ternmq_store.recovery.recovery_options import Undecided, UndecidedStore
+from ternmq_store.recovery.recovery_decisions import Undecided, UndecidedStore
 from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record

@@ -16,7 +16,7 @@ from ternmq_model.errors import StateUnreadable
 from ternmq_model.file_generations import read_state
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import previous_path, read_whole
-from ternmq_store.recovery.recovery_options import (
+from ternmq_store.recovery.recovery_decisions import (
     Choice,
     Undecided,
     UndecidedStore,

@@ -14,7 +14,7 @@ from ternmq_store.inspection.overlay import OverlayFileSystem
 from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import RecoveryAction, RecoveryReport
 from ternmq_store.recovery.log_recovery import open_files
-from ternmq_store.recovery.recovery_options import Choice, UndecidedStore
+from ternmq_store.recovery.recovery_decisions import Choice, UndecidedStore
 
 _AREAS: Final[Mapping[str, str]] = {
     "commitlog": "log",

@@ -21,7 +21,7 @@ from ternmq_store.log.store_session import StoreSession
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
 from ternmq_store.recovery.recorded_offsets import Claims, FileClaims, Fit
-from ternmq_store.recovery.recovery_options import (
+from ternmq_store.recovery.recovery_decisions import (
     Choice,
     Undecided,
     UndecidedStore,

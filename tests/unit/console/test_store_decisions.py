@@ -15,7 +15,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, consume_queue_folder, file_name
 from ternmq_store.inspection.audit import BadPlace, StoreAudit
 from ternmq_store.inspection.recovery_preview import preview_recovery
-from ternmq_store.recovery.recovery_options import Choice, Undecided
+from ternmq_store.recovery.recovery_decisions import Choice, Undecided
 from tests.support.damage import CONFIG, filled
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.stores import ROOT

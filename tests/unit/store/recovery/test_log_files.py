@@ -12,7 +12,7 @@ from ternmq_store.disk.layout import file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile
 from ternmq_store.recovery.log_files import GAP_FILES_MAX, KnownLog, LogPlan, plan_log
 from ternmq_store.recovery.recorded_offsets import Fit
-from ternmq_store.recovery.recovery_options import Undecided, UndecidedStore
+from ternmq_store.recovery.recovery_decisions import Undecided, UndecidedStore
 
 NOTHING = KnownLog()
 CLOSED_AT_350 = KnownLog(100, 0, 350, is_ours=True, was_closed=True)
