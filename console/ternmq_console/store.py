@@ -42,7 +42,7 @@ from ternmq_store.inspection.recovery_preview import (
     preview_findings,
     preview_recovery,
 )
-from ternmq_store.recovery.recovery_decisions import Choice
+from ternmq_store.recovery.recovery_decisions import RecoveryDecision
 
 
 class Complaints:
@@ -159,7 +159,7 @@ def check(folder: Path, *, as_json: bool) -> None:
             areas=areas,
             tables=table_words(folder, found),
         )
-        waiting: Sequence[Choice] = ()
+        waiting: Sequence[RecoveryDecision] = ()
         if preview is not None:
             waiting = choices(
                 folder,
@@ -210,7 +210,7 @@ def _camel(name: str) -> str:
 def _print_summary(
     audit: StoreAudit,
     said: Sequence[str],
-    waiting: Sequence[Choice],
+    waiting: Sequence[RecoveryDecision],
     *,
     is_sound: bool,
     as_json: bool,

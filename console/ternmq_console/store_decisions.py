@@ -12,7 +12,12 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, cut_folder
 from ternmq_store.inspection.audit import BadPlace
 from ternmq_store.inspection.recovery_preview import RecoveryPreview
-from ternmq_store.recovery.recovery_decisions import Choice, Undecided, Way, repair_command
+from ternmq_store.recovery.recovery_decisions import (
+    RecoveryDecision,
+    RecoveryOption,
+    UndecidedState,
+    repair_command,
+)
 
 _PLACES_MAX: Final = 5
 """Named in one decision; how many more there are is said, too."""
@@ -27,7 +32,7 @@ def choices(
     areas: Collection[str],
     was_closed: bool,
     leftovers: Sequence[Path],
-) -> Sequence[Choice]:
+) -> Sequence[RecoveryDecision]:
     """Return every decision that waits, those first without which no start goes on. Pure.
 
     Args:
@@ -49,7 +54,7 @@ def choices(
     return [each for each in all_of if each is not None]
 
 
-def _damaged_log(preview: RecoveryPreview, bad: Sequence[BadPlace]) -> Choice | None:
+def _damaged_log(preview: RecoveryPreview, bad: Sequence[BadPlace]) -> RecoveryDecision | None:
     if preview.report is None:
         return None
     end = preview.report.end
@@ -60,45 +65,49 @@ def _damaged_log(preview: RecoveryPreview, bad: Sequence[BadPlace]) -> Choice | 
     more = f" and {len(places) - _PLACES_MAX} more places" if len(places) > _PLACES_MAX else ""
     text = f"the log is damaged at {', '.join(told)}{more}; readers pass over it"
     ways = (
-        Way(
+        RecoveryOption(
             "Promote a slave that has these records, and let this member follow with an empty"
             " directory"
         ),
-        Way("Else nothing is to be done: what lay there is lost"),
+        RecoveryOption("Else nothing is to be done: what lay there is lost"),
     )
-    return Choice(Undecided.DAMAGED_LOG, text, ways)
+    return RecoveryDecision(UndecidedState.DAMAGED_LOG, text, ways)
 
 
 def _wrong_queues(
     root: Path, preview: RecoveryPreview, areas: Collection[str], *, was_closed: bool
-) -> Choice | None:
+) -> RecoveryDecision | None:
     wrong = [name for name in ("queue", "index") if name in areas]
     if preview.report is None or preview.report.queues_rebuilt or not wrong:
         return None
     names = {"queue": "consume queues", "index": "the index"}
     text = f"{' and '.join(names[each] for each in wrong)} and the log do not agree"
     ways = (
-        Way("Start the broker: it completes what ends too early, and mends units as they are met"),
-        Way(
+        RecoveryOption(
+            "Start the broker: it completes what ends too early, and mends units as they are met"
+        ),
+        RecoveryOption(
             "To have all of it built anew at the next start"
             if was_closed
             else "To have all of it built anew, once the broker was started and stopped in order",
             repair_command(root),
         ),
     )
-    return Choice(Undecided.WRONG_QUEUES, text, ways)
+    return RecoveryDecision(UndecidedState.WRONG_QUEUES, text, ways)
 
 
-def _leftovers(root: Path, found: Sequence[Path]) -> Choice | None:
+def _leftovers(root: Path, found: Sequence[Path]) -> RecoveryDecision | None:
     if not found:
         return None
     told = ", ".join(map(str, found[:_PLACES_MAX]))
     more = f" and {len(found) - _PLACES_MAX} more" if len(found) > _PLACES_MAX else ""
     ways = (
-        Way("Look whether you need any of it: nothing reads it"),
-        Way("To remove all of it", repair_command(root, "--leftovers")),
+        RecoveryOption("Look whether you need any of it: nothing reads it"),
+        RecoveryOption("To remove all of it", repair_command(root, "--leftovers")),
     )
-    return Choice(Undecided.LEFTOVERS, f"set aside and kept for you: {told}{more}", ways)
+    return RecoveryDecision(
+        UndecidedState.LEFTOVERS, f"set aside and kept for you: {told}{more}", ways
+    )
 
 
 def leftovers(files: FileSystem, root: Path) -> Sequence[Path]:
@@ -114,7 +123,7 @@ def leftovers(files: FileSystem, root: Path) -> Sequence[Path]:
     return found + [config / name for name in names if name.endswith(BAD)]
 
 
-def choice_lines(choice: Choice) -> Sequence[str]:
+def choice_lines(choice: RecoveryDecision) -> Sequence[str]:
     """Return a decision as text, a line for each way."""
     lines = [f"decide  {choice.state.value}: {choice.text}"]
     for when, command in choice.ways:
@@ -122,7 +131,7 @@ def choice_lines(choice: Choice) -> Sequence[str]:
     return lines
 
 
-def choice_json(choice: Choice) -> str:
+def choice_json(choice: RecoveryDecision) -> str:
     """Return a decision as one line of JSON."""
     row = {
         "kind": "decision",

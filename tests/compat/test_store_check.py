@@ -12,7 +12,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryReport
-from ternmq_store.recovery.recovery_decisions import Choice, UndecidedStore
+from ternmq_store.recovery.recovery_decisions import RecoveryDecision, UndecidedStore
 from tests.support.console import invoke
 from tests.support.rocketmq import contents, manifest, unpack_store
 from tests.support.stores import HandClock
@@ -247,7 +247,7 @@ def test_next_start_does_what_the_check_predicts(root: Path, name: str) -> None:
     said = summary["nextStart"]
     log_files = set((root / "commitlog").iterdir())
     before = contents(root)
-    choice: Choice | None = None
+    choice: RecoveryDecision | None = None
     report: RecoveryReport | None = None
     try:
         store = MessageStore.open(root, CONFIG, FlushMode.SYNC, RealFileSystem(), HandClock())

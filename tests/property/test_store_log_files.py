@@ -12,7 +12,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.recovery_preview import preview_findings, preview_recovery
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryAction
-from ternmq_store.recovery.recovery_decisions import Undecided, UndecidedStore
+from ternmq_store.recovery.recovery_decisions import UndecidedState, UndecidedStore
 from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
@@ -287,7 +287,7 @@ def test_file_that_holds_the_next_one_too_is_not_cut() -> None:
     files.remove(path_of(1))
     with pytest.raises(UndecidedStore) as caught:
         open_store(files, config=CONFIG)
-    assert caught.value.choice.state is Undecided.FILE_LENGTH
+    assert caught.value.choice.state is UndecidedState.FILE_LENGTH
     assert len(caught.value.choice.ways) == 2
 
 
@@ -385,7 +385,7 @@ def test_file_far_behind_a_killed_log_waits_for_a_decision() -> None:
     put(files, far, other.nodes[far].data.tobytes())
     with pytest.raises(UndecidedStore, match="--fill-gaps") as caught:
         open_store(copied(files), config=CONFIG)
-    assert caught.value.choice.state is Undecided.MISSING_FILE
+    assert caught.value.choice.state is UndecidedState.MISSING_FILE
     assert preview_recovery(files, ROOT, CONFIG).choice == caught.value.choice
 
 

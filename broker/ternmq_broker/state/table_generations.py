@@ -17,10 +17,10 @@ from ternmq_model.file_generations import read_state
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import previous_path, read_whole
 from ternmq_store.recovery.recovery_decisions import (
-    Choice,
-    Undecided,
+    RecoveryDecision,
+    RecoveryOption,
+    UndecidedState,
     UndecidedStore,
-    Way,
     repair_command,
 )
 
@@ -167,7 +167,9 @@ def _generation(
         return TableGeneration(path, f"cannot be believed: {error}", table=table)
 
 
-def lost_tables(root: Path, found: Iterable[StoredTable[Any]], *, is_slave: bool) -> Choice | None:
+def lost_tables(
+    root: Path, found: Iterable[StoredTable[Any]], *, is_slave: bool
+) -> RecoveryDecision | None:
     """Return the decision about tables without a right generation; None where a start needs none.
 
     Nothing can be decided about one that is there and cannot be read.
@@ -185,12 +187,14 @@ def lost_tables(root: Path, found: Iterable[StoredTable[Any]], *, is_slave: bool
     if not lost:
         return None
     ways = (
-        Way("Put them back if you have a backup"),
-        Way("Promote a slave that has them, and let this member follow with an empty directory"),
-        Way("To go on with what is there", repair_command(root, "--accept-tables")),
+        RecoveryOption("Put them back if you have a backup"),
+        RecoveryOption(
+            "Promote a slave that has them, and let this member follow with an empty directory"
+        ),
+        RecoveryOption("To go on with what is there", repair_command(root, "--accept-tables")),
     )
     text = f"no start without these tables: {'; '.join(lost)}"
-    return Choice(Undecided.LOST_TABLES, text, ways)
+    return RecoveryDecision(UndecidedState.LOST_TABLES, text, ways)
 
 
 def check_refusals(

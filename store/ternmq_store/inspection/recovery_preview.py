@@ -14,7 +14,7 @@ from ternmq_store.inspection.overlay import OverlayFileSystem
 from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import RecoveryAction, RecoveryReport
 from ternmq_store.recovery.log_recovery import open_files
-from ternmq_store.recovery.recovery_decisions import Choice, UndecidedStore
+from ternmq_store.recovery.recovery_decisions import RecoveryDecision, UndecidedStore
 
 _AREAS: Final[Mapping[str, str]] = {
     "commitlog": "log",
@@ -34,7 +34,7 @@ class RecoveryPreview:
     refusal: str = ""
     """Why the store is refused."""
 
-    choice: Choice | None = None
+    choice: RecoveryDecision | None = None
     """Decision that it waits for."""
 
     unknown: str = ""

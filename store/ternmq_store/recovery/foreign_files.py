@@ -1,4 +1,4 @@
-"""Keeping what lies in the log's folder and is none of the log: nothing of it is deleted."""
+"""Foreign files in the log's folder: they are set aside, and nothing of them is deleted."""
 
 from itertools import count
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bringing the index into agreement with the log, when a store is opened.
+"""Recovery of the index: it is brought into agreement with the log.
 
 The log is settled by then. What the index lacks of it, for whatever reason, is read and added:
 after a crash, when files were damaged or removed, or when the store went without an index.

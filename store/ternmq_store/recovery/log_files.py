@@ -1,4 +1,4 @@
-"""Taking over the files of a log: which there must be, and what becomes of those that do not fit.
+"""The plan for the files of a log at its opening, and for files that do not fit.
 
 Everything is looked at before anything is changed: a store that is refused stays as it was. It is
 refused only where nothing tells which files are the log's, or how long they are.
@@ -20,12 +20,12 @@ from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
-from ternmq_store.recovery.recorded_offsets import Claims, FileClaims, Fit
+from ternmq_store.recovery.recorded_offsets import FileRecordedOffsets, LogFit, RecordedOffsets
 from ternmq_store.recovery.recovery_decisions import (
-    Choice,
-    Undecided,
+    RecoveryDecision,
+    RecoveryOption,
+    UndecidedState,
     UndecidedStore,
-    Way,
     repair_command,
 )
 
@@ -40,7 +40,7 @@ _UNNOTED_FILES_MAX: Final = 2
 
 
 class KnownLog(NamedTuple):
-    """What was noted of a log."""
+    """Notes of a log that a plan goes by."""
 
     file_bytes: int = 0
     """Length of its files; 0 = not noted."""
@@ -56,7 +56,7 @@ class KnownLog(NamedTuple):
     """It ended at `flushed`."""
 
 
-class Stray(NamedTuple):
+class ForeignFile(NamedTuple):
     """A file that is none of the log."""
 
     file: FoundFile
@@ -64,8 +64,8 @@ class Stray(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlan:
-    """What is to be done with the files of a log."""
+class LogFilePlan:
+    """The plan for the files of a log."""
 
     file_bytes: int
     row: Sequence[FoundFile]
@@ -75,7 +75,7 @@ class LogPlan:
     removed: Sequence[FoundFile] = ()
     """Empty ones at the end."""
 
-    strays: Sequence[Stray] = ()
+    strays: Sequence[ForeignFile] = ()
 
     misnamed: Sequence[FoundFile] = ()
     """Files of the row that have another name yet."""
@@ -120,7 +120,7 @@ def find_plan(
     default_bytes: int,
     *,
     unread: type[OSError] = FileNotFoundError,
-) -> LogPlan:
+) -> LogFilePlan:
     """Return what is to be done with the log's files below `root`; nothing is changed.
 
     Args:
@@ -128,15 +128,15 @@ def find_plan(
         root: The store's directory.
         session: Its notes.
         default_bytes: The length that the settings say.
-        unread: As for `FileClaims`.
+        unread: As for `FileRecordedOffsets`.
 
     Raises:
         UndecidedStore: As `plan_log`.
         OSError: A file cannot be read.
     """
     found = find_files(files, commit_log_folder(root))
-    claims = FileClaims(files, root, unread)
-    return plan_log(found, _known_log(session), default_bytes=default_bytes, claims=claims)
+    recorded = FileRecordedOffsets(files, root, unread)
+    return plan_log(found, _known_log(session), default_bytes=default_bytes, recorded=recorded)
 
 
 def _known_log(session: StoreSession) -> KnownLog:
@@ -152,20 +152,20 @@ def _known_log(session: StoreSession) -> KnownLog:
 
 
 def plan_log(
-    found: Sequence[FoundFile], known: KnownLog, *, default_bytes: int, claims: Claims
-) -> LogPlan:
+    found: Sequence[FoundFile], known: KnownLog, *, default_bytes: int, recorded: RecordedOffsets
+) -> LogFilePlan:
     """Return what to do with the files of a log.
 
     Args:
         found: The files, by base.
         known: What was noted of the log.
         default_bytes: The length for a log whose files do not tell it.
-        claims: What their records say of their places.
+        recorded: The offsets that their records claim.
 
     Raises:
         UndecidedStore: Nothing tells which files are the log's, or how long they are.
     """
-    foreign = [file for file in found if _is_foreign(file, claims)]
+    foreign = [file for file in found if _is_foreign(file, recorded)]
     kept = [file for file in found if file not in foreign]
     end = len(kept)
     while end and kept[end - 1].file_bytes == 0:
@@ -173,12 +173,12 @@ def plan_log(
         end -= 1
     kept, removed = kept[:end], kept[end:]
     if not kept and not foreign:
-        return LogPlan(default_bytes, kept, removed)
-    file_bytes = _file_bytes(kept, known, default_bytes, claims)
+        return LogFilePlan(default_bytes, kept, removed)
+    file_bytes = _file_bytes(kept, known, default_bytes, recorded)
     unfit = [file for file in kept if file.base % file_bytes]
-    strays = [Stray(file, f"no file of {file_bytes} bytes begins there") for file in unfit]
+    strays = [ForeignFile(file, f"no file of {file_bytes} bytes begins there") for file in unfit]
     kept = [file for file in kept if file.base % file_bytes == 0]
-    back, others = _by_claim(foreign, [*kept, *removed], known, file_bytes, claims)
+    back, others = _by_claim(foreign, [*kept, *removed], known, file_bytes, recorded)
     kept, strays = sorted([*kept, *back], key=_base), [*strays, *others]
     if strays and (not kept or (not known.is_ours and len(strays) >= len(kept))):
         raise _two_logs([kept, [stray.file for stray in strays]])
@@ -187,18 +187,18 @@ def plan_log(
     for run in runs[1:]:
         gap = range(row[-1].base + file_bytes, run[0].base, file_bytes)
         if known.is_ours and gap.start <= known.start:
-            strays += [Stray(file, "the log began behind it") for file in row]
+            strays += [ForeignFile(file, "the log began behind it") for file in row]
             row = list(run)
-        elif _is_lost(gap, known, file_bytes) or _goes_on(gap, row, run, known, claims):
+        elif _is_lost(gap, known, file_bytes) or _goes_on(gap, row, run, known, recorded):
             folder = row[0].path.parent
             row += [FoundFile(base, folder / file_name(base), 0) for base in gap]
             row += run
         elif known.is_ours:
-            strays += [Stray(file, "the log ended before it") for file in run]
+            strays += [ForeignFile(file, "the log ended before it") for file in run]
         else:
             raise _has_gap(row, run, gap)
-    _check_surplus(row, file_bytes, claims)
-    return LogPlan(
+    _check_surplus(row, file_bytes, recorded)
+    return LogFilePlan(
         file_bytes,
         [replace(file, path=right_path(file)) for file in row],
         removed,
@@ -207,9 +207,9 @@ def plan_log(
     )
 
 
-def _is_foreign(file: FoundFile, claims: Claims) -> bool:
+def _is_foreign(file: FoundFile, recorded: RecordedOffsets) -> bool:
     """Tell whether the first record of a file belongs elsewhere, and none of them there."""
-    return claims.first(file) not in {None, file.base} and claims.own(file) is None
+    return recorded.first(file) not in {None, file.base} and recorded.own(file) is None
 
 
 def _base(file: FoundFile) -> int:
@@ -226,8 +226,8 @@ def _by_claim(
     others: Sequence[FoundFile],
     known: KnownLog,
     file_bytes: int,
-    claims: Claims,
-) -> tuple[Sequence[FoundFile], Sequence[Stray]]:
+    recorded: RecordedOffsets,
+) -> tuple[Sequence[FoundFile], Sequence[ForeignFile]]:
     """Sort out files whose records belong elsewhere.
 
     Returns:
@@ -244,19 +244,19 @@ def _by_claim(
         start = max(start, known.start)
         end = known.flushed if known.was_closed else max(end, known.flushed)
     back: list[FoundFile] = []
-    strays: list[Stray] = []
+    strays: list[ForeignFile] = []
     for file in foreign:
-        claimed = claims.first(file) or PhysicalOffset(0)
+        claimed = recorded.first(file) or PhysicalOffset(0)
         there = places.get(claimed)
-        if claimed in mixed_up or (there is not None and claims.own(there) is None):
+        if claimed in mixed_up or (there is not None and recorded.own(there) is None):
             raise _swapped(file, file.path.with_name(file_name(claimed)))
         if there is not None:
-            strays.append(Stray(file, f"its records are those of {there.path.name}"))
+            strays.append(ForeignFile(file, f"its records are those of {there.path.name}"))
         elif claimed % file_bytes == 0 and start <= claimed < end:
             places[claimed] = FoundFile(claimed, file.path, file.file_bytes)
             back.append(places[claimed])
         else:
-            strays.append(Stray(file, "its records belong elsewhere"))
+            strays.append(ForeignFile(file, "its records belong elsewhere"))
     return back, strays
 
 
@@ -281,28 +281,28 @@ def _goes_on(
     row: Sequence[FoundFile],
     run: Sequence[FoundFile],
     known: KnownLog,
-    claims: Claims,
+    recorded: RecordedOffsets,
 ) -> bool:
     """Tell whether a log that was not closed goes on behind a gap.
 
     Raises:
         UndecidedStore: The files behind a long gap have good records, and no queue confirms them.
     """
-    fit = claims.fit(run) if known.is_ours and not known.was_closed else Fit.NO_RECORD
-    if fit is Fit.UNCONFIRMED and _UNNOTED_FILES_MAX < len(gap) <= GAP_FILES_MAX:
+    fit = recorded.fit(run) if known.is_ours and not known.was_closed else LogFit.NO_RECORD
+    if fit is LogFit.UNCONFIRMED and _UNNOTED_FILES_MAX < len(gap) <= GAP_FILES_MAX:
         raise _has_gap(row, run, gap)
     is_near = len(gap) <= _UNNOTED_FILES_MAX
-    return fit is Fit.CONFIRMED or (fit is Fit.UNCONFIRMED and is_near)
+    return fit is LogFit.CONFIRMED or (fit is LogFit.UNCONFIRMED and is_near)
 
 
 def _file_bytes(
-    kept: Sequence[FoundFile], known: KnownLog, default_bytes: int, claims: Claims
+    kept: Sequence[FoundFile], known: KnownLog, default_bytes: int, recorded: RecordedOffsets
 ) -> int:
     lengths = Counter(file.file_bytes for file in kept if file.file_bytes)
     noted = known.file_bytes
     if noted and known.is_ours:
         unfit = [file for file in kept if file.base % noted]
-        if noted in lengths or not any(claims.own(file) is not None for file in unfit):
+        if noted in lengths or not any(recorded.own(file) is not None for file in unfit):
             return noted
     if not lengths:
         return default_bytes
@@ -339,59 +339,63 @@ def _two_lengths(kept: Sequence[FoundFile], lengths: Sequence[int]) -> Undecided
     """Return the refusal of a log whose files may have either of two lengths."""
     told = ", ".join(f"{file.path.name} has {file.file_bytes} bytes" for file in kept[:8])
     ways = [
-        Way(f"Where they have {length} bytes", _command(kept[0], f"--file-bytes {length}"))
+        RecoveryOption(
+            f"Where they have {length} bytes", _command(kept[0], f"--file-bytes {length}")
+        )
         for length in lengths
     ]
     text = f"how long files of the log are is not clear: {told}"
-    return UndecidedStore(Choice(Undecided.FILE_LENGTH, text, ways))
+    return UndecidedStore(RecoveryDecision(UndecidedState.FILE_LENGTH, text, ways))
 
 
 def _two_logs(groups: Sequence[Sequence[FoundFile]]) -> UndecidedStore:
     kept = [group for group in groups if group]
     files = sorted((file for group in kept for file in group), key=_base)
     ways = [
-        Way(f"Where all have {step} bytes", _command(files[0], f"--file-bytes {step}"))
+        RecoveryOption(f"Where all have {step} bytes", _command(files[0], f"--file-bytes {step}"))
         for step in sorted(_steps(files))
         if not any(file.base % step or file.file_bytes >= 2 * step for file in files)
     ]
     if len(kept) == 1:  # without them nothing is left
-        ways.append(Way("Put the files of the log back if you have them"))
+        ways.append(RecoveryOption("Put the files of the log back if you have them"))
     text = f"{files[0].path.parent} has files of two logs"
-    return UndecidedStore(Choice(Undecided.TWO_LOGS, text, [*ways, *map(_away, kept)]))
+    return UndecidedStore(
+        RecoveryDecision(UndecidedState.TWO_LOGS, text, [*ways, *map(_away, kept)])
+    )
 
 
 def _swapped(file: FoundFile, right: Path) -> UndecidedStore:
     text = f"{file.path} holds what belongs into {right}"
     ways = [
-        Way("Give each its name if they were mixed up"),
-        Way("Where it is not worth it", _command(file, f"--set-aside {file.path.name}")),
+        RecoveryOption("Give each its name if they were mixed up"),
+        RecoveryOption("Where it is not worth it", _command(file, f"--set-aside {file.path.name}")),
     ]
-    return UndecidedStore(Choice(Undecided.SWAPPED_FILES, text, ways))
+    return UndecidedStore(RecoveryDecision(UndecidedState.SWAPPED_FILES, text, ways))
 
 
 def _has_gap(row: Sequence[FoundFile], run: Sequence[FoundFile], gap: range) -> UndecidedStore:
     text = f"{run[0].path} does not follow: {file_name(gap.start)} is missing"
     ways = [
-        Way("Put it back if you have it"),
-        Way("Where it is lost", _command(row[0], "--fill-gaps")),
+        RecoveryOption("Put it back if you have it"),
+        RecoveryOption("Where it is lost", _command(row[0], "--fill-gaps")),
         *(_away(group) for group in (row, run)),
     ]
-    return UndecidedStore(Choice(Undecided.MISSING_FILE, text, ways))
+    return UndecidedStore(RecoveryDecision(UndecidedState.MISSING_FILE, text, ways))
 
 
-def _away(group: Sequence[FoundFile]) -> Way:
+def _away(group: Sequence[FoundFile]) -> RecoveryOption:
     """Return the way on which files are none of the log."""
     names = [file.path.name for file in group]
     which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     when = f"Where {which} {'is' if len(names) == 1 else 'are'} of another log"
-    return Way(when, _command(group[0], *(f"--set-aside {name}" for name in names)))
+    return RecoveryOption(when, _command(group[0], *(f"--set-aside {name}" for name in names)))
 
 
 def _command(file: FoundFile, *options: str) -> str:
     return repair_command(file.path.parent.parent, *options)
 
 
-def _check_surplus(row: Sequence[FoundFile], file_bytes: int, claims: Claims) -> None:
+def _check_surplus(row: Sequence[FoundFile], file_bytes: int, recorded: RecordedOffsets) -> None:
     """Refuse a log with a file behind whose end its records go on, and no other file has them.
 
     Raises:
@@ -399,16 +403,16 @@ def _check_surplus(row: Sequence[FoundFile], file_bytes: int, claims: Claims) ->
     """
     by_base = {file.base: file for file in row}
     for long in (file for file in row if file.file_bytes > file_bytes):
-        at = claims.own(long, file_bytes)
+        at = recorded.own(long, file_bytes)
         there = None if at is None else by_base.get(at - at % file_bytes)
-        if at is not None and (there is None or claims.own(there) is None):
+        if at is not None and (there is None or recorded.own(there) is None):
             raise _two_lengths([long], [file_bytes, long.file_bytes])
 
 
 def carry_out(
     files: FileSystem,
     root: Path,
-    plan: LogPlan,
+    plan: LogFilePlan,
     flushed: int,
     tell: Callable[[RecoveryFinding], None],
 ) -> None:

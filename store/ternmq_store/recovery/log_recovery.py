@@ -1,4 +1,4 @@
-"""Opening a store's files: load them, check them, and bring them into agreement.
+"""Recovery of log and queues: load them, check them, and bring them into agreement.
 
 Nothing is appended before the log's end is known, what lies behind it is zeroed on the disk, and
 the consume queues say what the log says.
@@ -37,7 +37,7 @@ from ternmq_store.opened_files import OpenedFiles, RecoveryAction, RecoveryFindi
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
-from ternmq_store.recovery.log_files import LogPlan, carry_out, find_plan
+from ternmq_store.recovery.log_files import LogFilePlan, carry_out, find_plan
 from ternmq_store.recovery.log_scan import (
     LogScan,
     OldUnits,
@@ -49,15 +49,15 @@ from ternmq_store.recovery.log_scan import (
     units_from,
 )
 from ternmq_store.recovery.quarantine_recovery import add_torn, lift_mended
-from ternmq_store.recovery.queue_consistency import QueueAgreement
+from ternmq_store.recovery.queue_consistency import QueueConsistency
 from ternmq_store.recovery.queue_ends import (
     find_cuts,
     find_later_files,
     find_lost,
     find_oddities,
     find_repairs,
-    look_at_queues,
     numbers_given,
+    read_queue_ends,
 )
 from ternmq_store.recovery.scan_rules import ALWAYS_MS, ScanRules, scan_start
 
@@ -180,13 +180,13 @@ class _Opening:
         self._limit = self._find_limit()
         if self._limit is not None:
             self._limit_queues(self._limit)
-        self._evidence = look_at_queues(log, self._queues, self._plan.lacks)
+        self._queue_ends = read_queue_ends(log, self._queues, self._plan.lacks)
         self._rules = self._scan_rules()
         start = self._start(are_whole)
         if start is not None:
             is_clean = session.last_use.is_clean
             old_units = () if is_clean else self._cut_queues(start, keep=True)
-            if is_clean or self._agreement.holds(self._queues):
+            if is_clean or self._consistency.holds(self._queues):
                 scan = self._scan(start, old_units)
                 if not (self._lacks_units() if start > log.start else self._lacks_files()):
                     self._tell_repairs()
@@ -234,7 +234,7 @@ class _Opening:
     def _are_lost(self, path: Path, reason: str) -> None:
         self._tell(RecoveryFinding(RecoveryAction.REPORTED, path, 0, 0, reason))
 
-    def _load(self, plan: LogPlan) -> None:
+    def _load(self, plan: LogFilePlan) -> None:
         files, root = self._files, self._root
         if files.exists(next_file_path(root)):
             files.remove(next_file_path(root))
@@ -259,7 +259,7 @@ class _Opening:
         self._dispatcher.quarantine = self._session.quarantine
         end = PhysicalOffset(log.files.last.end if log.files.files else 0)
         self._session.quarantine.keep_between(log.start, end)
-        self._agreement = QueueAgreement(log, self._session, self._tell)
+        self._consistency = QueueConsistency(log, self._session, self._tell)
 
     def _scan_rules(self) -> ScanRules:
         log, session = self._log, self._session
@@ -273,7 +273,7 @@ class _Opening:
         left_at = session.notes.flushed if session.last_use is LastUse.CLEAN else None
         known_end = None
         if not session.has_notes:
-            left_at, known_end = None, self._evidence.known_end
+            left_at, known_end = None, self._queue_ends.known_end
         # What is known to be damaged was on the disk, and so was all before it.
         flushed = max([session.flushed, *(one.end for one in session.quarantine.ranges)])
         self._noted_to = flushed
@@ -315,7 +315,7 @@ class _Opening:
         if self._session.last_use.is_clean:
             for queue in self._queues:
                 queue.find_written()
-            if not self._agreement.holds(self._queues) or any(
+            if not self._consistency.holds(self._queues) or any(
                 queue.lacks_ext for queue in self._queues
             ):
                 return None
@@ -418,7 +418,7 @@ class _Opening:
     def _tell_repairs(self) -> None:
         """Report what a log of others, read as a whole, says that its queues did not."""
         if not self._session.has_notes and self._session.last_use.is_clean:
-            for finding in find_repairs(self._queues, self._evidence.ends):
+            for finding in find_repairs(self._queues, self._queue_ends.ends):
                 self._tell(finding)
 
     def _lacks_units(self) -> bool:
@@ -462,7 +462,7 @@ class _Opening:
                 RecoveryFinding(RecoveryAction.REPORTED, path, queue.end * UNIT_BYTES, 0, reason)
             )
             pad_to(queue, note.end)
-        given = self._evidence.given(max(self._log.end, self._noted_to))
+        given = self._queue_ends.given(max(self._log.end, self._noted_to))
         for (topic, queue_id), end in numbers_given(self._queues, given):
             if topic in self._dispatcher.dropped:
                 continue
@@ -471,7 +471,7 @@ class _Opening:
             at, path = queue.end * UNIT_BYTES, queue.files.folder
             self._tell(RecoveryFinding(RecoveryAction.REPORTED, path, at, 0, reason))
             pad_to(queue, end)
-        for finding in find_cuts(self._queues, self._evidence.ends):
+        for finding in find_cuts(self._queues, self._queue_ends.ends):
             self._tell(finding)
 
     def _settle(self, scanned_from: PhysicalOffset) -> int:

@@ -1,4 +1,4 @@
-"""Reading the log at opening: what is good is dispatched, what is bad is cut or quarantined."""
+"""The log scan at opening: good records are dispatched, bad ones are cut or quarantined."""
 
 import logging
 from collections.abc import Callable, Sequence

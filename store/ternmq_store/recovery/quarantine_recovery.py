@@ -1,4 +1,4 @@
-"""Damaged stretches of a log at its opening: where they begin, and which of them are good again."""
+"""Recovery of the quarantine: damaged ranges grow to whole records, and good ones are lifted."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final

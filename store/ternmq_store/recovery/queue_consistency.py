@@ -1,4 +1,4 @@
-"""Whether consume queues and log are of one store: a look at some units, and at their messages."""
+"""Consistency of consume queues and log, by some units of each queue and their messages."""
 
 from collections.abc import Callable, Iterable
 
@@ -12,7 +12,7 @@ from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.recovery.log_scan import read_record, record_lies_at
 
 
-class QueueAgreement:
+class QueueConsistency:
     """Compares units with their messages. Used by an opening."""
 
     def __init__(

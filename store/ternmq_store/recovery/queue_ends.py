@@ -1,4 +1,4 @@
-"""What the consume queues tell of the log before they are brought into agreement with it.
+"""Ends of the consume queues before recovery brings them into agreement with the log.
 
 Of a log of which nothing is noted they alone tell how far it went. Numbers that were given stay
 given, even when the records that had them are gone.
@@ -30,7 +30,7 @@ _ANYWHERE: Final = PhysicalOffset((1 << 63) - 1)
 QueueKey = tuple[str, int]
 
 
-class Claims(NamedTuple):
+class QueueTail(NamedTuple):
     """The last units of a queue, back to one whose record is good or was removed with its file."""
 
     first: QueueOffset
@@ -48,8 +48,8 @@ class Claims(NamedTuple):
         return QueueOffset(self.first + int(rows[-1]) + 1 if len(rows) else 0)
 
 
-class Evidence(NamedTuple):
-    """What the queues of a store say, by their files."""
+class QueueEnds(NamedTuple):
+    """Ends of a store's queues, by their files."""
 
     known_end: PhysicalOffset
     """Some queue tells of a record that ends here, and none of a later one that the log's files
@@ -58,8 +58,8 @@ class Evidence(NamedTuple):
     ends: Mapping[QueueKey, QueueOffset]
     """Behind the last unit of each queue."""
 
-    claims: Mapping[QueueKey, Claims]
-    """By the last units of each queue that has some."""
+    tails: Mapping[QueueKey, QueueTail]
+    """The last units of each queue that has some."""
 
     def given(self, limit: PhysicalOffset) -> Mapping[QueueKey, QueueOffset]:
         """Return behind which number each queue goes on at least.
@@ -74,13 +74,13 @@ class Evidence(NamedTuple):
         Args:
             limit: The log ends here, or was noted to have been on the disk up to here.
         """
-        return {key: claims.end(limit) for key, claims in self.claims.items()}
+        return {key: tail.end(limit) for key, tail in self.tails.items()}
 
 
-def look_at_queues(
+def read_queue_ends(
     log: CommitLog, queues: Iterable[ConsumeQueue], is_missing: Callable[[int], bool]
-) -> Evidence:
-    """Return what the files of `queues` say; nothing is changed.
+) -> QueueEnds:
+    """Return the ends of `queues` by their files; nothing is changed.
 
     Args:
         log: As it is now.
@@ -90,21 +90,21 @@ def look_at_queues(
     limit = PhysicalOffset(log.files.last.end if log.files.files else 0)
     known_end = PhysicalOffset(0)
     ends: dict[QueueKey, QueueOffset] = {}
-    claims: dict[QueueKey, Claims] = {}
+    tails: dict[QueueKey, QueueTail] = {}
     for queue in queues:
         key, end = (queue.topic, queue.queue_id), count_before(queue, _ANYWHERE)
         ends[key] = end
         if queue.files.files:
-            claims[key] = _last_claims(log, queue, end, is_missing)
+            tails[key] = _queue_tail(log, queue, end, is_missing)
         inside = unit_before(queue, limit)
         if inside is not None and OVERHEAD_BYTES <= inside.size <= RECORD_BYTES_MAX:
             known_end = max(known_end, min(limit, PhysicalOffset(inside.offset + inside.size)))
-    return Evidence(known_end, ends, claims)
+    return QueueEnds(known_end, ends, tails)
 
 
-def _last_claims(
+def _queue_tail(
     log: CommitLog, queue: ConsumeQueue, end: QueueOffset, is_missing: Callable[[int], bool]
-) -> Claims:
+) -> QueueTail:
     """Return the last units of `queue`, which ends at `end`.
 
     Steps that double find a good record behind any damage without reading all of the queue.
@@ -121,7 +121,7 @@ def _last_claims(
     are_lost = is_message & np.array([is_missing(last) for last in lasts], dtype=np.bool_)
     rows = np.maximum.accumulate(np.where(is_message, np.arange(len(units)), 0))
     places = np.where(is_message, offsets, _ANYWHERE)[rows]
-    return Claims(first, places, are_lost[rows])
+    return QueueTail(first, places, are_lost[rows])
 
 
 def _is_settled(log: CommitLog, queue: ConsumeQueue, number: QueueOffset) -> bool:
@@ -146,7 +146,7 @@ def find_repairs(
 
     Args:
         queues: As they are after it.
-        before: Where each ended before, by `look_at_queues`.
+        before: End of each before, by `read_queue_ends`.
     """
     for queue in queues:
         end = before.get((queue.topic, queue.queue_id), QueueOffset(0))
@@ -165,7 +165,7 @@ def find_cuts(
 
     Args:
         queues: As they are now.
-        before: Where each ended before, by `look_at_queues`.
+        before: End of each before, by `read_queue_ends`.
     """
     for queue in queues:
         old, end = before.get((queue.topic, queue.queue_id), QueueOffset(0)), queue.end

@@ -1,4 +1,4 @@
-"""Where the records in a log's files say that they lie."""
+"""The offsets that records in a log's files have of themselves."""
 
 import enum
 from collections.abc import Iterator, Sequence
@@ -24,8 +24,8 @@ _RECORDS_MAX: Final = 1000
 """Good records of each file that are compared with the consume queues."""
 
 
-class Fit(enum.Enum):
-    """Whether files behind a gap are of the log before it."""
+class LogFit(enum.Enum):
+    """Evidence that files behind a gap are of the log before it."""
 
     NO_RECORD = "no record"
     """They have no good record."""
@@ -37,8 +37,8 @@ class Fit(enum.Enum):
     """A unit tells of a record in them, or a queue ends right before its first record in them."""
 
 
-class Claims(Protocol):
-    """Tells of any file of a log what places its records claim."""
+class RecordedOffsets(Protocol):
+    """The offsets that the records of any file of a log claim."""
 
     def first(self, found: FoundFile) -> PhysicalOffset | None:
         """Return the place that the first record claims; None when the file begins with none."""
@@ -48,13 +48,13 @@ class Claims(Protocol):
         """Return the first place in the file, from `position` on, that the record there claims."""
         ...
 
-    def fit(self, run: Sequence[FoundFile]) -> Fit:
+    def fit(self, run: Sequence[FoundFile]) -> LogFit:
         """Compare the good records of files that follow each other with the consume queues."""
         ...
 
 
-class FileClaims:
-    """The claims that lie on a disk: a file is read when it is asked for.
+class FileRecordedOffsets:
+    """Recorded offsets of the files on a disk: a file is read when it is asked for.
 
     Args:
         files: The file system.
@@ -68,7 +68,7 @@ class FileClaims:
         self._unread = unread
 
     def first(self, found: FoundFile) -> PhysicalOffset | None:
-        """See `Claims`."""
+        """See `RecordedOffsets`."""
         try:
             file = self._files.open(found.path, read_only=True)
             try:
@@ -79,7 +79,7 @@ class FileClaims:
             return None
 
     def own(self, found: FoundFile, position: int = 0) -> PhysicalOffset | None:
-        """See `Claims`."""
+        """See `RecordedOffsets`."""
         if not found.file_bytes:
             return None
         file = self._files.open(found.path, read_only=True)
@@ -97,22 +97,22 @@ class FileClaims:
         finally:
             region.close()
 
-    def fit(self, run: Sequence[FoundFile]) -> Fit:
-        """See `Claims`."""
+    def fit(self, run: Sequence[FoundFile]) -> LogFit:
+        """See `RecordedOffsets`."""
         seen: set[tuple[str, int]] = set()
-        fit = Fit.NO_RECORD
+        fit = LogFit.NO_RECORD
         for record in (record for found in run for record in self._good_records(found)):
-            fit = Fit.UNCONFIRMED
+            fit = LogFit.UNCONFIRMED
             topic, head = topic_name(record.topic), record.header
             if topic is None or head.queue_id < 0 or head.queue_offset < 0:
                 continue
             at, size = self._unit(topic, head.queue_id, head.queue_offset)
             if (at, size) == (head.physical_offset, head.total_bytes):
-                return Fit.CONFIRMED
+                return LogFit.CONFIRMED
             if (topic, head.queue_id) not in seen and size == 0 and head.queue_offset:
                 before, length = self._unit(topic, head.queue_id, head.queue_offset - 1)
                 if length > 0 and before < head.physical_offset:
-                    return Fit.CONFIRMED
+                    return LogFit.CONFIRMED
             seen.add((topic, head.queue_id))
         return fit
 

@@ -1,4 +1,4 @@
-"""What only a human can decide about a data directory. Pure."""
+"""Decisions about a data directory that only an operator can take. Pure."""
 
 import enum
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ternmq_model.errors import StoreError
 
 
-class Undecided(enum.Enum):
+class UndecidedState(enum.Enum):
     """A state of a data directory that waits for a decision; `docs/howto/decisions.md` has each."""
 
     MISSING_FILE = "missing file"
@@ -21,24 +21,24 @@ class Undecided(enum.Enum):
     LEFTOVERS = "leftovers"
 
 
-class Way(NamedTuple):
-    """One way to go on."""
+class RecoveryOption(NamedTuple):
+    """One option of a decision."""
 
     when: str
-    """What must be the case, or what it does."""
+    """Condition of the option, or its effect."""
 
     command: str = ""
     """Empty: no command of ours does it."""
 
 
-class Choice(NamedTuple):
-    """A decision that waits, and the ways that there are."""
+class RecoveryDecision(NamedTuple):
+    """A decision that waits, and its options."""
 
-    state: Undecided
+    state: UndecidedState
     text: str
-    """What was found, with its files."""
+    """Findings, with their files."""
 
-    ways: Sequence[Way]
+    ways: Sequence[RecoveryOption]
 
     def __str__(self) -> str:
         """Return all of it in one line."""
@@ -53,7 +53,7 @@ class UndecidedStore(StoreError):
         choice: The decision.
     """
 
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, choice: RecoveryDecision) -> None:
         super().__init__(str(choice))
         self.choice = choice
 

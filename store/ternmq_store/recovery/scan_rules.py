@@ -1,6 +1,6 @@
-"""What recovery decides: where to begin, what becomes of a bad record, which units may stay.
+"""Rules of the log scan at opening: its start, and the end of a damaged range. Pure.
 
-Pure. What a bad record is, `ternmq_model.record.integrity` and `scanner` say.
+The checks of a record are in `ternmq_model.record.integrity` and `scanner`.
 
 Source: RocketMQ `CommitLog.recoverNormally`, `recoverAbnormally`, `ConsumeQueue.recover`.
 """
@@ -40,7 +40,7 @@ def scan_start(files: Sequence[FirstRecord], safe_at_ms: int) -> PhysicalOffset:
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:
-    """What is known of the log that is scanned."""
+    """Facts about the log that is scanned."""
 
     flushed: PhysicalOffset
     """It was on the disk up to here. Not beyond its last file's end."""
@@ -81,7 +81,7 @@ def end_of_damage(
     queue tells of them, and their store time lies before that of the last good record.
 
     Args:
-        rules: What is known of the log.
+        rules: Facts about the log.
         at: Where the bad record begins.
         following: The next good record, if any follows.
         last_stored_at_ms: Store time of the last good record before `at`.

@@ -1,4 +1,4 @@
-"""Opening all of a store, on a full disk too."""
+"""Recovery of a whole store under its lock, on a full disk too."""
 
 import contextlib
 import logging
@@ -45,7 +45,7 @@ def hold_and_open(
             files.sync_folder(root.parent)
         lock = files.lock(lock_path(root))
         try:
-            opened = _open_whole(files, root, config, clock, serve_to)
+            opened = _open_all(files, root, config, clock, serve_to)
         except BaseException:
             lock.release()
             raise
@@ -60,7 +60,7 @@ def hold_and_open(
     return lock, opened
 
 
-def _open_whole(
+def _open_all(
     files: FileSystem,
     root: Path,
     config: StoreConfig,

@@ -42,7 +42,7 @@ from ternmq_store.queues.offset_search import first_from, first_kept
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.read.log_source import LogSource
-from ternmq_store.recovery.log_files import LogPlan, find_plan, right_path
+from ternmq_store.recovery.log_files import LogFilePlan, find_plan, right_path
 from ternmq_store.scan.scan_spec import ScanRange
 
 logger = logging.getLogger(__name__)
@@ -267,7 +267,7 @@ class StoreDirectory:
             units.close()
 
 
-def _fitted(files: FileSystem, plan: LogPlan) -> FileSystem:
+def _fitted(files: FileSystem, plan: LogFilePlan) -> FileSystem:
     """Return the files with those of the log as `plan` has them; none is changed."""
     fitted = OverlayFileSystem(files)
     for file in plan.misnamed:

@@ -15,7 +15,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, consume_queue_folder, file_name
 from ternmq_store.inspection.audit import BadPlace, StoreAudit
 from ternmq_store.inspection.recovery_preview import preview_recovery
-from ternmq_store.recovery.recovery_decisions import Choice, Undecided
+from ternmq_store.recovery.recovery_decisions import RecoveryDecision, UndecidedState
 from tests.support.damage import CONFIG, filled
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.stores import ROOT
@@ -85,19 +85,19 @@ def keep_leftovers(files: MemoryFileSystem) -> None:
         put(files, ROOT / name, b"kept")
 
 
-DAMAGES: dict[Undecided, Damage] = {
-    Undecided.MISSING_FILE: without_file,
-    Undecided.TWO_LOGS: of_two_logs,
-    Undecided.FILE_LENGTH: of_two_lengths,
-    Undecided.SWAPPED_FILES: swap,
-    Undecided.LOST_TABLES: lose_table,
-    Undecided.DAMAGED_LOG: flip(log_file(1), 700),
-    Undecided.WRONG_QUEUES: flip(QUEUE / file_name(0), 20 * 5 + 11),
-    Undecided.LEFTOVERS: keep_leftovers,
+DAMAGES: dict[UndecidedState, Damage] = {
+    UndecidedState.MISSING_FILE: without_file,
+    UndecidedState.TWO_LOGS: of_two_logs,
+    UndecidedState.FILE_LENGTH: of_two_lengths,
+    UndecidedState.SWAPPED_FILES: swap,
+    UndecidedState.LOST_TABLES: lose_table,
+    UndecidedState.DAMAGED_LOG: flip(log_file(1), 700),
+    UndecidedState.WRONG_QUEUES: flip(QUEUE / file_name(0), 20 * 5 + 11),
+    UndecidedState.LEFTOVERS: keep_leftovers,
 }
 
 
-def found_in(files: FileSystem) -> Sequence[Choice]:
+def found_in(files: FileSystem) -> Sequence[RecoveryDecision]:
     audit = StoreAudit(files, ROOT)
     areas = {finding.area for finding in audit.findings() if finding.is_problem}
     return choices(
@@ -124,8 +124,8 @@ def test_sound_store_waits_for_no_decision() -> None:
     assert found_in(filled(is_clean=True)) == []
 
 
-@pytest.mark.parametrize("state", Undecided)
-def test_each_state_is_found_with_its_ways(state: Undecided) -> None:
+@pytest.mark.parametrize("state", UndecidedState)
+def test_each_state_is_found_with_its_ways(state: UndecidedState) -> None:
     files = filled(is_clean=True)
     DAMAGES[state](files)
     (choice,) = [each for each in found_in(files) if each.state is state]
@@ -138,15 +138,15 @@ def test_each_state_is_found_with_its_ways(state: Undecided) -> None:
     assert [way["command"] or "" for way in row["ways"]] == [way.command for way in choice.ways]
 
 
-@pytest.mark.parametrize("state", Undecided)
-def test_page_names_each_state_with_its_commands(state: Undecided) -> None:
+@pytest.mark.parametrize("state", UndecidedState)
+def test_page_names_each_state_with_its_commands(state: UndecidedState) -> None:
     rows = PAGE.read_text(encoding="utf-8").split(f"| `{state.value}` |")
     assert len(rows) == 2
     of_state = re.split(r"\n\| `|\n\n", rows[1])[0]
     files = filled(is_clean=True)
     DAMAGES[state](files)
     (choice,) = [each for each in found_in(files) if each.state is state]
-    if state is not Undecided.TWO_LOGS:  # its row refers to the one above
+    if state is not UndecidedState.TWO_LOGS:  # its row refers to the one above
         assert options(str(choice)) <= options(of_state)
     assert options(of_state) <= {name for each in repair.params for name in each.opts}
 
@@ -172,6 +172,6 @@ def test_end_of_the_log_that_a_start_cuts_is_no_decision() -> None:
 def test_repair_waits_for_a_start_after_a_crash() -> None:
     for is_clean in (True, False):
         files = filled(is_clean=is_clean)
-        DAMAGES[Undecided.WRONG_QUEUES](files)
-        (choice,) = [each for each in found_in(files) if each.state is Undecided.WRONG_QUEUES]
+        DAMAGES[UndecidedState.WRONG_QUEUES](files)
+        (choice,) = [each for each in found_in(files) if each.state is UndecidedState.WRONG_QUEUES]
         assert ("once the broker was started" in str(choice)) == (not is_clean)

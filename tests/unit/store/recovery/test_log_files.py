@@ -10,16 +10,16 @@ from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile
-from ternmq_store.recovery.log_files import GAP_FILES_MAX, KnownLog, LogPlan, plan_log
-from ternmq_store.recovery.recorded_offsets import Fit
-from ternmq_store.recovery.recovery_decisions import Undecided, UndecidedStore
+from ternmq_store.recovery.log_files import GAP_FILES_MAX, KnownLog, LogFilePlan, plan_log
+from ternmq_store.recovery.recorded_offsets import LogFit
+from ternmq_store.recovery.recovery_decisions import UndecidedState, UndecidedStore
 
 NOTHING = KnownLog()
 CLOSED_AT_350 = KnownLog(100, 0, 350, is_ours=True, was_closed=True)
 KILLED_AT_150 = KnownLog(100, 0, 150, is_ours=True)
 FOLDER = Path("/data/commitlog")
 NO_CLAIMS: Mapping[int, int] = {}
-NO_FITS: Mapping[int, Fit] = {}
+NO_FITS: Mapping[int, LogFit] = {}
 FAR = 77_777_700
 
 
@@ -32,7 +32,7 @@ class Claimed(NamedTuple):
     owns: Mapping[int, int]
     """A place that one of its records claims and has."""
 
-    fits: Mapping[int, Fit] = NO_FITS
+    fits: Mapping[int, LogFit] = NO_FITS
     """What a comparison with the queues says of the files from there on."""
 
     def first(self, found: FoundFile) -> PhysicalOffset | None:
@@ -45,9 +45,9 @@ class Claimed(NamedTuple):
         is_there = at is not None and position <= at - found.base < found.file_bytes
         return PhysicalOffset(at) if at is not None and is_there else None
 
-    def fit(self, run: Sequence[FoundFile]) -> Fit:
+    def fit(self, run: Sequence[FoundFile]) -> LogFit:
         """Return what is said of the files."""
-        return self.fits.get(run[0].base, Fit.NO_RECORD)
+        return self.fits.get(run[0].base, LogFit.NO_RECORD)
 
 
 def plan(
@@ -55,14 +55,14 @@ def plan(
     known: KnownLog = NOTHING,
     firsts: Mapping[int, int] = NO_CLAIMS,
     owns: Mapping[int, int] = NO_CLAIMS,
-    fits: Mapping[int, Fit] = NO_FITS,
+    fits: Mapping[int, LogFit] = NO_FITS,
     default_bytes: int = 4096,
-) -> LogPlan:
+) -> LogFilePlan:
     return plan_log(
         [FoundFile(base, FOLDER / file_name(base), length) for base, length in files],
         known,
         default_bytes=default_bytes,
-        claims=Claimed(firsts, owns, fits),
+        recorded=Claimed(firsts, owns, fits),
     )
 
 
@@ -132,7 +132,7 @@ def test_missing_file_that_was_on_the_disk_is_damage(known: KnownLog) -> None:
 
 
 def test_file_that_a_queue_confirms_is_of_the_log_however_little_was_noted() -> None:
-    fits = {800: Fit.CONFIRMED}
+    fits = {800: LogFit.CONFIRMED}
     found = plan((0, 100), (800, 100), (900, 100), known=KILLED_AT_150, fits=fits)
     assert bases(found.row) == [*range(0, 1000, 100)]
     assert [(one.start, one.end) for one in found.damage(0)] == [
@@ -144,28 +144,33 @@ def test_file_that_a_queue_confirms_is_of_the_log_however_little_was_noted() -> 
 
 def test_file_too_far_behind_the_log_is_of_another_one() -> None:
     far = 100 * (GAP_FILES_MAX + 2)
-    fits = {far: Fit.UNCONFIRMED}
+    fits = {far: LogFit.UNCONFIRMED}
     found = plan((0, 100), (far, 100), known=KILLED_AT_150, owns={far: far}, fits=fits)
     assert [stray.file.base for stray in found.strays] == [far]
-    found = plan((0, 100), (far, 100), known=KILLED_AT_150, fits={far: Fit.CONFIRMED})
+    found = plan((0, 100), (far, 100), known=KILLED_AT_150, fits={far: LogFit.CONFIRMED})
     assert not found.strays
 
 
 def test_unconfirmed_file_is_of_a_killed_log_behind_a_short_gap_alone() -> None:
     known = KILLED_AT_150._replace(flushed=50)
-    found = plan((0, 100), (300, 100), known=known, fits={300: Fit.UNCONFIRMED})
+    found = plan((0, 100), (300, 100), known=known, fits={300: LogFit.UNCONFIRMED})
     assert bases(found.row) == [0, 100, 200, 300]
-    for fit in (Fit.UNCONFIRMED, Fit.NO_RECORD):
+    for fit in (LogFit.UNCONFIRMED, LogFit.NO_RECORD):
         found = plan((0, 100), (300, 100), known=known._replace(was_closed=True), fits={300: fit})
         assert bases(found.row) == [0]
     with pytest.raises(UndecidedStore, match="fill-gaps") as caught:
-        plan((0, 100), (400, 100), known=known, fits={400: Fit.UNCONFIRMED})
-    assert caught.value.choice.state is Undecided.MISSING_FILE
+        plan((0, 100), (400, 100), known=known, fits={400: LogFit.UNCONFIRMED})
+    assert caught.value.choice.state is UndecidedState.MISSING_FILE
 
 
 def test_bytes_that_no_file_has_are_told() -> None:
     found = plan(
-        (0, 100), (200, 40), (300, 100), (400, 60), known=KILLED_AT_150, fits={300: Fit.CONFIRMED}
+        (0, 100),
+        (200, 40),
+        (300, 100),
+        (400, 60),
+        known=KILLED_AT_150,
+        fits={300: LogFit.CONFIRMED},
     )
     lacking = [at for at in (0, 99, 100, 199, 239, 240, 399, 400, 459, 460, 500) if found.lacks(at)]
     assert lacking == [100, 199, 240, 460, 500]
