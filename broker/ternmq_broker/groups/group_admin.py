@@ -56,7 +56,7 @@ class GroupAdminServiceContext:
     """Deletes a topic with its files, offsets and locks."""
 
     saved: Sequence[Saved]
-    """Of groups, offsets and their versions."""
+    """Futures of groups, offsets and their versions."""
 
 
 class GroupAdminService:

@@ -68,7 +68,7 @@ class GroupServiceContext:
     client_queries: ClientQueries
     clock: Clock
     saved: Sequence[Callable[[], asyncio.Future[None] | None]]
-    """Of offsets and their versions: tells when the table is on disk; None = it is."""
+    """Futures of offsets and of their versions: done when the table is on disk; None = it is."""
 
 
 class GroupService:

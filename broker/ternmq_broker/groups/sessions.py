@@ -128,11 +128,11 @@ class SessionManager:
         """By group that differs: when its members were compared last, if it was a short while ago;
         monotonic."""
         self._changed: set[str] = set()
-        """Of these groups, those whose members changed since."""
+        """Groups whose members changed since their last comparison."""
 
     @property
     def table(self) -> ClientTable:
-        """Who is there: for reading."""
+        """The connected clients, for reading."""
         return self._table
 
     def differences(self, group: str) -> Sequence[str]:

@@ -17,13 +17,13 @@ NAMED_MAX: Final = 3
 The others are not counted either: a text that changes with each member would be news to all."""
 
 TEXT_CHARACTERS_MAX: Final = 200
-"""Of one answer, such as a long list of tags."""
+"""Limit of one answer, such as a long list of tags."""
 
 _MODEL: Final = ""
 """The message model stands where topics do, before all of them."""
 
 Wants: TypeAlias = frozenset[tuple[str, str]]
-"""What one member wants: topics, and what of each. Members are alike whose wants are equal."""
+"""Subscriptions of one member: topics, and an expression for each. Equal ones are alike."""
 
 
 def wants_of(membership: GroupMembership) -> Wants:

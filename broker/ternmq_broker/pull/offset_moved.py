@@ -22,7 +22,7 @@ from ternmq_runtime.service import Job
 logger = logging.getLogger(__name__)
 
 REPEAT_MS: Final = 60_000
-"""How long the same correction is told once: a reader that does not take it asks again at once."""
+"""Time in which the same correction is stored once: a reader may ask again at once."""
 
 _KNOWN_MAX: Final = 10_000
 _WAITING_MAX: Final = 1_000

@@ -104,7 +104,7 @@ class PullRules:
 
     @property
     def version(self) -> object:
-        """Of topics and groups: another object after any change."""
+        """Version of topics and groups: another object after any change."""
         topics, groups = self._topics.version, self._groups.version
         if topics is not self._seen[0] or groups is not self._seen[1]:
             self._seen = (topics, groups)

@@ -37,7 +37,7 @@ _ROOM_BYTES_LEAST: Final = 64 << 10
 
 _TURN_MESSAGES_MAX: Final = 8192
 _COLD: Final = ReadLimits(256, REPLY_BYTES_MAX)
-"""Of a read from the disk, which fills a reply alone: many of RocketMQ's 64 KiB, in one go."""
+"""Limits of a read from the disk, which fills a reply alone: RocketMQ's 64 KiB, many times."""
 
 _TURNS_MAX: Final = 64
 """Turns of one reply: a bound on the time the loop is held."""
@@ -119,7 +119,7 @@ class PullingStream:
         self._handles: dict[int, _QueueHandle] = {}
         self._row: deque[_QueueHandle] = deque()
         self._first_told: list[messages.PulledRecords] = []
-        """What the next reply begins with."""
+        """Batches with which the next reply begins."""
         self._changed = asyncio.Event()
         self._has_asked = False
         """The read that ended the last reply asked a condition about each message."""

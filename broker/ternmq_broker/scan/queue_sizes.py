@@ -12,7 +12,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.query.range_size import QueueRangeSize
 
 RANGES_MAX = 1_024
-"""Of one request."""
+"""Limit of one request."""
 
 
 async def measure_queues(

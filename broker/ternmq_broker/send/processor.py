@@ -42,7 +42,7 @@ class SendProcessor:
 
     admission: Admission
     properties_suffix: Callable[[], bytes]
-    """What the broker adds to the properties of a message that is built now."""
+    """Returns properties that the broker adds to a message that is built now."""
 
     store_host: Callable[[], bytes]
     """Known when the broker listens."""

@@ -29,14 +29,14 @@ class ReplyForwarder:
     clock: Clock
     cluster: str
     are_stored: bool
-    """Whether a reply that was passed on is stored as well."""
+    """A reply that was passed on is stored as well."""
 
     on_created: Callable[[TopicConfig], None]
     """Called when the topic of replies came into being."""
 
     @property
     def topic(self) -> str:
-        """What replies of this cluster are sent to."""
+        """The topic of all replies of this cluster."""
         return self.cluster + REPLY_SUFFIX
 
     def is_reply(self, topic: str, properties: Mapping[str, str]) -> bool:

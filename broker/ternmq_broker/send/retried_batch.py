@@ -36,7 +36,7 @@ class RetriedRow(NamedTuple):
     row: int
     key: str
     topics: tuple[str, ...]
-    """Where it may lie: its own topic first."""
+    """Topics in which it may lie: its own first."""
 
     is_half: bool
 

@@ -30,7 +30,7 @@ from ternmq_remoting.rpc import Call, Handler, stream, unary
 from ternmq_remoting.service_methods import SEND, SEND_STREAM
 
 BATCH_BYTES_MAX: Final = 1 << 20
-"""What a stream's sender is told to keep to; one larger record may go alone."""
+"""Limit of a batch that a stream's sender is told; one larger record may go alone."""
 
 
 class SendService:

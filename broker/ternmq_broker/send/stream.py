@@ -35,7 +35,7 @@ class PendingReply:
     reply: messages.SendStreamReply
     request_bytes: int
     ack: PendingAck | None = None
-    """What the answer waits for; None = nothing, it may leave at once."""
+    """The acknowledgement that the reply waits for; None = none, it may leave at once."""
 
 
 class SendingStream:

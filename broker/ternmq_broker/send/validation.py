@@ -50,7 +50,7 @@ class PutResult:
     """Result of a request: offsets of its stored records, and the refused ones."""
 
     queue_offsets: Ints
-    """Of every record of the request; -1 for a refused one."""
+    """One for each record of the request; -1 for a refused one."""
 
     physical_offsets: Ints
     stored_at_ms: int
@@ -59,7 +59,7 @@ class PutResult:
 
     refused: Sequence[RefusedRecord]
     queue_ids: Ints | None = None
-    """Of every record, when some lie in another queue than they were sent to; None when not."""
+    """One for each record, when some lie in another queue than they were sent to; else None."""
 
 
 class MessageWriter:

@@ -20,7 +20,7 @@ class TableAcceptance:
     """Acceptance of one table as it is, or of its absence."""
 
     text: str
-    """What then counts."""
+    """Description of the table that then counts."""
 
     found: StoredTable[Any]
     source: Path | None

@@ -27,7 +27,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 
 PROBE_BYTES: Final = 64 << 10
-"""How much before a common point is compared."""
+"""Bytes before a common point that are compared."""
 
 PROMOTION_STEP: Final = 1_000_000
 MEMBER_STEP: Final = 1_000
@@ -39,7 +39,7 @@ class Epoch(NamedTuple):
 
     number: int
     start: PhysicalOffset
-    """Where its bytes begin."""
+    """Start of its bytes."""
 
 
 Epochs = tuple[Epoch, ...]

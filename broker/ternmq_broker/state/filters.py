@@ -16,7 +16,7 @@ BLOOM: Final = BloomFilter()
 """With RocketMQ's defaults: 3 bits of 112 for a group."""
 
 DEAD_FILTER_MS: Final = 24 * 3_600_000
-"""How long a condition is kept that nobody uses."""
+"""Time for which an unused condition is kept."""
 
 AHEAD_MAX_MS: Final = 24 * 3_600_000
 """A version whose clock is further ahead of the broker's is not taken for the newest."""
@@ -44,7 +44,7 @@ class ConsumerFilter:
     client_version: int
     born_at_ms: int
     dead_at_ms: int
-    """When the group stopped using it; 0 = it uses it."""
+    """Time at which the group stopped using it; 0 = it uses it."""
 
     bloom_bits: int = 0
     """Length of the bit maps that `bloom_positions` point into; 0 = it has none."""

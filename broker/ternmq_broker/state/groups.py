@@ -26,7 +26,7 @@ _FROM_MIN: Final = "ternmq.consume.from.min"
 is true by default and does nothing."""
 
 GROUPS_MAX: Final = 65_536
-"""Of one broker: they come into being on first use, whoever names them."""
+"""Limit of one broker: groups come into being on first use, whoever names them."""
 
 RETRY_QUEUES_MAX: Final = 64
 RETRIES_MAX: Final = 65_536

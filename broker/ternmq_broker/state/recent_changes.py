@@ -39,7 +39,7 @@ class RecentChanges(Generic[K]):
 
     @property
     def places(self) -> int:
-        """How many places changes take."""
+        """Number of places that changes take."""
         return len(self._log)
 
     def note(self, key: K, *, removed: bool = False) -> None:

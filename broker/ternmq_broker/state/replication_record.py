@@ -22,7 +22,7 @@ class LogCut(NamedTuple):
     """Cut of a log that is to be made while it is closed, before it can follow."""
 
     keep_to: int
-    """What lies before it is kept, a physical offset."""
+    """Physical offset; bytes before it are kept."""
 
     starts_over: bool
     """Nothing is kept: an empty log begins at `keep_to`."""

@@ -39,13 +39,13 @@ class TableFormat(Generic[T]):
     """Format of the files of one table. Pure."""
 
     name: str
-    """Of the file in `config/`."""
+    """Name of the file in `config/`."""
 
     older: str
-    """What the generation before means to users."""
+    """Consequence for users if the generation before is taken."""
 
     absent: str
-    """What no generation at all means to users."""
+    """Consequence for users without any generation."""
 
     is_replicated: bool
     """A master tells it to its slaves."""
@@ -67,7 +67,7 @@ class TableGeneration(Generic[T]):
 
     path: Path
     fault: str
-    """Why it is not taken; empty when it is right."""
+    """The reason why it is not taken; empty when it is right."""
 
     has_checksum: bool = False
     table: T | None = None
@@ -113,7 +113,7 @@ class StoredTable(Generic[T]):
 
     @property
     def unreadable(self) -> StateUnreadable | None:
-        """Why nobody knows the table that was written last; None when somebody may."""
+        """The error that hides the table that was written last; None when there is none."""
         before = None if self.previous is None else self.previous.unreadable
         return self.main.unreadable or before
 
@@ -124,7 +124,7 @@ class StoredTable(Generic[T]):
 
     @property
     def refusal(self) -> str:
-        """Why no start can go on with the table; empty when one can."""
+        """The reason why no start can go on with the table; empty when one can."""
         if self.taken is not None or (self.is_absent and not self.was_there):
             return ""
         faults = [f"{each.path} {each.fault}" for each in (self.main, self.previous) if each]

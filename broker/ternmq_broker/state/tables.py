@@ -55,10 +55,10 @@ TRANSACTIONS_JOB: Final = "save-transactions"
 
 _RETRY_PAUSE_S: Final = 1.0
 _DELAYS_INTERVAL_S: Final = 1.0
-"""What was delivered since is looked for in the log after a crash. (RocketMQ: 10 s.)"""
+"""After a crash, later deliveries are searched for in the log. (RocketMQ: 10 s.)"""
 
 _SLOW_INTERVAL_S: Final = 10.0
-"""How often RocketMQ saves filters."""
+"""RocketMQ's interval between saves of filters."""
 
 
 class Tables:
@@ -90,7 +90,7 @@ class Tables:
         self.delays = delays
         self.filters, self.scan_offset = filters, scan_offset
         self.timer = TimerCheckpoint()
-        """How far timed messages are delivered, as last kept."""
+        """Checkpoint of timed messages, as last kept."""
         self.wheel_files = WheelFiles(files, blocking, config.data)
         self._timer_path = folder / TIMER.name
         self._disk = (files, blocking)
@@ -244,7 +244,7 @@ class StoreView(NamedTuple):
     """Returns where the log ends."""
 
     deletions: Mapping[str, PhysicalOffset] = MappingProxyType({})
-    """Where the log ended when each topic was deleted whose records of before it still has."""
+    """End of the log at each deletion of a topic whose earlier records the log still has."""
 
 
 def _tell_odd(found: Mapping[str, Mapping[str, object]]) -> None:

@@ -32,7 +32,7 @@ class TimerCheckpoint(NamedTuple):
 
     read_ms: int = 0
     timer_log_position: int = 0
-    """How far RocketMQ flushed its timer log; 0 here, where there is none."""
+    """Flushed end of RocketMQ's timer log; 0 here, where there is none."""
 
     first_offset: int = 0
     next_offset: int = 0
@@ -66,7 +66,7 @@ class TimerCheckpoint(NamedTuple):
 
     @property
     def look_from(self) -> PhysicalOffset | None:
-        """Where to look from, if nobody but us has delivered since."""
+        """Offset to look from, if nobody but us has delivered since."""
         is_known = self.look_behind and not self.timer_log_position
         return PhysicalOffset(self.look_behind - 1) if is_known else None
 

@@ -43,11 +43,11 @@ DELETED_AT_ONCE_MAX: Final = 32
 """Topics that are deleted without a pause: some 8 ms of the loop each, mostly its folders'."""
 
 
-class TopicCreation(NamedTuple):
+class TopicCreationMark(NamedTuple):
     """Creation of a topic at its broker name. Zeros: before that was noted, or by RocketMQ."""
 
     log_offset: PhysicalOffset
-    """Where the log ended then. A topic that was deleted and created again has a higher one."""
+    """End of the log then. A topic that was deleted and created again has a higher one."""
 
     at_ms: int
 
@@ -99,7 +99,7 @@ class TopicTable:
         """Return the topic, or None when there is none of that name."""
         return self._topics.get(topic)
 
-    def created(self, topic: str) -> TopicCreation:
+    def created(self, topic: str) -> TopicCreationMark:
         """Return when the topic was created. What no number of ours is counts as not noted."""
         attributes = self._kept_attributes(topic)
         log_offset = at_ms = 0
@@ -107,7 +107,7 @@ class TopicTable:
             log_offset = _number(attributes, _CREATED_OFFSET, topic)
         with suppress(ValueError):
             at_ms = _number(attributes, _CREATED_MS, topic)
-        return TopicCreation(PhysicalOffset(log_offset), at_ms)
+        return TopicCreationMark(PhysicalOffset(log_offset), at_ms)
 
     def settle_created(self, deletions: Mapping[str, PhysicalOffset], *, now_ms: int) -> None:
         """Raise what is noted of creations to what the log is known to have; never lower it.
@@ -125,11 +125,11 @@ class TopicTable:
             if self.created(topic).log_offset < deletions.get(topic, 0)
         ]
         for topic in late:
-            self._note_created(topic, TopicCreation(deletions[topic], 0))
+            self._note_created(topic, TopicCreationMark(deletions[topic], 0))
         if late:
             self._version = self._version.next(now_ms)
 
-    def _note_created(self, topic: str, created: TopicCreation) -> None:
+    def _note_created(self, topic: str, created: TopicCreationMark) -> None:
         attributes = self._kept_attributes(topic)
         attributes[_CREATED_OFFSET] = str(created.log_offset)
         attributes[_CREATED_MS] = str(created.at_ms)
@@ -165,7 +165,7 @@ class TopicTable:
         known = self._topics.get(config.topic)
         is_noted = not is_found and not is_system_topic(config.topic)  # nobody deletes those
         if known is None and self.log_end is not None and is_noted:
-            self._note_created(config.topic, TopicCreation(self.log_end(), now_ms))
+            self._note_created(config.topic, TopicCreationMark(self.log_end(), now_ms))
         if known != config:
             self._set(config)
             self._version = self._version.next(now_ms)

@@ -43,7 +43,7 @@ class PendingAck(NamedTuple):
     end: PhysicalOffset
     confirmed: Confirmed
     saved: asyncio.Future[None] | None
-    """Of its topic, when it is new."""
+    """Done when its topic, a new one, is on disk."""
 
     deadlines: Sequence[tuple[float | None, ResponseCode]]
     """Loop times, ascending, at which who waits for this is told so; None = never."""
@@ -55,7 +55,7 @@ REMARKS: Final = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored here, but not by enough slaves in time; that goes on",
     ResponseCode.SLAVE_NOT_AVAILABLE: "stored here, but too few slaves have it",
 }
-"""What is said of a message that is stored with another outcome than success."""
+"""Remarks about messages that are stored with another outcome than success."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,11 +64,11 @@ class AckPolicy:
 
     confirmations: Confirmations
     topics_saved: Callable[[], asyncio.Future[None] | None]
-    """What to wait for when a topic was just created; None = nothing."""
+    """Returns the future of a topic that was just created; None = there is none."""
 
     sync_flush_timeout_ms: int
     slave_timeout_ms: int | None = None
-    """How long to wait for slaves; None = for none."""
+    """Longest wait for slaves; None = for none."""
 
     refuses_without_replicas: bool = False
     """Senders are refused while too few slaves would get what they send."""

@@ -1,4 +1,4 @@
-"""Senders that wait until what they sent is safe."""
+"""Waiters for the confirm offset: senders whose records are not confirmed yet."""
 
 import asyncio
 import heapq
@@ -38,8 +38,7 @@ class Confirmations:
         self._failure: TernError | None = None
         self._fence: str | None = None
         self.are_replicas_enough = True
-        """Whether what is sent now will be on as many slaves as it should; whoever watches them
-        says so."""
+        """Enough slaves follow for records that are sent now; set by the one that watches them."""
 
     def reached(self, offset: PhysicalOffset) -> bool:
         """Tell whether everything below `offset` counts as stored already."""

@@ -94,12 +94,12 @@ class InternalWriter:
 
     @property
     def is_checksummed(self) -> bool:
-        """Whether records end with a checksum."""
+        """Records end with a checksum."""
         return self._is_checksummed
 
     @property
     def is_ipv4(self) -> bool:
-        """Whether records have a STOREHOST of 8 bytes."""
+        """Records have a STOREHOST of 8 bytes."""
         return len(self._store_host()) == 8
 
     async def put(

@@ -1,4 +1,4 @@
-"""What the store needs done, driven by the broker's loop: syncs, dispatch, files made ahead.
+"""Jobs of the store on the broker's loop: syncs, dispatch, files made ahead.
 
 The store decides what is due and hands out tasks made of plain values; they run in the blocking
 pool, and their outcome goes back to the store on the loop.
@@ -51,7 +51,7 @@ _FILES_EVERY_SHIFT: Final = 24
 _EVER_MS: Final = 1 << 62
 _DISPATCH_MESSAGES_MAX: Final = 8192
 _COPY_MESSAGES_MAX: Final = 1024
-"""Of a log that is copied: each record has to be parsed, which takes about 5 µs."""
+"""Limit for a log that is copied: each record has to be parsed, which takes about 5 µs."""
 
 _REST_FACTOR: Final = 7
 """A dispatch that gives way has one eighth of the time."""

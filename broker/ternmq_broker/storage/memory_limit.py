@@ -1,4 +1,4 @@
-"""How much memory this process may use."""
+"""Limit of the memory of this process."""
 
 import os
 from pathlib import Path

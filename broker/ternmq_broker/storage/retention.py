@@ -1,4 +1,4 @@
-"""What keeps the store's disk from filling up, driven by the broker's loop.
+"""Retention of the store on the broker's loop: keeps its disk from filling up.
 
 The store decides; its tasks run in the blocking pool. How full the disk is is looked up every
 second by a job of its own, so that no deletion holds it up.

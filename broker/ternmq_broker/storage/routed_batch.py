@@ -38,12 +38,12 @@ class RoutedBatch(NamedTuple):
     """A batch after routing, without the refused rows."""
 
     batch: RecordBatch | None
-    """What is to be stored, in order; None = nothing."""
+    """Records to be stored, in order; None = none."""
     rows: Ints
-    """Which row of the old batch each one is."""
+    """The row of the old batch for each record."""
     refused: Mapping[int, RecordRefusal]
     staged_ms: Ints
-    """Of each row of the new batch: how long it is staged; `STAGED_OWN`, or `NOT_STAGED`."""
+    """Staging time of each row of the new batch; or `STAGED_OWN`, or `NOT_STAGED`."""
 
 
 def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> RoutedBatch:

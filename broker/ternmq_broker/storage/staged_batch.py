@@ -45,7 +45,7 @@ class StagedBatch(NamedTuple):
 
     batch: RecordBatch
     immunity_s: int | None
-    """Of all of them; None = as the broker waits."""
+    """Immunity time of all records; None = the broker's."""
 
 
 def stage_rows(batch: RecordBatch, rules: RoutingRules) -> StagedBatch | None:

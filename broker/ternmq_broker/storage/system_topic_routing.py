@@ -71,7 +71,7 @@ class RoutingRules:
     """Returns what is stored of a record that was sent to a group's retry topic."""
 
     no_transactions: RefusedError | None = None
-    """Why no transaction may begin; None when it may."""
+    """The reason why no transaction may begin; None when it may."""
 
 
 def route(record: InternalRecord, rules: RoutingRules) -> InternalRecord:

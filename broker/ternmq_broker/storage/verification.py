@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 VERIFY_JOB: Final = "store-verify"
 
 _IDLE_S: Final = 60.0
-"""How soon a new round begins when it is time, and a setting that changed counts."""
+"""Longest delay of a new round that is due, and of a setting that changed."""
 
 _PASSED_MAX: Final = 1_000
 
@@ -38,7 +38,7 @@ class PassedMessage(NamedTuple):
     queue_id: int
     offset: QueueOffset
     reason: str
-    """Which parts of the unit were wrong."""
+    """The parts of the unit that were wrong."""
 
     groups: tuple[str, ...]
     """Those that had committed a later offset, sorted."""

@@ -25,13 +25,13 @@ _STEPS_MAX: Final = 6_000
 """Parts of conditions that one read evaluates: about 1 ms of the loop."""
 
 _STEPS_TO_READ: Final = 10
-"""What the properties of one message cost to read, in parts of conditions."""
+"""Cost of reading the properties of one message, in parts of conditions."""
 
 _MESSAGES_LEAST: Final = 4
 
 
 class PullFilter(NamedTuple):
-    """What a read filters by: fields of a `ReadRequest`."""
+    """Filters of a read: fields of a `ReadRequest`."""
 
     tag_codes: frozenset[int] | None = None
     record_filter: RecordFilter | None = None
@@ -40,7 +40,7 @@ class PullFilter(NamedTuple):
 
 
 class FilterRules:
-    """How subscriptions are read and tested at this broker. Reads the tables, owns nothing.
+    """Rules for subscriptions at this broker. Reads the tables, owns nothing.
 
     Args:
         clients: Tell what their groups want.

@@ -50,11 +50,11 @@ _SPENT: Final = frozenset(
         DLQ_ORIGIN_MESSAGE_ID,
     }
 )
-"""What an earlier delivery left on a message: it would mislead who reads the next one."""
+"""Properties of an earlier delivery: they would mislead the reader of the next one."""
 
 
 _BROKERS_OWN: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, WHEEL_TOPIC})
-"""What lies there belongs to other topics, later."""
+"""Messages there belong to other topics, later."""
 
 
 class SendBackAction(enum.Enum):
@@ -77,7 +77,7 @@ class SendBackDecision:
     """1 to 18 for `RETRY`, else 0."""
 
     origin_topic: str
-    """Where the message was sent to first."""
+    """The topic to which the message was sent first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class _SendBackBatch:
     messages: list[tuple[int, SendBackDecision]] = field(
         default_factory=list[tuple[int, SendBackDecision]]
     )
-    """Of each record: the message's place in the request, and what becomes of it."""
+    """One for each record: the message's place in the request, and the decision about it."""
 
     body_bytes: int = 0
 

@@ -5,7 +5,12 @@ import pytest
 from ternmq_broker.registration import Registrant, register_request
 from ternmq_broker.state import topics
 from ternmq_broker.state.fastjson import parse_json, write_json, write_row
-from ternmq_broker.state.topics import REGISTERED_BYTES_MAX, TOPICS_MAX, TopicCreation, TopicTable
+from ternmq_broker.state.topics import (
+    REGISTERED_BYTES_MAX,
+    TOPICS_MAX,
+    TopicCreationMark,
+    TopicTable,
+)
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, RefusedError
 from ternmq_model.offsets import PhysicalOffset
@@ -206,16 +211,16 @@ def test_creation_is_kept_by_changes_copies_and_files_and_ends_with_its_topic() 
 @pytest.mark.parametrize(
     ("noted", "deleted", "settled"),
     [
-        pytest.param(700, 0, TopicCreation(PhysicalOffset(700), 5), id="of its log"),
-        pytest.param(700, 650, TopicCreation(PhysicalOffset(700), 5), id="created again"),
+        pytest.param(700, 0, TopicCreationMark(PhysicalOffset(700), 5), id="of its log"),
+        pytest.param(700, 650, TopicCreationMark(PhysicalOffset(700), 5), id="created again"),
         pytest.param(
-            0, 650, TopicCreation(PhysicalOffset(650), 0), id="found, or written by others"
+            0, 650, TopicCreationMark(PhysicalOffset(650), 0), id="found, or written by others"
         ),
-        pytest.param(300, 650, TopicCreation(PhysicalOffset(650), 0), id="older than its log"),
+        pytest.param(300, 650, TopicCreationMark(PhysicalOffset(650), 0), id="older than its log"),
     ],
 )
 def test_creation_is_settled_by_what_the_log_has(
-    noted: int, deleted: int, settled: TopicCreation
+    noted: int, deleted: int, settled: TopicCreationMark
 ) -> None:
     table = TopicTable(DataVersion(0))
     table.log_end = lambda: PhysicalOffset(noted)
