@@ -125,9 +125,9 @@ store = LazyGroup(
     name="store",
     help="Look into a data directory: the files of a store, ours or Apache RocketMQ's.",
     lazy={
-        "dump": (f"{_HERE}.store:dump", "Print every record, unit or index entry."),
-        "check": (f"{_HERE}.store:check", "Check everything, and change nothing."),
-        "repair": (f"{_HERE}.store_repair:repair", "Remove what the next start builds anew."),
+        "dump": (f"{_HERE}.store.check:dump", "Print every record, unit or index entry."),
+        "check": (f"{_HERE}.store.check:check", "Check everything, and change nothing."),
+        "repair": (f"{_HERE}.store.repair:repair", "Remove what the next start builds anew."),
     },
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ternmq_console.store_verdict import next_start
+from ternmq_console.store.next_start import next_start
 from ternmq_store.disk.layout import (
     abort_path,
     checkpoint_path,

@@ -1,4 +1,4 @@
-"""`ternmq store …`: looking into a data directory, in use or not, without changing it."""
+"""`ternmq store dump|check`: a data directory, in use or not, is looked into and not changed."""
 
 import logging
 from collections.abc import Generator, Iterable, Sequence
@@ -10,8 +10,9 @@ import click
 
 from ternmq_console.cli.exit_codes import FAILED, errors_as_exits
 from ternmq_console.cli.output import print_line, print_lines
-from ternmq_console.store_decisions import choice_json, choice_lines, choices, leftovers
-from ternmq_console.store_rows import (
+from ternmq_console.store.next_start import next_start
+from ternmq_console.store.repair_choices import choice_json, choice_lines, choices, leftovers
+from ternmq_console.store.rows import (
     INDEX_HEADING,
     RECORD_HEADING,
     UNIT_HEADING,
@@ -22,8 +23,7 @@ from ternmq_console.store_rows import (
     text_line,
     unit_rows,
 )
-from ternmq_console.store_state import check_tables, known_topics, look_at_tables, table_words
-from ternmq_console.store_verdict import next_start
+from ternmq_console.store.table_check import check_tables, known_topics, look_at_tables, table_words
 from ternmq_model.offsets import UNIT_BYTES
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem

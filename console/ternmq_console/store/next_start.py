@@ -1,4 +1,4 @@
-"""What the next start does with a store, said in words. Pure."""
+"""The next start of a store, said in words before it happens. Pure."""
 
 from collections.abc import Collection, Sequence
 from itertools import groupby

@@ -7,7 +7,7 @@ import pytest
 from ternmq_broker.state.accepted_tables import plan_acceptance
 from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_broker.state.table_formats import StoredTables
-from ternmq_console.store_state import check_tables, known_topics, look_at_tables, table_words
+from ternmq_console.store.table_check import check_tables, known_topics, look_at_tables, table_words
 from ternmq_model.errors import StateUnreadable
 from ternmq_model.json_checksum import add_checksum
 from tests.support.files import MemoryFileSystem

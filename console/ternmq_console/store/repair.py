@@ -1,4 +1,4 @@
-"""`ternmq store repair`: what can be mended without a loss, and what an operator must decide."""
+"""`ternmq store repair`: mends what can be without a loss, and asks about the rest."""
 
 import logging
 import sys
@@ -16,9 +16,9 @@ from ternmq_console.broker.epoch_directories import check_owner
 from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_console.cli.options import yes_option
 from ternmq_console.cli.output import print_line, print_lines
-from ternmq_console.store_decisions import choice_lines, choices
-from ternmq_console.store_decisions import leftovers as find_leftovers
-from ternmq_console.store_state import known_topics, look_at_tables
+from ternmq_console.store.repair_choices import choice_lines, choices
+from ternmq_console.store.repair_choices import leftovers as find_leftovers
+from ternmq_console.store.table_check import known_topics, look_at_tables
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem

@@ -1,4 +1,4 @@
-"""What a human must decide about a data directory, and how it is told. Nothing is written."""
+"""Choices that an operator must make about a data directory. Nothing is written."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Final
 
 from ternmq_broker.state.table_formats import StoredTables
 from ternmq_broker.state.table_generations import BAD, config_folder, lost_tables
-from ternmq_console.store_rows import json_line
-from ternmq_console.store_state import is_slave
+from ternmq_console.store.rows import json_line
+from ternmq_console.store.table_check import is_slave
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, cut_folder
 from ternmq_store.inspection.audit import BadPlace

@@ -1,4 +1,4 @@
-"""Whether the tables in a data directory's `config` folder are right. Nothing is written."""
+"""Checks of the tables in the `config` folder of a data directory. Nothing is written."""
 
 from collections.abc import Collection, Generator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a store's files hold, as rows to print. Pure.
+"""Rows of what the files of a store hold, to be printed. Pure.
 
 The keys are those of RocketMQ's own decoder and its tools, so that what two brokers store can be
 compared line by line.

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ternmq_console.store_rows import (
+from ternmq_console.store.rows import (
     INDEX_HEADING,
     RECORD_HEADING,
     UNIT_HEADING,

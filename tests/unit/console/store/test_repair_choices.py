@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_console.store_decisions import choice_json, choice_lines, choices, leftovers
-from ternmq_console.store_repair import repair
-from ternmq_console.store_state import look_at_tables
+from ternmq_console.store.repair import repair
+from ternmq_console.store.repair_choices import choice_json, choice_lines, choices, leftovers
+from ternmq_console.store.table_check import look_at_tables
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, consume_queue_folder, file_name
 from ternmq_store.inspection.audit import BadPlace, StoreAudit
@@ -20,7 +20,7 @@ from tests.support.damage import CONFIG, filled
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.stores import ROOT
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "decisions.md"
+PAGE = Path(__file__).parents[4] / "docs" / "howto" / "decisions.md"
 LOG = commit_log_folder(ROOT)
 QUEUE = consume_queue_folder(ROOT) / "A" / "0"
 FILE_BYTES = CONFIG.commit_log_file_bytes

@@ -1,0 +1,1 @@
+"""Commands of `ternmq store`: the files of a data directory, no broker asked."""
