@@ -125,7 +125,7 @@ store = LazyGroup(
     name="store",
     help="Look into a data directory: the files of a store, ours or Apache RocketMQ's.",
     lazy={
-        "dump": (f"{_HERE}.store.check:dump", "Print every record, unit or index entry."),
+        "dump": (f"{_HERE}.store.dump:dump", "Print every record, unit or index entry."),
         "check": (f"{_HERE}.store.check:check", "Check everything, and change nothing."),
         "repair": (f"{_HERE}.store.repair:repair", "Remove what the next start builds anew."),
     },
