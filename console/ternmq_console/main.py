@@ -135,10 +135,10 @@ pipeline = LazyGroup(
     name="pipeline",
     help="Move topics to and from files with Spark, and report on a cluster.",
     lazy={
-        "archive": (f"{_HERE}.pipeline:archive", "Keep topics as Parquet, by topic and date."),
-        "replay": (f"{_HERE}.pipeline:replay", "Send an archive, or a topic's past, again."),
-        "redrive": (f"{_HERE}.pipeline:redrive", "Send dead letters to their first topics."),
-        "report": (f"{_HERE}.pipeline_report:report", "Show lag, rates, sizes and who is slow."),
+        "archive": (f"{_HERE}.pipeline.jobs:archive", "Keep topics as Parquet, by topic and date."),
+        "replay": (f"{_HERE}.pipeline.jobs:replay", "Send an archive, or a topic's past, again."),
+        "redrive": (f"{_HERE}.pipeline.jobs:redrive", "Send dead letters to their first topics."),
+        "report": (f"{_HERE}.pipeline.report:report", "Show lag, rates, sizes and who is slow."),
     },
 )
 

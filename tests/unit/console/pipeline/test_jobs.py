@@ -7,9 +7,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ternmq_console import pipeline
 from ternmq_console.main import ternmq
-from ternmq_console.pipeline import file_bytes, setting, show_progress, start
+from ternmq_console.pipeline import jobs
+from ternmq_console.pipeline.jobs import file_bytes, setting, show_progress, start
 from ternmq_pipeline.jobs.archive import Archived
 from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
 from ternmq_pipeline.jobs.resend import ResendResult
@@ -107,7 +107,7 @@ def archived(*, is_stopped: bool) -> Archived:
 
 def test_archive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
-    monkeypatch.setattr(pipeline, "archive_topics", job(given, archived(is_stopped=False)))
+    monkeypatch.setattr(jobs, "archive_topics", job(given, archived(is_stopped=False)))
     arguments = (
         *("pipeline", "archive", "T", "U", "--to", "lake", "--from", "1970-01-01T00:00:01Z"),
         *("--interval", "2s", "--batch-rows", "20", "--checkpoint", "c", *SPARK),
@@ -145,7 +145,7 @@ def test_archive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_replay_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     done_so = ResendResult(19, 1, 1, {}, 1.26, is_stopped=False)
-    monkeypatch.setattr(pipeline, "replay_messages", job(given, done_so))
+    monkeypatch.setattr(jobs, "replay_messages", job(given, done_so))
     arguments = (
         *("pipeline", "replay", "T", "--topic", "U", "--from-nameserver", "m:1"),
         *("--from", "1970-01-01T00:00:01Z", "--to", "1970-01-01T00:00:02Z", "--where", "x = 1"),
@@ -178,7 +178,7 @@ def test_replay_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_redrive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     planned = ResendResult(19, 1, 0, {"T": 19}, 1.26, is_stopped=False)
-    monkeypatch.setattr(pipeline, "redrive_letters", job(given, planned))
+    monkeypatch.setattr(jobs, "redrive_letters", job(given, planned))
     arguments = (
         *("pipeline", "redrive", "--group", "g", "--where", "x = 1", "--checkpoint", "c"),
         *("--dry-run", "--batch-rows", "20", *SPARK, "--nameserver", "n:1", "--json"),
@@ -213,9 +213,9 @@ def test_interrupted_job_reports_it_unless_interruption_is_its_only_end(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int
 ) -> None:
     stopped = ResendResult(19, 1, 1, {}, 1.26, is_stopped=True)
-    monkeypatch.setattr(pipeline, "archive_topics", job({}, archived(is_stopped=True)))
-    monkeypatch.setattr(pipeline, "replay_messages", job({}, stopped))
-    monkeypatch.setattr(pipeline, "redrive_letters", job({}, stopped))
+    monkeypatch.setattr(jobs, "archive_topics", job({}, archived(is_stopped=True)))
+    monkeypatch.setattr(jobs, "replay_messages", job({}, stopped))
+    monkeypatch.setattr(jobs, "redrive_letters", job({}, stopped))
     done = CliRunner().invoke(ternmq, ["pipeline", *arguments, "--json"])
     assert done.exit_code == code
     assert json.loads(done.stdout)["stopped"]
@@ -227,6 +227,6 @@ def test_killed_job_leaves_only_an_exit_code(
     def interrupted(*_: object, **__: object) -> ResendResult:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "replay_messages", interrupted)
+    monkeypatch.setattr(jobs, "replay_messages", interrupted)
     done = CliRunner().invoke(ternmq, ["pipeline", "replay", "T", "--parquet", "d", "--once"])
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", "")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ternmq_console import pipeline_report
-from ternmq_console.pipeline_report import report_document
+from ternmq_console.pipeline import report
+from ternmq_console.pipeline.report import report_document
 from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, ClusterReport
 from tests.support.reports import empty_report, group_row, some_report
 
@@ -34,9 +34,9 @@ def test_tables_are_shown_and_requested_files_are_named(
         asked.append({"nameserver": nameserver, **named})
         return some_report()
 
-    monkeypatch.setattr(pipeline_report, "make_report", make_report)
+    monkeypatch.setattr(report, "make_report", make_report)
     command = ["--nameserver", "ns:1", "--html", "r.html", "--hours", "3", "--slow-after", "90s"]
-    done = CliRunner().invoke(pipeline_report.report, command)
+    done = CliRunner().invoke(report.report, command)
     assert done.exit_code == 0, done.output
     assert asked == [
         {"nameserver": "ns:1", "html": Path("r.html"), "parquet": None, "hours": 3}
