@@ -84,7 +84,7 @@ async def append(
         try:
             store.append(batch, born_host=HOST, store_host=HOST)
         except BrokerBusy:
-            await loop.room_made()
+            await loop.space_made()
             continue
         loop.appended()
         count += BATCH

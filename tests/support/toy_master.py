@@ -215,7 +215,7 @@ async def toy_slave(
             discovery=discovery,
             state=state,
             appended=loop.appended,
-            room_made=loop.room_made,
+            space_made=loop.space_made,
             on_change=changes.append,
             is_life_over=lambda _epoch: False,
             wake=wake,

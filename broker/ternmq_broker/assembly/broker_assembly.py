@@ -271,7 +271,7 @@ class BrokerAssembly:
                 reader=StoreReader(self._store, self._env.blocking),
                 writer=self._internal_writer,
                 ack_policy=self._ack_policy,
-                room_made=self._store_loop.room_made,
+                space_made=self._store_loop.space_made,
                 store_host=self.store_host,
                 topics=tables.topics,
                 real_topics=self._real_topics,
@@ -293,14 +293,14 @@ class BrokerAssembly:
             self._store,
             store_host=self.store_host,
             on_appended=self._store_loop.appended,
-            room_made=self._store_loop.room_made,
+            space_made=self._store_loop.space_made,
             ack_policy=self._ack_policy,
             is_checksummed=store_config.record_checksum,
         )
 
     def _send_service(self, store_config: StoreConfig) -> SendService:
         registrar = self._registrar
-        retried = self._groups.retry_sends()
+        retried = self._groups.retry_topic_routing()
         writer = MessageWriter(
             self._store,
             self._tables.topics,
@@ -327,7 +327,7 @@ class BrokerAssembly:
                     self._live.broker, is_checksummed=store_config.record_checksum
                 ),
                 store_host=self.store_host,
-                room_made=self._store_loop.room_made,
+                space_made=self._store_loop.space_made,
                 is_closing=self.is_closing,
                 duplicates=self._duplicates(),
                 replies=self._replies(),

@@ -162,7 +162,7 @@ class GroupAssembly:
             )
         )
 
-    def retry_sends(self) -> RetryTopicRouting:
+    def retry_topic_routing(self) -> RetryTopicRouting:
         """Return what decides about records that clients send to retry topics."""
         return RetryTopicRouting(self._tables.groups, self.locks, self.topics, self._env.clock)
 

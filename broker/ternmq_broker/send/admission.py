@@ -21,7 +21,7 @@ class Admission:
         self._bytes_per_stream_max = bytes_per_stream_max
         self._bytes = 0
         self._calls = 0
-        self._on_room: dict[object, Callable[[], None]] = {}
+        self._listeners: dict[object, Callable[[], None]] = {}
 
     @property
     def bytes(self) -> int:
@@ -44,12 +44,12 @@ class Admission:
             self.answered(0)
 
     def limit(self, *, bytes_max: int, bytes_per_stream_max: int) -> None:
-        """Take other limits from now on, and let whoever waits for room look again."""
+        """Take other limits from now on, and let waiting streams look again."""
         self._bytes_max = bytes_max
         self._bytes_per_stream_max = bytes_per_stream_max
         self.answered(0)
 
-    def has_room(self, stream_bytes: int) -> bool:
+    def has_capacity(self, stream_bytes: int) -> bool:
         """Tell whether a stream with so many unanswered bytes may be read."""
         return self._bytes < self._bytes_max and stream_bytes < self._bytes_per_stream_max
 
@@ -58,19 +58,19 @@ class Admission:
         self._bytes += count
 
     def answered(self, count: int) -> None:
-        """Count bytes that were answered, and let whoever waits for room look again."""
+        """Count bytes that were answered, and let waiting streams look again."""
         self._bytes -= count
-        if self._on_room:
-            for notify in list(self._on_room.values()):
+        if self._listeners:
+            for notify in list(self._listeners.values()):
                 notify()
 
     def watch(self, key: object, notify: Callable[[], None]) -> None:
-        """Call `notify` whenever there may be more room, until `unwatch`."""
-        self._on_room[key] = notify
+        """Call `notify` whenever there may be more capacity, until `unwatch`."""
+        self._listeners[key] = notify
 
     def unwatch(self, key: object) -> None:
         """Undo `watch`."""
-        self._on_room.pop(key, None)
+        self._listeners.pop(key, None)
 
     async def emptied(self, timeout_s: float) -> bool:
         """Wait until all that came in is answered; return whether it is. Cancelling is safe."""

@@ -17,7 +17,7 @@ from ternmq_broker.storage.ack_policy import (
     REMARKS,
     AckPolicy,
     PendingAck,
-    append_with_room,
+    append_with_space,
     in_doubt,
 )
 from ternmq_model.clock import Clock
@@ -47,7 +47,7 @@ class SendProcessor:
     store_host: Callable[[], bytes]
     """Known when the broker listens."""
 
-    room_made: Callable[[], Awaitable[bool]]
+    space_made: Callable[[], Awaitable[bool]]
     """Waits for what an append that was refused as busy lacked, such as the log's next file; tells
     whether to try again."""
 
@@ -80,7 +80,7 @@ class SendProcessor:
         atomic: bool = False,
         is_reply: bool = False,
     ) -> PutResult:
-        """Check and append, waiting for room in the log if it is just being made.
+        """Check and append, waiting for space in the log if it is just being made.
 
         A reply is stored by a draining broker, too: its request was taken before, and the requester
         waits for it.
@@ -95,7 +95,7 @@ class SendProcessor:
             self.ack_policy.check(is_sender=True)
             return self.writer.store(records, record_sizes, sender, atomic=atomic)
 
-        return await append_with_room(append, self.room_made)
+        return await append_with_space(append, self.space_made)
 
     async def until_safe(self, pending: PendingAck | None) -> common.Status | None:
         """Wait until what was appended is safe; return what to say when it does not become so.

@@ -100,7 +100,7 @@ class SendService:
                 return messages.SendReply(
                     message_id=key, offset_message_id=nowhere, queue_id=queue_id, queue_offset=-1
                 )
-        if not processor.admission.has_room(0):
+        if not processor.admission.has_capacity(0):
             raise refusal(ResponseCode.SYSTEM_BUSY, "too many bytes wait for their answers")
         processor.admission.took(len(record))
         try:

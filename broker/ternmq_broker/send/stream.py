@@ -86,8 +86,8 @@ class SendingStream:
         processor, clock = self._processor, self._processor.clock
         has_answerer = False
         while not self._is_lost:
-            if not processor.admission.has_room(self._unanswered_bytes):
-                await self._room()
+            if not processor.admission.has_capacity(self._unanswered_bytes):
+                await self._await_capacity()
             if len(self._pending) >= _PENDING_MAX:
                 await self._until(lambda: len(self._pending) < _PENDING_MAX)
             request = await self._stream.read()
@@ -122,7 +122,7 @@ class SendingStream:
             )
         batch = request.batch
         records = batch.records
-        is_busy = not processor.admission.has_room(self._unanswered_bytes)
+        is_busy = not processor.admission.has_capacity(self._unanswered_bytes)
         self._unanswered_bytes += len(records)
         processor.admission.took(len(records))
         if is_busy:
@@ -164,10 +164,10 @@ class SendingStream:
         self._unanswered_bytes -= pending.request_bytes
         self._processor.admission.answered(pending.request_bytes)
 
-    async def _room(self) -> None:
-        """Leave the stream unread until there is room, but not for too long."""
+    async def _await_capacity(self) -> None:
+        """Leave the stream unread until there is capacity, but not for too long."""
         await self._until(
-            lambda: self._processor.admission.has_room(self._unanswered_bytes),
+            lambda: self._processor.admission.has_capacity(self._unanswered_bytes),
             timeout_s=self._processor.live.broker.unread_max_ms / 1000,
         )
 

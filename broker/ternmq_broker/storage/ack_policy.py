@@ -1,4 +1,4 @@
-"""The rule by which appends are acknowledged, and appends that wait for room in the log."""
+"""The rule by which appends are acknowledged, and appends that wait for space in the log."""
 
 import asyncio
 import contextlib
@@ -13,25 +13,27 @@ from ternmq_model.response_code import ResponseCode
 
 T = TypeVar("T")
 
-_ROOM_TIMEOUT_S: Final = 5.0
+_SPACE_TIMEOUT_S: Final = 5.0
 
 
-async def append_with_room(append: Callable[[], T], room_made: Callable[[], Awaitable[bool]]) -> T:
-    """Return what `append` does, waiting for room in the log if it is just being made.
+async def append_with_space(
+    append: Callable[[], T], space_made: Callable[[], Awaitable[bool]]
+) -> T:
+    """Return what `append` does, waiting for space in the log if it is just being made.
 
     Args:
         append: Raises BrokerBusy when there is none, and has done nothing then.
-        room_made: Waits for what that append lacked; tells whether to try again.
+        space_made: Waits for what that append lacked; tells whether to try again.
 
     Raises:
-        TernError: As `append`; BrokerBusy when no room was made in time.
+        TernError: As `append`; BrokerBusy when no space was made in time.
     """
     try:
         return append()
     except BrokerBusy:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ROOM_TIMEOUT_S):
-                while await room_made():
+            async with asyncio.timeout(_SPACE_TIMEOUT_S):
+                while await space_made():
                     with contextlib.suppress(BrokerBusy):
                         return append()
     return append()

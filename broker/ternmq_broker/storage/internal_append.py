@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ternmq_broker.storage.ack_policy import AckPolicy, append_with_room
+from ternmq_broker.storage.ack_policy import AckPolicy, append_with_space
 from ternmq_broker.storage.internal_record import InternalRecord, batches_of
 from ternmq_model.errors import TernError
 from ternmq_model.record.batch import RecordBatch
@@ -32,7 +32,7 @@ class InternalWriter:
         log: The store.
         store_host: STOREHOST of every record; refuses until the broker listens.
         on_appended: Called after every append: flushing and dispatching have something to do.
-        room_made: Waits for what an append that was refused as busy lacked; tells whether to try
+        space_made: Waits for what an append that was refused as busy lacked; tells whether to try
             again.
         ack_policy: Tells when an append counts.
         is_checksummed: Whether records are to end with a checksum.
@@ -44,14 +44,14 @@ class InternalWriter:
         *,
         store_host: Callable[[], bytes],
         on_appended: Callable[[], None],
-        room_made: Callable[[], Awaitable[bool]],
+        space_made: Callable[[], Awaitable[bool]],
         ack_policy: AckPolicy,
         is_checksummed: bool,
     ) -> None:
         self._log = log
         self._store_host = store_host
         self._on_appended = on_appended
-        self._room_made = room_made
+        self._space_made = space_made
         self._ack_policy = ack_policy
         self._is_checksummed = is_checksummed
 
@@ -67,7 +67,7 @@ class InternalWriter:
         Raises:
             IllegalMessage: One of them can be no record; nothing is stored.
             IllegalName: Likewise.
-            BrokerBusy: No room at this moment; try again, or use `put`.
+            BrokerBusy: No space at this moment; try again, or use `put`.
             RefusedError: The broker does not listen yet, or is no longer the master, or a record is
                 longer than a file.
             StoreError: The store takes nothing.
@@ -105,7 +105,7 @@ class InternalWriter:
     async def put(
         self, records: Sequence[InternalRecord], *, timeout_s: float | None = None
     ) -> Appended:
-        """Store records and wait until they count: room is waited for up to 5 s.
+        """Store records and wait until they count: space is waited for up to 5 s.
 
         Cancelling it is safe; what is appended by then stays.
 
@@ -123,7 +123,9 @@ class InternalWriter:
         parts: list[Appended] = []
         for batch in self._batches(records):
             try:
-                parts.append(await append_with_room(partial(self._append, batch), self._room_made))
+                parts.append(
+                    await append_with_space(partial(self._append, batch), self._space_made)
+                )
             except TernError as error:
                 error.may_have_happened = bool(parts)
                 raise

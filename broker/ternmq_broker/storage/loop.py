@@ -241,7 +241,7 @@ class StoreLoop:
             self._file_made = asyncio.Event()
         return isinstance(task, FillTask)
 
-    async def room_made(self) -> bool:
+    async def space_made(self) -> bool:
         """Wait for what an append that was refused as busy lacked, one way or the other.
 
         Returns:

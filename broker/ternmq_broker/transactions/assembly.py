@@ -64,7 +64,7 @@ class TransactionDependencies:
     reader: StoreReader
     writer: InternalWriter
     ack_policy: AckPolicy
-    room_made: Callable[[], Awaitable[bool]]
+    space_made: Callable[[], Awaitable[bool]]
     store_host: Callable[[], bytes]
     topics: TopicTable
     real_topics: RealTopics
@@ -107,7 +107,7 @@ class Transactions:
             services.writer,
             services.clock,
             store_host=services.store_host,
-            room_made=services.room_made,
+            space_made=services.space_made,
             op_bytes_max=config.transaction_op_bytes,
         )
         self.checker = TransactionChecker(

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
-from ternmq_broker.storage.ack_policy import append_with_room
+from ternmq_broker.storage.ack_policy import append_with_space
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch
@@ -48,20 +48,20 @@ class Transitions:
         clock: Clock,
         *,
         store_host: Callable[[], bytes],
-        room_made: Callable[[], Awaitable[bool]],
+        space_made: Callable[[], Awaitable[bool]],
         op_bytes_max: int,
     ) -> None:
         self._table = table
         self._writer = writer
         self._clock = clock
         self._store_host = store_host
-        self._room_made = room_made
+        self._space_made = space_made
         self._op_bytes_max = op_bytes_max
 
     async def commit(self, changes: Sequence[TransitionRecord]) -> None:
         """Store the messages of transactions: they are committed."""
         for group in _by_host(changes):
-            await append_with_room(partial(self._commit, group), self._room_made)
+            await append_with_space(partial(self._commit, group), self._space_made)
 
     def _commit(self, changes: Sequence[TransitionRecord]) -> None:
         self._note_work(change.half.staged_for for change in changes)
@@ -101,7 +101,7 @@ class Transitions:
             raise UsageError("records with hosts of another length")
         batch = commit_batch(commits, is_checksummed=self._writer.is_checksummed)
         store = partial(self._commit_plain, entries, commits, batch)
-        await append_with_room(store, self._room_made)
+        await append_with_space(store, self._space_made)
 
     def _commit_plain(
         self, entries: Sequence[OpenTransaction], commits: Sequence[PlainCommit], batch: RecordBatch
@@ -127,7 +127,7 @@ class Transitions:
         entries = [(entry, half.message_id) for entry, half in halves]
         groups = [half.group for _, half in halves]
         if halves:
-            await append_with_room(partial(self._roll_back, entries, groups, ""), self._room_made)
+            await append_with_space(partial(self._roll_back, entries, groups, ""), self._space_made)
 
     def give_up(self, entry: OpenTransaction, *, why: str) -> None:
         """Roll a transaction back whose half message cannot be read.

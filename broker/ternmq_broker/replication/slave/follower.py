@@ -77,7 +77,7 @@ class FollowerServices:
     appended: Callable[[], None]
     """Told of every append and of every move of what may be served."""
 
-    room_made: Callable[[], Awaitable[bool]]
+    space_made: Callable[[], Awaitable[bool]]
     """Waits for what an append lacked that was refused as busy."""
 
     on_change: Callable[[LogChange], None]
@@ -365,7 +365,7 @@ class Follower:
         """Wait for the file that is being made, or for notes that are being written."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ROOM_PAUSE_S):
-                if not await self._services.room_made():
+                if not await self._services.space_made():
                     await asyncio.sleep(_BUSY_PAUSE_S)
 
     def _tell_room(self, error: StoreFull) -> bool:

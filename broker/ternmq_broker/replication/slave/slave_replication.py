@@ -65,7 +65,7 @@ class SlaveSide:
                 discovery=member.discovery,
                 state=member.state,
                 appended=store_loop.appended,
-                room_made=store_loop.room_made,
+                space_made=store_loop.space_made,
                 on_change=self._log_changes,
                 is_life_over=self._is_life_over,
                 wake=wake,

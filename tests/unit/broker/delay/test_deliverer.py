@@ -37,7 +37,7 @@ class Log:
 
 
 def deliverer(log: Log) -> Deliverer:
-    async def room_made() -> bool:
+    async def space_made() -> bool:
         return False
 
     confirmations = Confirmations()
@@ -46,7 +46,7 @@ def deliverer(log: Log) -> Deliverer:
         log,
         store_host=lambda: STORE_HOST,
         on_appended=lambda: None,
-        room_made=room_made,
+        space_made=space_made,
         ack_policy=AckPolicy(
             confirmations=confirmations, topics_saved=lambda: None, sync_flush_timeout_ms=1
         ),

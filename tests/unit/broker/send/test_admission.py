@@ -3,12 +3,12 @@ from ternmq_broker.send.admission import Admission
 
 def test_admission_has_space_below_both_limits() -> None:
     admission = Admission(bytes_max=100, bytes_per_stream_max=40)
-    assert admission.has_room(39)
-    assert not admission.has_room(40)
+    assert admission.has_capacity(39)
+    assert not admission.has_capacity(40)
     admission.took(100)
-    assert not admission.has_room(0)
+    assert not admission.has_capacity(0)
     admission.answered(1)
-    assert admission.has_room(0)
+    assert admission.has_capacity(0)
     assert admission.bytes == 99
 
 

@@ -45,13 +45,13 @@ def processor_of(
     writer: FullOnce,
     confirmations: Confirmations,
     live: LiveSettings,
-    room_made: Callable[[], None],
+    space_made: Callable[[], None],
 ) -> SendProcessor:
     """Return a processor whose log gets room as soon as it is waited for."""
     nothing = cast(Any, None)
 
     async def made() -> bool:
-        room_made()
+        space_made()
         return True
 
     return SendProcessor(
@@ -68,7 +68,7 @@ def processor_of(
         admission=nothing,
         properties_suffix=nothing,
         store_host=nothing,
-        room_made=made,
+        space_made=made,
         is_closing=lambda: False,
     )
 
@@ -77,13 +77,13 @@ def processor_of(
 def test_batch_waiting_for_space_is_refused_once_broker_is_fenced(is_deposed: bool) -> None:
     confirmations, writer = Confirmations(), FullOnce()
 
-    def room_made() -> None:
+    def space_made() -> None:
         if is_deposed:
             confirmations.fence("there is another master")
         else:
             confirmations.are_replicas_enough = False
 
-    processor = processor_of(writer, confirmations, live_settings(), room_made)
+    processor = processor_of(writer, confirmations, live_settings(), space_made)
     with pytest.raises(RefusedError, match="another master" if is_deposed else "too few slaves"):
         asyncio.run(processor.store(b"", b"", SENDER))
     assert writer.attempts == 1

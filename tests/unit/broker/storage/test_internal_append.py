@@ -66,7 +66,7 @@ class World:
     def __post_init__(self) -> None:
         self.confirmations = Confirmations(lambda: self.failure)
 
-    async def room_made(self) -> bool:
+    async def space_made(self) -> bool:
         self.waits += 1
         return self.has_room_soon
 
@@ -75,7 +75,7 @@ class World:
             self.log,
             store_host=lambda: STORE_HOST,
             on_appended=lambda: None,
-            room_made=self.room_made,
+            space_made=self.space_made,
             ack_policy=AckPolicy(
                 confirmations=self.confirmations,
                 topics_saved=lambda: self.saved,
@@ -99,7 +99,7 @@ def test_append_keeps_born_time_and_host_of_each_record() -> None:
         store,
         store_host=lambda: STORE_HOST,
         on_appended=lambda: None,
-        room_made=World().room_made,
+        space_made=World().space_made,
         ack_policy=AckPolicy(
             confirmations=Confirmations(), topics_saved=lambda: None, sync_flush_timeout_ms=1
         ),
