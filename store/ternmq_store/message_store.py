@@ -146,8 +146,7 @@ class MessageStore:
             root: The directory.
             config: The settings.
             flush_mode: When a message counts as stored.
-            files: The disk. What else is written below `root` is watched, too, if it is written
-                through the same `FailStopFileSystem`.
+            files: The disk. A `FailStopFileSystem` notices failures of its other users, too.
             clock: For store times and for what is due.
             serve_to: This is a replica that goes on with `append_replicated`: the `confirm_limit`
                 begins here. None = it appends, and everything that is there is served.
@@ -155,8 +154,7 @@ class MessageStore:
         Raises:
             ConfigError: The settings do not go with the flush mode.
             StoreLocked: Another process holds the directory.
-            StoreError: The files in it are not a store, or the disk failed, or the process may not
-                open enough files; opening again starts anew.
+            StoreError: No store, a failed disk, or too many open files; opening again starts anew.
         """
         config.check_flush_mode(flush_mode)
         watched = FailStopFileSystem.over(files, root)
@@ -224,26 +222,28 @@ class MessageStore:
         self._dispatcher.bit_maps = bit_maps
 
     def append(
-        self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes, whole: bool = False
+        self,
+        batch: RecordBatch,
+        *,
+        born_host: bytes | None,
+        store_host: bytes,
+        atomic: bool = False,
     ) -> Appended:
         """Store all records of `batch`, in its order.
 
-        When this returns they survive a crash of this process, unless they wait in a pool; they may
-        be acknowledged once `confirm_offset` has reached `end`, and survive a loss of power once
-        `flushed_offset` has.
+        They survive a crash of this process at once, unless they wait in a pool, and a loss of
+        power once `flushed_offset` reaches `end`. `confirm_offset` there lets them be acknowledged.
 
         Args:
-            batch: Checked records. Its headers are completed in place. Records of another kind than
-                `record_checksum` says are stored longer or shorter by their checksum.
+            batch: Checked records, completed in place. `record_checksum` changes their length.
             born_host: Address bytes of who sent them; None = as each header says. The length fits.
             store_host: Address bytes of this broker.
-            whole: Store them in one file of the log, as RocketMQ does with a user's batch.
+            atomic: Store them in one file of the log, as RocketMQ does with a user's batch.
 
         Raises:
             StoreFull: No space, or too many open files; nothing of the batch is stored.
-            BrokerBusy: The log's next file is still being made, or too much waits to be written;
-                nothing is stored, try again.
-            MessageRefused: A record or the `whole` batch is longer than a file; nothing is stored.
+            BrokerBusy: The log's next file is being made, or too much waits; nothing is stored.
+            MessageRefused: A record or an atomic batch is longer than a file; nothing is stored.
             IllegalMessage: A record has no room for its checksum; nothing is stored.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
         """
@@ -256,7 +256,7 @@ class MessageStore:
         try:
             keys = self._reservations.keys(batch)
             queue_offsets, rows_of = self._reservations.numbers(batch)
-            placement = self._log.place(batch, whole=whole)
+            placement = self._log.place(batch, atomic=atomic)
         except OSError as error:
             self._files.fail(error)
             raise StoreFailed(f"the store failed: {error}") from error

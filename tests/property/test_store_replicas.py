@@ -96,7 +96,7 @@ class Pair:
         """Let the master store something."""
         batch = some_batch(self.chance)
         if self.chance.random() < 0.2 and len(batch.data) < FILE_BYTES - 200:
-            self.master.append(batch, born_host=None, store_host=bytes(8), whole=True)
+            self.master.append(batch, born_host=None, store_host=bytes(8), atomic=True)
         else:
             append(self.master, batch)
         if self.chance.random() < 0.3:

@@ -150,7 +150,7 @@ class MessageWriter:
             nothing = np.full(len(sizes), -1, dtype=np.int64)
             return PutResult(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
         appended = self._log.append(
-            batch, born_host=sender.born_host, store_host=sender.store_host, whole=atomic
+            batch, born_host=sender.born_host, store_host=sender.store_host, atomic=atomic
         )
         self._on_appended()
         queue_offsets, physical_offsets = appended.queue_offsets, appended.physical_offsets

@@ -108,18 +108,18 @@ class CommitLog:
         """Why the next file could not be made at the last attempt; None when it could."""
         return self._shortage
 
-    def place(self, batch: RecordBatch, *, whole: bool = False) -> Placement:
+    def place(self, batch: RecordBatch, *, atomic: bool = False) -> Placement:
         """Find room for the records of `batch`, making files where they are needed.
 
         Args:
             batch: What is to be stored.
-            whole: All records go into one file, the next one if need be.
+            atomic: All records go into one file, the next one if need be.
 
         Raises:
             StoreFull: The disk cannot hold another file.
             BrokerBusy: The next file is being prepared, or too much waits to be committed: try
                 again when that is done.
-            MessageRefused: A record, or with `whole` the batch, is longer than a file.
+            MessageRefused: A record, or an atomic batch, is longer than a file.
         """
         total, begin = len(batch.data), self.end
         if self.pool is not None:
@@ -130,7 +130,7 @@ class CommitLog:
                 self._make_real(file, begin + total)
                 piece = BatchSlice(0, len(batch), begin, -1)
                 return Placement((piece,), batch.starts + begin, PhysicalOffset(begin + total))
-        if whole:
+        if atomic:
             return self._place_in_next(batch)
         return self._place_in_many(batch.starts, batch.sizes)
 

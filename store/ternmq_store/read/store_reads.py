@@ -86,13 +86,13 @@ class StoreReads:
         self.bad_records = 0
         self.mending = ReadRepair()
         self._session = opened.session
-        self._beside = DanglingUnits()
+        self._dangling = DanglingUnits()
         self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
 
     @property
-    def bad_places(self) -> Sequence[DamagedRange]:
+    def dangling_units(self) -> Sequence[DamagedRange]:
         """Where units point and the record is not that they tell of."""
-        return self._beside.ranges(self._log.start, self._log.files.file_bytes)
+        return self._dangling.ranges(self._log.start, self._log.files.file_bytes)
 
     @property
     def log_files(self) -> int:
@@ -449,7 +449,7 @@ class StoreReads:
         """Remember a damaged record, so that nobody is given it; say so once."""
         self.bad_records += 1
         if not bad.is_there:
-            self._beside.add(bad)
+            self._dangling.add(bad)
         elif self.quarantine.add(bad.start, PhysicalOffset(bad.start + bad.size), bad.reason):
             logger.error("damaged record not served offset=%d size=%d reason=%s", *bad[:3])
 

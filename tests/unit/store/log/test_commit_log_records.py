@@ -43,7 +43,7 @@ def test_atomic_batch_moves_to_the_next_file_behind_a_blank() -> None:
     store = open_store(files)
     first = append(store, batch_of(record(body=b"x" * 5000)))
     batch = batch_of(*(record(body=b"y" * 900) for _ in range(5)))
-    places = store.append(batch, born_host=BORN_HOST, store_host=STORE_HOST, whole=True)
+    places = store.append(batch, born_host=BORN_HOST, store_host=STORE_HOST, atomic=True)
     assert places.physical_offsets.tolist() == (batch.starts + FILE_BYTES).tolist()
     blank = log_bytes(files, first.end, BLANK_BYTES, file_bytes=FILE_BYTES)
     assert blank == encode_blank(FILE_BYTES - first.end)
@@ -60,7 +60,7 @@ def test_atomic_batch_stays_where_it_fits_to_the_last_byte() -> None:
     store = open_store(MemoryFileSystem())
     fixed = len(record(body=b""))
     batch = batch_of(record(body=b""), record(body=b"x" * (FILE_BYTES - 8 - 2 * fixed)))
-    places = store.append(batch, born_host=BORN_HOST, store_host=STORE_HOST, whole=True)
+    places = store.append(batch, born_host=BORN_HOST, store_host=STORE_HOST, atomic=True)
     assert places.physical_offsets.tolist() == [0, fixed]
     assert store.max_physical == FILE_BYTES - 8
     store.close()
@@ -70,7 +70,7 @@ def test_atomic_batch_longer_than_a_file_is_refused() -> None:
     store = open_store(MemoryFileSystem())
     batch = batch_of(*(record(body=b"x" * 900) for _ in range(9)))
     with pytest.raises(MessageRefused, match=f"batch of {len(batch.data)} bytes"):
-        store.append(batch, born_host=BORN_HOST, store_host=STORE_HOST, whole=True)
+        store.append(batch, born_host=BORN_HOST, store_host=STORE_HOST, atomic=True)
     assert store.max_physical == 0
     assert append(store, batch).queue_offsets.tolist() == list(range(9))
     store.close()

@@ -134,7 +134,7 @@ def test_unit_of_a_record_that_the_log_has_lost_is_passed_over_and_sought_once(
     assert (store.reads.mending.wrong_units, store.reads.mending.mended_units) == (1, 0)
     assert sum("the log has no good record" in each.message for each in caplog.records) == 1
     assert not store.reads.quarantine
-    (place,) = store.reads.bad_places
+    (place,) = store.reads.dangling_units
     store.close()
     for _ in range(2):
         again = open_store(files, config=BIG)
