@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ternmq_broker.replication.master.in_sync import EVERYWHERE, Follower, InSync
+from ternmq_broker.replication.master.in_sync import EVERYWHERE, FollowerProgress, InSync
 from ternmq_model.errors import InvalidParameter
 from ternmq_model.offsets import PhysicalOffset
 
@@ -18,7 +18,7 @@ class Slaves(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.end = self.safe = self.confirmed = self.now_ms = 0
-        self.streams: dict[int, Follower] = {}
+        self.streams: dict[int, FollowerProgress] = {}
         self.has: dict[int, int] = {}
         """What is truly on each slave that is connected."""
 

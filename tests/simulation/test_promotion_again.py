@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.tables.synchronizer import MetadataFollower
+from ternmq_broker.replication.tables.synchronizer import TableSynchronizer
 from ternmq_store.disk.state_file import replace_file
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote
@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 def test_delivery_cut_from_the_log_is_repeated_by_promoted_member(
     waits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def deaf(_: MetadataFollower) -> bool:
+    async def deaf(_: TableSynchronizer) -> bool:
         return False
 
     async def main() -> None:
@@ -38,7 +38,7 @@ def test_delivery_cut_from_the_log_is_repeated_by_promoted_member(
             await asyncio.sleep(35)
             assert len(await cluster.records("T")) == 1, "delivered, and progress kept"
             cluster.kill("a")
-            monkeypatch.setattr(MetadataFollower, "step", deaf)
+            monkeypatch.setattr(TableSynchronizer, "step", deaf)
             await promote(cluster, "a-1")
             cluster.network.heal()
             await cluster.start("a")

@@ -11,8 +11,8 @@ from typing import Any
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.replication.master.epoch_claims import EpochClaims
-from ternmq_broker.replication.master.leadership import Reign
-from ternmq_broker.replication.master.replica_status import MasterStanding
+from ternmq_broker.replication.master.leadership import Leadership
+from ternmq_broker.replication.master.replica_status import MasterStatus
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
 from ternmq_broker.replication.role.epoch_poll import EpochPollResult
@@ -83,7 +83,7 @@ class Master:
     async def slave(self, broker_id: int = 1, **fields: Any) -> "Slave":
         """Open a stream and say hello; `fields` are the hello's, other than those of a new one."""
         connection = await self.connect(fields.pop("host", f"s{broker_id}"))
-        slave = Slave(connection, connection.open(FOLLOW), self.replicas.reign.number)
+        slave = Slave(connection, connection.open(FOLLOW), self.replicas.leadership.number)
         hello = hello_of(broker_id, **fields)
         await slave.stream.write(replication.FollowRequest(hello=hello))
         return slave
@@ -97,14 +97,14 @@ class Master:
         return reply
 
 
-def member_of(reign: Reign) -> MemberState:
-    """Return what a master in that reign says of itself."""
+def member_of(leadership: Leadership) -> MemberState:
+    """Return what a master in that leadership says of itself."""
     return MemberState(
-        role=reign.role.value,
-        store_id=reign.store_id,
-        epochs=reign.epochs,
-        highest_epoch=reign.number,
-        in_sync_replicas=reign.in_sync_replicas,
+        role=leadership.role.value,
+        store_id=leadership.store_id,
+        epochs=leadership.epochs,
+        highest_epoch=leadership.number,
+        in_sync_replicas=leadership.in_sync_replicas,
         slave_id=OWN_ID,
     )
 
@@ -194,7 +194,7 @@ async def reigning(
         async def followed() -> None:
             master.followed += 1
 
-        reign = Reign(
+        leadership = Leadership(
             store_id="store",
             epochs=epochs,
             role=role,
@@ -203,7 +203,7 @@ async def reigning(
             on_deposed=lambda epoch, whence: master.deposed.append((epoch, whence)),
             on_followed=followed,
         )
-        replicas = Replicas(store, confirmations, clock, reign, slave_timeout_ms=TIMEOUT_MS)
+        replicas = Replicas(store, confirmations, clock, leadership, slave_timeout_ms=TIMEOUT_MS)
         blocking = InlineBlocking(lambda: master.sync_s)
         runners: list[JobRunner] = []
 
@@ -226,8 +226,8 @@ async def reigning(
             is_closing=lambda: master.is_closing,
         )
         status = StatusService(
-            *(store, IDENTITY, lambda: member_of(reign), flush_mode),
-            MasterStanding(
+            *(store, IDENTITY, lambda: member_of(leadership), flush_mode),
+            MasterStatus(
                 replicas, store, clock, blocking, LiveSettings(BrokerConfig(), store_config)
             ),
         )

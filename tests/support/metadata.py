@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from ternmq_broker.replication.tables.applier import TableServices
+from ternmq_broker.replication.tables.applier import TableDependencies
 from ternmq_broker.replication.tables.service import MetadataService
-from ternmq_broker.replication.tables.synchronizer import MetadataFollower, MetadataServices
+from ternmq_broker.replication.tables.synchronizer import (
+    SynchronizerDependencies,
+    TableSynchronizer,
+)
 from ternmq_broker.state.tables import StoreView, Tables, load_tables
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset
@@ -99,7 +102,7 @@ class Pair:
     network: MemoryNetwork
     master: Member
     slave: Member
-    follower: MetadataFollower
+    follower: TableSynchronizer
     connection: Connection | None = None
 
     async def connect(self) -> None:
@@ -113,11 +116,11 @@ async def pair() -> AsyncGenerator[Pair]:
     async with MemoryNetwork(Random(1)) as network:
         master, slave = await member(network, "m"), await member(network, "s")
         made: list[Pair] = []
-        follower = MetadataFollower(
-            MetadataServices(
+        follower = TableSynchronizer(
+            SynchronizerDependencies(
                 env=slave.env,
                 connection=lambda: made[0].connection,
-                tables=TableServices(
+                tables=TableDependencies(
                     tables=slave.tables,
                     store=slave.store,
                     clock=slave.env.clock,

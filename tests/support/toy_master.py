@@ -16,7 +16,7 @@ from ternmq_broker.replication.protocol import epochs_to_pb
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.replication.slave.follow_rules import LogChange
-from ternmq_broker.replication.slave.follower import Follower, FollowerServices
+from ternmq_broker.replication.slave.follower import FollowerDependencies, LogFollower
 from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.loop import StoreLoop
@@ -163,7 +163,7 @@ class ToySlave:
     store: MessageStore
     files: MemoryFileSystem
     state: ReplicationState
-    follower: Follower
+    follower: LogFollower
     env: Environment
     changes: list[LogChange]
 
@@ -203,8 +203,8 @@ async def toy_slave(
         remembered=lambda: [BrokerMember(0, (MASTER,))],
         remember=state.remember,
     )
-    follower = Follower(
-        FollowerServices(
+    follower = LogFollower(
+        FollowerDependencies(
             cluster=CLUSTER,
             broker_name=NAME,
             broker_id=1,
@@ -217,7 +217,7 @@ async def toy_slave(
             appended=loop.appended,
             space_made=loop.space_made,
             on_change=changes.append,
-            is_life_over=lambda _epoch: False,
+            is_term_over=lambda _epoch: False,
             wake=wake,
         )
     )

@@ -26,11 +26,11 @@ from ternmq_broker.replication.assembly import (
     replicas_of,
     replication_services,
 )
-from ternmq_broker.replication.replica_view import place_of
+from ternmq_broker.replication.replica_view import replica_view_of
 from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.rpc_policy import slave_handlers
-from ternmq_broker.replication.slave.slave_replication import SlaveSide
+from ternmq_broker.replication.slave.slave_replication import SlaveReplication
 from ternmq_broker.scan.service import ScanService, scan_service
 from ternmq_broker.send.admission import admission_of
 from ternmq_broker.send.dedup import DuplicateSearch
@@ -118,7 +118,7 @@ class BrokerAssembly:
         self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
         """Who follows this master; None for a slave."""
         self._claims = claims_of(member, self.replicas, env, wake)
-        self._place = place_of(identity, member.state.epochs, self.replicas)
+        self._replica_view = replica_view_of(identity, member.state.epochs, self.replicas)
         self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
             *(store, clock, env.blocking, tables.topics),
@@ -155,7 +155,7 @@ class BrokerAssembly:
         return (
             self._send_service(store_config),
             self._pulls.service(
-                *(self._live, tables, self._offset_moved, self._place),
+                *(self._live, tables, self._offset_moved, self._replica_view),
                 rules=rules,
                 offset_rules=self._groups.offset_rules,
             ),
@@ -179,7 +179,7 @@ class BrokerAssembly:
                 refusals=partial(
                     slave_handlers,
                     name=self._config.name,
-                    broker_id=self._place.broker_id,
+                    broker_id=self._replica_view.broker_id,
                     may_be_read=lambda: self._live.broker.slave_read_enabled,
                 ),
             )
@@ -220,8 +220,8 @@ class BrokerAssembly:
             is_slave=self._member.is_slave,
         )
 
-    def _slave_side(self, wake: Callable[[str], None]) -> SlaveSide:
-        return SlaveSide(
+    def _slave_side(self, wake: Callable[[str], None]) -> SlaveReplication:
+        return SlaveReplication(
             *(self._member, self._env, self._store, self._tables),
             flush_mode=self._config.flush_mode,
             no_cleaning=self._retention.passes,

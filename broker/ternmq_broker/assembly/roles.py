@@ -8,7 +8,7 @@ stored, and refuses what its master alone may do.
 from collections.abc import Awaitable, Callable, Sequence
 
 from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
-from ternmq_broker.replication.slave.slave_replication import SlaveSide
+from ternmq_broker.replication.slave.slave_replication import SlaveReplication
 from ternmq_broker.transactions.assembly import Transactions
 from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.offsets import PhysicalOffset
@@ -91,7 +91,7 @@ class SlaveRole:
 
     def __init__(
         self,
-        following: SlaveSide,
+        following: SlaveReplication,
         *,
         refusals: Callable[[Sequence[Handler]], Sequence[Handler]],
     ) -> None:

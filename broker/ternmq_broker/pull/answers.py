@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ternmq_broker.pull.offset_moved import OffsetMovedEvent, OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullOutcome, outcome_of
-from ternmq_broker.replication.replica_view import Place, ended_at
+from ternmq_broker.replication.replica_view import ReplicaView, ended_at
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_model.offsets import QueueOffset
@@ -25,7 +25,7 @@ class PullAnswers:
         groups: Tell who serves a group that is slow.
         offsets: Tell how far groups are.
         events: Told when an offset is corrected.
-        place: What this broker is among the members of its name.
+        replica_view: Id, epochs and slaves of this broker.
         slave_read_enabled: Tells whether readers may be sent to slaves.
         slave_offset_check_enabled: Tells whether a slave corrects offsets like a master.
     """
@@ -36,7 +36,7 @@ class PullAnswers:
         groups: GroupTable,
         offsets: OffsetTable,
         events: OffsetMovedPublisher,
-        place: Place,
+        replica_view: ReplicaView,
         *,
         slave_read_enabled: Callable[[], bool],
         slave_offset_check_enabled: Callable[[], bool] = lambda: False,
@@ -45,7 +45,7 @@ class PullAnswers:
         self._groups = groups
         self._offsets = offsets
         self._events = events
-        self._place = place
+        self._replica_view = replica_view
         self._slave_read_enabled = slave_read_enabled
         self._slave_offset_check_enabled = slave_offset_check_enabled
 
@@ -67,10 +67,10 @@ class PullAnswers:
             The first message that came later, when `offset` lies behind that; None = `offset` is
             good, or this is a slave that does not have what came before yet.
         """
-        place = ended_at(self._place.epochs, epoch) if epoch else None
+        place = ended_at(self._replica_view.epochs, epoch) if epoch else None
         if place is None:
             return None
-        if self._place.is_slave and place > self._store.dispatched_offset:
+        if self._replica_view.is_slave and place > self._store.dispatched_offset:
             return None
         first = self._store.searches.first_from(topic, queue_id, place)
         if offset <= first:
@@ -98,7 +98,7 @@ class PullAnswers:
             end_offset=self._store.next_offset(request.topic, request.queue_id),
             group_offset=group_offset,
             is_chosen=is_chosen,
-            is_slave=self._place.is_slave and not self._slave_offset_check_enabled(),
+            is_slave=self._replica_view.is_slave and not self._slave_offset_check_enabled(),
         )
         if outcome.code is ResponseCode.PULL_OFFSET_MOVED:
             self._note(
@@ -111,14 +111,14 @@ class PullAnswers:
         self, group: str, topic: str, queue_id: int, offset: QueueOffset, moved_to: QueueOffset
     ) -> None:
         # A slave stores nothing by itself.
-        if group and not self._place.is_slave:
+        if group and not self._replica_view.is_slave:
             self._events.add(OffsetMovedEvent(group, topic, queue_id, offset, moved_to))
 
     def is_masters(self, request: ReadRequest, outcome: PullOutcome) -> bool:
         """Tell whether only the master can answer: this is a slave, and the offset is none here."""
         is_stuck = outcome.next_offset == request.offset
         is_refused = outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
-        return self._place.is_slave and is_stuck and is_refused
+        return self._replica_view.is_slave and is_stuck and is_refused
 
     def suggested_broker_id(self, group: str, *, is_far_behind: bool) -> int:
         """Return which member of the broker name is to be asked next.
@@ -132,15 +132,15 @@ class PullAnswers:
         settings = self._groups.get(group)
         if is_far_behind:
             wanted = 1 if settings is None else settings.broker_id_when_slow
-            if self._place.is_slave:
-                return self._place.broker_id
+            if self._replica_view.is_slave:
+                return self._replica_view.broker_id
         else:
             wanted = MASTER_ID if settings is None else settings.broker_id
-        return wanted if self._place.is_slave else self._there(wanted)
+        return wanted if self._replica_view.is_slave else self._there(wanted)
 
     def _there(self, wanted: int) -> int:
         """Return the member that is wanted, else any slave; the master where none follows it."""
-        slaves = self._place.slaves()
+        slaves = self._replica_view.slaves()
         if wanted == MASTER_ID or wanted in slaves:
             return wanted
         return min(slaves, default=MASTER_ID)

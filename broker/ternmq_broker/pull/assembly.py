@@ -11,7 +11,7 @@ from ternmq_broker.pull.long_polling import PullHoldService, PullHoldTable, Topi
 from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.pull.service import PullService, PullServiceContext
-from ternmq_broker.replication.replica_view import Place
+from ternmq_broker.replication.replica_view import ReplicaView
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_remoting.environment import Environment
@@ -60,7 +60,7 @@ class PullAssembly:
         live: LiveSettings,
         tables: Tables,
         offset_moved: OffsetMovedPublisher,
-        place: Place,
+        replica_view: ReplicaView,
         *,
         rules: PullRules,
         offset_rules: OffsetRules,
@@ -71,7 +71,7 @@ class PullAssembly:
             live: Settings that may change.
             tables: Loaded.
             offset_moved: Told of offsets that are corrected.
-            place: Where the broker stands among the members of its name.
+            replica_view: Id, epochs and slaves of the broker.
             rules: Say what readers may read.
             offset_rules: Say which offsets they may commit.
         """
@@ -82,7 +82,7 @@ class PullAssembly:
                 reader=StoreReader(store, env.blocking),
                 rules=rules,
                 answers=PullAnswers(
-                    *(store, tables.groups, tables.offsets, offset_moved, place),
+                    *(store, tables.groups, tables.offsets, offset_moved, replica_view),
                     slave_read_enabled=lambda: live.broker.slave_read_enabled,
                     slave_offset_check_enabled=lambda: live.broker.slave_offset_check_enabled,
                 ),

@@ -1,4 +1,4 @@
-"""What a member serves to the others of its name, and how a master takes part."""
+"""The assembly of replication: a member's services, and what a master has for its slaves."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -6,8 +6,8 @@ from typing import Protocol
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.replication.master.epoch_claims import EpochClaims
-from ternmq_broker.replication.master.leadership import Reign
-from ternmq_broker.replication.master.replica_status import MasterStanding
+from ternmq_broker.replication.master.leadership import Leadership
+from ternmq_broker.replication.master.replica_status import MasterStatus
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
 from ternmq_broker.replication.role import start_role
@@ -47,7 +47,7 @@ def replicas_of(
         state.heard_of(epoch)
         member.end(TermEnd.FENCED)
 
-    reign = Reign(
+    leadership = Leadership(
         store_id=state.store_id,
         epochs=state.epochs,
         role=member.role,
@@ -57,7 +57,7 @@ def replicas_of(
         on_followed=state.note_replicated,
     )
     return Replicas(
-        *(store, confirmations, env.clock, reign), slave_timeout_ms=config.slave_timeout_ms
+        *(store, confirmations, env.clock, leadership), slave_timeout_ms=config.slave_timeout_ms
     )
 
 
@@ -131,12 +131,12 @@ def replication_services(
         is_closing: Tells whether nobody new is served any more.
     """
     services: list[ServesRpcs] = [metadata]
-    standing: RoleStatus | None
+    role_status: RoleStatus | None
     if claims is None or not isinstance(side, Replicas):
         assert not isinstance(side, Replicas), "a master has claims"
-        standing = side
+        role_status = side
     else:
-        standing = MasterStanding(side, store, env.clock, env.blocking, live)
+        role_status = MasterStatus(side, store, env.clock, env.blocking, live)
         services.append(
             FollowService(
                 *(side, member.identity, store, env.clock, env.blocking),
@@ -151,7 +151,7 @@ def replication_services(
                 member.identity,
                 lambda: _state_of(member, live.broker),
                 live.broker.flush_mode,
-                standing,
+                role_status,
             )
         )
     )

@@ -1,4 +1,4 @@
-"""What a member of a broker name is in its present life, for its parts that serve readers."""
+"""The view of a replica in its present term, for the parts that serve readers."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from ternmq_remoting.rpc import Identity
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A member's place. A value; what it refers to has other owners.
+class ReplicaView:
+    """Id, epochs and slaves of a member. A value; what it refers to has other owners.
 
     Attributes:
         broker_id: Under which it is known; 0 = it is the master.
@@ -30,8 +30,8 @@ class Place:
         return self.broker_id != MASTER_ID
 
 
-def place_of(identity: Identity, epochs: Epochs, replicas: Replicas | None) -> Place:
-    """Return the place of a member.
+def replica_view_of(identity: Identity, epochs: Epochs, replicas: Replicas | None) -> ReplicaView:
+    """Return the view of a member.
 
     Args:
         identity: Who it is.
@@ -39,9 +39,9 @@ def place_of(identity: Identity, epochs: Epochs, replicas: Replicas | None) -> P
         replicas: Who follows a master; None for a slave.
     """
     if replicas is None:
-        return Place(identity.broker_id, epochs)
+        return ReplicaView(identity.broker_id, epochs)
     following = replicas
-    return Place(
+    return ReplicaView(
         *(identity.broker_id, epochs),
         slaves=lambda: [stream.follower.broker_id for stream in following.streams()],
     )

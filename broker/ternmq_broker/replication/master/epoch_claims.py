@@ -1,4 +1,4 @@
-"""What slaves claim of a higher epoch counts once somebody else knows of one."""
+"""Claims of slaves that a higher epoch began; one counts once somebody else knows of it."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -72,7 +72,7 @@ class EpochClaims:
         self._asked_at_ms = self._clock.monotonic_ms()
         asked = await self._ask()
         claims, self._claims = self._claims, {}
-        own = self._replicas.reign.number
+        own = self._replicas.leadership.number
         highest, whence = asked.confirmed(claims)
         if highest > own:
             self._replicas.fence(highest, whence)

@@ -1,9 +1,9 @@
-"""What a master and a slave tell each other before the log flows: if it may, and whence."""
+"""The handshake of a master and a slave: it settles whether the log may flow, and from where."""
 
 import asyncio
 from typing import Final
 
-from ternmq_broker.replication.master.leadership import Reign
+from ternmq_broker.replication.master.leadership import Leadership
 from ternmq_broker.replication.protocol import epochs_to_pb
 from ternmq_broker.state.epochs import (
     Epoch,
@@ -34,14 +34,14 @@ EPOCHS_MAX: Final = 100_000
 
 
 def check_hello(
-    hello: replication.FollowHello, identity: Identity, reign: Reign, *, file_bytes: int
+    hello: replication.FollowHello, identity: Identity, leadership: Leadership, *, file_bytes: int
 ) -> None:
     """Refuse a slave that belongs elsewhere, or cannot have the same log.
 
     Args:
         hello: What it says of itself.
         identity: The master's.
-        reign: Likewise.
+        leadership: Likewise.
         file_bytes: Length of the files of the master's log.
 
     Raises:
@@ -54,7 +54,7 @@ def check_hello(
         )
     if hello.broker_id <= MASTER_ID:
         raise _refused(f"a slave has a broker_id above 0, not {hello.broker_id}")
-    if hello.broker_id == reign.own_id:
+    if hello.broker_id == leadership.own_id:
         raise _refused(f"broker_id {hello.broker_id} is the master's own whenever it is a slave")
     if hello.log_file_bytes not in (0, file_bytes):
         raise _refused(
@@ -96,16 +96,20 @@ class Handshake:
     """The master's half, on one stream. Owned by its handler.
 
     Args:
-        reign: The master's epochs.
+        leadership: The master's epochs.
         store: Its log.
         blocking: Where checksums are computed.
         stream: Of the slave.
     """
 
     def __init__(
-        self, reign: Reign, store: MessageStore, blocking: Blocking, stream: FollowServerStream
+        self,
+        leadership: Leadership,
+        store: MessageStore,
+        blocking: Blocking,
+        stream: FollowServerStream,
     ) -> None:
-        self._reign = reign
+        self._reign = leadership
         self._store = store
         self._blocking = blocking
         self._stream = stream
@@ -136,13 +140,13 @@ class Handshake:
         self, decided: FollowFrom | TruncateTo | StartEmptyLog
     ) -> replication.FollowAccepted:
         """Return what the slave is told."""
-        reign = self._reign
+        leadership = self._reign
         reply = replication.FollowAccepted(
-            store_id=reign.store_id,
-            epochs=epochs_to_pb(reign.epochs),
+            store_id=leadership.store_id,
+            epochs=epochs_to_pb(leadership.epochs),
             log_file_bytes=self._store.log_file_bytes,
-            master_role=reign.role.value,
-            in_sync_replicas=reign.in_sync_replicas,
+            master_role=leadership.role.value,
+            in_sync_replicas=leadership.in_sync_replicas,
         )
         match decided:
             case FollowFrom(start):
@@ -157,9 +161,9 @@ class Handshake:
         return reply
 
     def _log(self) -> MemberLog:
-        store, reign = self._store, self._reign
+        store, leadership = self._store, self._reign
         start, end = store.min_physical, store.feed.end
-        return MemberLog(reign.epochs, start, end, reign.store_id, reign.number)
+        return MemberLog(leadership.epochs, start, end, leadership.store_id, leadership.number)
 
     async def _agree(self, master: MemberLog, slave: MemberLog, point: PhysicalOffset) -> bool:
         """Tell whether both logs have the same bytes before `point`."""

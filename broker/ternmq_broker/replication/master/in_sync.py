@@ -1,4 +1,4 @@
-"""Which slaves count, and up to where enough of them have the log. Pure.
+"""The in-sync set: slaves that count, and the offset up to which enough have the log. Pure.
 
     acknowledged by a slave <= sent to it <= end of the master's log
     confirmed               <= safe at the master
@@ -27,12 +27,12 @@ FAR_BYTES: Final = 256 << 20
 """A slave that lacks so much does not count any more. RocketMQ: `haSlaveFallbehindMax`."""
 
 EVERYWHERE: Final = PhysicalOffset((1 << 63) - 1)
-"""What is replicated when nobody has to have it: everything."""
+"""Replicated offset when no slave has to have anything: everything is replicated."""
 
 
 @dataclass(slots=True)
-class Follower:
-    """What the master knows of one slave that follows it. Owned by `InSync`."""
+class FollowerProgress:
+    """Progress of one slave that follows, as its master knows it. Owned by `InSync`."""
 
     broker_id: int
     start: PhysicalOffset
@@ -53,7 +53,7 @@ class Follower:
 
     @property
     def counts(self) -> bool:
-        """Whether the master waits for it."""
+        """The master waits for it."""
         return self.counts_from is not None
 
 
@@ -69,30 +69,30 @@ class InSync:
     def __init__(self, *, needed: int, slave_timeout_ms: int) -> None:
         self.needed = needed
         self.slave_timeout_ms = slave_timeout_ms
-        self._followers: dict[int, Follower] = {}
+        self._followers: dict[int, FollowerProgress] = {}
         self._counting = 0
         self._waits_from = EVERYWHERE
         self._confirmed = PhysicalOffset(0)
         self._replicated_to = PhysicalOffset(0) if needed else EVERYWHERE
 
     @property
-    def followers(self) -> Sequence[Follower]:
+    def followers(self) -> Sequence[FollowerProgress]:
         """All of them, in the order of their ids."""
         return [self._followers[broker_id] for broker_id in sorted(self._followers)]
 
     @property
     def confirmed(self) -> PhysicalOffset:
-        """What `confirm` said last."""
+        """Last result of `confirm`."""
         return self._confirmed
 
     @property
     def is_enough(self) -> bool:
-        """Whether as many slaves count as are needed."""
+        """As many slaves count as are needed."""
         return self._counting >= self.needed
 
     @property
     def counting(self) -> int:
-        """How many slaves count."""
+        """Number of slaves that count."""
         return self._counting
 
     @property
@@ -100,7 +100,7 @@ class InSync:
         """Everything before it is safe at as many connected slaves as are needed."""
         return self._replicated_to
 
-    def join(self, broker_id: int, start: PhysicalOffset) -> Follower:
+    def join(self, broker_id: int, start: PhysicalOffset) -> FollowerProgress:
         """Take in a slave that is given the log from `start` on. Nothing is known to be safe there.
 
         Raises:
@@ -108,11 +108,11 @@ class InSync:
         """
         if broker_id in self._followers:
             raise _invalid(f"a slave with id {broker_id} follows already")
-        follower = Follower(broker_id, start, start, PhysicalOffset(0))
+        follower = FollowerProgress(broker_id, start, start, PhysicalOffset(0))
         self._followers[broker_id] = follower
         return follower
 
-    def leave(self, follower: Follower) -> None:
+    def leave(self, follower: FollowerProgress) -> None:
         """Forget a slave, whose stream has ended; nothing when another one has its place."""
         if self._followers.get(follower.broker_id) is not follower:
             return
@@ -122,14 +122,19 @@ class InSync:
             self._count()
         self._replicate()
 
-    def sent(self, follower: Follower, to: PhysicalOffset, *, now_ms: int) -> None:
+    def sent(self, follower: FollowerProgress, to: PhysicalOffset, *, now_ms: int) -> None:
         """Take note that everything before `to` is on its way to the slave."""
         follower.sent = to
         if follower.lacks_since_ms is None:
             follower.lacks_since_ms = now_ms
 
     def acknowledge(
-        self, follower: Follower, offset: PhysicalOffset, *, end: PhysicalOffset, now_ms: int
+        self,
+        follower: FollowerProgress,
+        offset: PhysicalOffset,
+        *,
+        end: PhysicalOffset,
+        now_ms: int,
     ) -> bool:
         """Believe a slave that everything before `offset` is safe there.
 
@@ -170,13 +175,13 @@ class InSync:
         self._count()
         return True
 
-    def look(self, *, end: PhysicalOffset, now_ms: int) -> Sequence[Follower]:
+    def look(self, *, end: PhysicalOffset, now_ms: int) -> Sequence[FollowerProgress]:
         """Let slaves that fell silent or far behind count no more.
 
         Returns:
             Those that ceased to count with that.
         """
-        ceased: list[Follower] = []
+        ceased: list[FollowerProgress] = []
         for follower in self._followers.values():
             lacks = end - follower.acknowledged
             if lacks and follower.lacks_since_ms is None:
@@ -201,7 +206,7 @@ class InSync:
         self._confirmed = max(self._confirmed, safe)
         return self._confirmed
 
-    def _is_silent(self, follower: Follower, now_ms: int) -> bool:
+    def _is_silent(self, follower: FollowerProgress, now_ms: int) -> bool:
         since_ms = follower.lacks_since_ms
         return since_ms is not None and now_ms - since_ms >= self.slave_timeout_ms
 

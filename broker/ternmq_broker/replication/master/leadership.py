@@ -1,4 +1,4 @@
-"""What the life of a master is told of its reign."""
+"""Leadership of a master: its epoch, its role, its calls."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,26 +8,26 @@ from ternmq_broker.state.epochs import Epochs, newest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reign:
-    """One epoch of a master: from its beginning to the end of the broker's life."""
+class Leadership:
+    """One epoch of a master, from its beginning to the end of the broker's term."""
 
     store_id: str
-    """Whose bytes its log holds."""
+    """Id of the store whose bytes its log holds."""
 
     epochs: Epochs
-    """Of its log; the last one is this reign's."""
+    """Epochs of its log; the last one is this leadership's."""
 
     role: BrokerRole
-    """As what it reigns: async_master or sync_master."""
+    """Role of the master: async_master or sync_master."""
 
     in_sync_replicas: int
-    """How many members, the master included, must have what is confirmed."""
+    """Number of members, the master included, that must have what is confirmed."""
 
     own_id: int
     """Its id whenever it is a slave: no other member may have that."""
 
     on_deposed: Callable[[int, str], None]
-    """Told of a higher epoch, and of whom that is known: the life is over. Nothing is acknowledged
+    """Told of a higher epoch, and of whom that is known: the term is over. Nothing is acknowledged
     any more by then."""
 
     on_followed: Callable[[], Awaitable[None]]
@@ -36,10 +36,10 @@ class Reign:
 
     @property
     def number(self) -> int:
-        """Of the epoch."""
+        """Number of the epoch."""
         return newest(self.epochs)
 
     @property
     def slaves_needed(self) -> int:
-        """How many slaves must have what is confirmed."""
+        """Number of slaves that must have what is confirmed."""
         return self.in_sync_replicas - 1 if self.role is BrokerRole.SYNC_MASTER else 0

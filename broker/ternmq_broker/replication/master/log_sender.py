@@ -1,11 +1,11 @@
-"""One slave's stream at the master: pieces of the log down, acknowledgements up."""
+"""The sender of the log to one slave: pieces of the log down, acknowledgements up."""
 
 import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
 from ternmq_broker.replication.master.handshake import FollowServerStream
-from ternmq_broker.replication.master.in_sync import Follower
+from ternmq_broker.replication.master.in_sync import FollowerProgress
 from ternmq_broker.replication.master.replicas import LOOK_INTERVAL_S, Replicas
 from ternmq_broker.replication.protocol import HEARTBEAT_MS, SILENCE_MAX_MS
 from ternmq_model.clock import Clock
@@ -21,12 +21,12 @@ from ternmq_store.replication.log_slice import LogSlice
 
 PIECE_BYTES_MAX: Final = 256 << 10
 WINDOW_BYTES: Final = 16 << 20
-"""How much may be under way that the slave has not made safe yet."""
+"""Limit on bytes under way that the slave has not made safe yet."""
 
 _YIELD_AFTER_MS: Final = 5
 
 
-class Feeding:
+class LogSender:
     """Gives one slave the log from where it is on. Owned by the handler of its stream.
 
     Three tasks: one reads what the slave says, one writes pieces, one looks after the time. The
@@ -46,7 +46,7 @@ class Feeding:
     def __init__(
         self,
         replicas: Replicas,
-        follower: Follower,
+        follower: FollowerProgress,
         hello: replication.FollowHello,
         peer: str,
         stream: FollowServerStream,
@@ -66,7 +66,7 @@ class Feeding:
         self.dispatched = PhysicalOffset(0)
         """Everything before it can be read at the slave, as it says."""
         self.told = PhysicalOffset(-1)
-        """What the slave was told last of the confirm offset."""
+        """Confirm offset that the slave was told last."""
         self._replicas = replicas
         self._stream = stream
         self._store = store
@@ -135,10 +135,10 @@ class Feeding:
         if request.WhichOneof("request") != "ack":
             raise _invalid(f"slave {self.follower.broker_id} is to acknowledge, and nothing else")
         ack = request.ack
-        if ack.epoch != self._replicas.reign.number:
+        if ack.epoch != self._replicas.leadership.number:
             raise _invalid(
                 f"slave {self.follower.broker_id} acknowledges epoch {ack.epoch}, this is"
-                f" {self._replicas.reign.number}"
+                f" {self._replicas.leadership.number}"
             )
         if not ack.safe_offset <= ack.appended_offset <= self.follower.sent:
             raise _invalid(
@@ -211,7 +211,7 @@ class Feeding:
         store = self._store
         self.told = store.confirm_offset
         message = replication.LogPiece(
-            epoch=self._replicas.reign.number,
+            epoch=self._replicas.leadership.number,
             start=self.follower.sent,
             confirm_offset=self.told,
             log_start=store.min_physical,

@@ -1,9 +1,9 @@
-"""How slaves stand, as their master sees it."""
+"""Status of the replicas of a master, as the master sees them."""
 
 from dataclasses import dataclass
 
 from ternmq_broker.live_settings import LiveSettings
-from ternmq_broker.replication.master.replicas import Replicas, Stream
+from ternmq_broker.replication.master.replicas import Replicas, ReplicaStream
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset
@@ -16,8 +16,8 @@ from ternmq_store.replication.log_slice import LogSlice
 
 
 @dataclass(frozen=True, slots=True)
-class MasterStanding:
-    """What a master alone knows of how it stands. Owns nothing."""
+class MasterStatus:
+    """Fields of a member's status that a master alone knows. Owns nothing."""
 
     replicas: Replicas
     store: MessageStore
@@ -33,7 +33,7 @@ class MasterStanding:
         for stream in self.replicas.streams():
             reply.followers.append(await self._follower(stream))
 
-    async def _follower(self, stream: Stream) -> replication.FollowerStatus:
+    async def _follower(self, stream: ReplicaStream) -> replication.FollowerStatus:
         follower, end = stream.follower, self.store.max_physical
         lag_bytes = end - follower.acknowledged
         return replication.FollowerStatus(

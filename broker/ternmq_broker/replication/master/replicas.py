@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from ternmq_broker.replication.master.in_sync import Follower, InSync
-from ternmq_broker.replication.master.leadership import Reign
+from ternmq_broker.replication.master.in_sync import FollowerProgress, InSync
+from ternmq_broker.replication.master.leadership import Leadership
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
@@ -18,13 +18,13 @@ from ternmq_store.message_store import MessageStore
 logger = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S: Final = 0.25
-"""How often it is looked which slaves fell silent."""
+"""Interval between looks for slaves that fell silent."""
 
 
-class Stream(Protocol):
+class ReplicaStream(Protocol):
     """A slave's stream, as others than itself see it."""
 
-    follower: Follower
+    follower: FollowerProgress
     incarnation: str
     peer: str
     flush_mode: str
@@ -57,7 +57,7 @@ class Replicas:
         store: The master's.
         confirmations: Told what slaves have.
         clock: For silence.
-        reign: The master's epoch and role.
+        leadership: The master's epoch and role.
         slave_timeout_ms: After so long a silent slave is no longer waited for.
     """
 
@@ -66,19 +66,19 @@ class Replicas:
         store: MessageStore,
         confirmations: Confirmations,
         clock: Clock,
-        reign: Reign,
+        leadership: Leadership,
         *,
         slave_timeout_ms: int,
     ) -> None:
-        self.reign: Final = reign
+        self.leadership: Final = leadership
         self._store = store
         self._confirmations = confirmations
         self._clock = clock
-        self._in_sync = InSync(needed=reign.slaves_needed, slave_timeout_ms=slave_timeout_ms)
-        self._streams: dict[int, Stream] = {}
+        self._in_sync = InSync(needed=leadership.slaves_needed, slave_timeout_ms=slave_timeout_ms)
+        self._streams: dict[int, ReplicaStream] = {}
         self._left = asyncio.Event()
         self._fenced_by = 0
-        self._is_needed = reign.slaves_needed > 0
+        self._is_needed = leadership.slaves_needed > 0
         self._was_enough = True
         self._on_confirmed = _nothing
         store.cleaner.holders.append(self._needed_from)
@@ -87,19 +87,19 @@ class Replicas:
 
     @property
     def in_sync(self) -> InSync:
-        """Who counts. To be read only."""
+        """The in-sync set. To be read only."""
         return self._in_sync
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a higher epoch is known."""
+        """A higher epoch is known."""
         return self._fenced_by > 0
 
     def tell(self, on_confirmed: Callable[[], None]) -> None:
         """Call `on_confirmed` whenever slaves may have moved the confirm offset."""
         self._on_confirmed = on_confirmed
 
-    def streams(self) -> list[Stream]:
+    def streams(self) -> list[ReplicaStream]:
         """Return the streams of all who follow, by id."""
         return [self._streams[broker_id] for broker_id in sorted(self._streams)]
 
@@ -127,7 +127,7 @@ class Replicas:
             old.displace()
             await self._left.wait()
 
-    def join(self, broker_id: int, start: PhysicalOffset) -> Follower:
+    def join(self, broker_id: int, start: PhysicalOffset) -> FollowerProgress:
         """Take in a slave that is given the log from `start` on.
 
         Raises:
@@ -135,11 +135,11 @@ class Replicas:
         """
         return self._in_sync.join(broker_id, start)
 
-    def opened(self, stream: Stream) -> None:
+    def opened(self, stream: ReplicaStream) -> None:
         """Take note of the stream of a slave that has joined."""
         self._streams[stream.follower.broker_id] = stream
 
-    def left(self, stream: Stream) -> None:
+    def left(self, stream: ReplicaStream) -> None:
         """Forget a slave: its stream is over."""
         del self._streams[stream.follower.broker_id]
         self._in_sync.leave(stream.follower)
@@ -147,11 +147,11 @@ class Replicas:
         self._left = asyncio.Event()
         self._moved()
 
-    def sent(self, follower: Follower, to: PhysicalOffset) -> None:
+    def sent(self, follower: FollowerProgress, to: PhysicalOffset) -> None:
         """Take note that everything before `to` goes to the slave now."""
         self._in_sync.sent(follower, to, now_ms=self._clock.monotonic_ms())
 
-    def acknowledged(self, follower: Follower, offset: PhysicalOffset) -> None:
+    def acknowledged(self, follower: FollowerProgress, offset: PhysicalOffset) -> None:
         """Take note that everything before `offset` is safe at a slave.
 
         Raises:
@@ -178,7 +178,7 @@ class Replicas:
                 for stream in self.streams():
                     await self._settled(stream)
 
-    async def _settled(self, stream: Stream) -> None:
+    async def _settled(self, stream: ReplicaStream) -> None:
         while stream.follower.counts and not (
             stream.follower.acknowledged == self._store.max_physical
             and stream.told == self._store.confirm_offset
@@ -199,7 +199,7 @@ class Replicas:
             self._moved()
 
     def fence(self, epoch: int, whence: str) -> None:
-        """Acknowledge nothing from this instant: there is a higher epoch than this reign's.
+        """Acknowledge nothing from this instant: there is a higher epoch than this leadership's.
 
         Safe to repeat; what is no higher changes nothing.
 
@@ -207,17 +207,18 @@ class Replicas:
             epoch: Its number.
             whence: Who knows of it.
         """
-        if epoch <= max(self.reign.number, self._fenced_by):
+        if epoch <= max(self.leadership.number, self._fenced_by):
             return
         self._fenced_by = epoch
         self._confirmations.fence(
-            f"epoch {epoch} has begun, this master's is {self.reign.number}: there is another one"
+            f"epoch {epoch} has begun, this master's is {self.leadership.number}: there is another"
+            " one"
         )
         self._store.confirm_limit = self._store.confirm_offset
         logger.error(
-            "master deposed epoch=%s higher=%s known_from=%s", self.reign.number, epoch, whence
+            "master deposed epoch=%s higher=%s known_from=%s", self.leadership.number, epoch, whence
         )
-        self.reign.on_deposed(epoch, whence)
+        self.leadership.on_deposed(epoch, whence)
 
     def _moved(self) -> None:
         if self._is_needed:

@@ -12,7 +12,7 @@ from ternmq_broker.replication.master.handshake import (
     check_hello,
     log_of,
 )
-from ternmq_broker.replication.master.log_sender import Feeding
+from ternmq_broker.replication.master.log_sender import LogSender
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.state.epochs import FollowFrom, MasterDeposed
 from ternmq_model.address import Address
@@ -77,39 +77,39 @@ class FollowService:
         hello = await _hello_of(stream)
         peer = str(call.peer)
         try:
-            feeding = await self._admit(hello, call.peer, stream)
+            sender = await self._admit(hello, call.peer, stream)
         except TernError as error:
             self._note_refused(hello.broker_id, peer, str(error))
             refused = replication.FollowAccepted(status=status_of(error))
             await stream.write(replication.FollowReply(accepted=refused))
             return
-        if feeding is not None:
-            await self._feed(feeding)
+        if sender is not None:
+            await self._feed(sender)
 
     async def _admit(
         self, hello: replication.FollowHello, peer: Address, stream: FollowServerStream
-    ) -> Feeding | None:
+    ) -> LogSender | None:
         """Shake hands; return how the slave is fed, or None when it has to cut its log first.
 
         Raises:
             TernError: It may not follow.
         """
         replicas, store = self._replicas, self._store
-        reign = replicas.reign
+        leadership = replicas.leadership
         self._check_open()
-        check_hello(hello, self._identity, reign, file_bytes=store.log_file_bytes)
+        check_hello(hello, self._identity, leadership, file_bytes=store.log_file_bytes)
         slave = log_of(hello)
-        if doubt := doubt_of(slave.highest_known, reign.number):
+        if doubt := doubt_of(slave.highest_known, leadership.number):
             self._told_higher(hello.broker_id, peer.host)
             raise InvalidParameter(ResponseCode.INVALID_PARAMETER, doubt)
         await replicas.admit(hello.broker_id, hello.incarnation)
-        handshake = Handshake(reign, store, self._blocking, stream)
+        handshake = Handshake(leadership, store, self._blocking, stream)
         decided = await handshake.decide(slave)
         if isinstance(decided, MasterDeposed):
             self._told_higher(hello.broker_id, peer.host)
             remark = f"epoch {decided.highest} may have begun: others are asked whether it has"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
-        await reign.on_followed()
+        await leadership.on_followed()
         self._check_open()
         accepted = replication.FollowReply(accepted=handshake.accepted(decided))
         if not isinstance(decided, FollowFrom):
@@ -121,39 +121,39 @@ class FollowService:
             return None
         follower = replicas.join(hello.broker_id, decided.start)
         self._refused.pop(hello.broker_id, None)
-        feeding = Feeding(
+        sender = LogSender(
             *(replicas, follower, hello, str(peer), stream),
             store=store,
             clock=self._clock,
             blocking=self._blocking,
         )
-        replicas.opened(feeding)
+        replicas.opened(sender)
         try:
             await stream.write(accepted)
         except BaseException:
-            replicas.left(feeding)
+            replicas.left(sender)
             raise
-        return feeding
+        return sender
 
-    async def _feed(self, feeding: Feeding) -> None:
-        follower = feeding.follower
+    async def _feed(self, sender: LogSender) -> None:
+        follower = sender.follower
         logger.info(
             "slave follows broker_id=%s peer=%s from=%s end=%s",
-            *(follower.broker_id, feeding.peer, follower.sent, self._store.max_physical),
+            *(follower.broker_id, sender.peer, follower.sent, self._store.max_physical),
         )
         reason = "it left"
         try:
-            await feeding.run()
+            await sender.run()
         except ConnectionLost as error:
             reason = str(error)
         except TernError as error:
             reason = str(error)
             raise
         finally:
-            self._replicas.left(feeding)
+            self._replicas.left(sender)
             logger.warning(
                 "slave gone broker_id=%s peer=%s acknowledged=%s reason=%s",
-                *(follower.broker_id, feeding.peer, follower.acknowledged, reason),
+                *(follower.broker_id, sender.peer, follower.acknowledged, reason),
             )
 
     def _note_refused(self, broker_id: int, peer: str, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""What a slave takes of what its master says, and what it does not. Pure.
+"""The rules by which a slave believes its master, or ends the stream. Pure.
 
 Nothing that comes from the wire is believed because it comes from a master: a piece that does not
-continue the log, or comes from another reign than the one that was agreed on, ends the stream.
+continue the log, or comes from another epoch than the one that was agreed on, ends the stream.
 """
 
 from typing import Final, NamedTuple
@@ -17,10 +17,10 @@ _FILE_BYTES_MAX: Final = 1 << 40
 
 
 class LogChange(NamedTuple):
-    """What must be done to the closed log before the slave can follow."""
+    """Change of the closed log that a slave needs before it can follow."""
 
     keep_to: int
-    """What lies before it is kept, a physical offset."""
+    """Physical offset: bytes before it are kept."""
 
     starts_over: bool
     """Nothing is kept: an empty log begins at `keep_to`."""
@@ -33,7 +33,7 @@ class LogChange(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is done, for the log."""
+        """Description of the change, for log lines."""
         if self.starts_over:
             return f"its log begins anew at {self.keep_to}, with files of {self.file_bytes} bytes"
         return f"its log is to be cut at {self.keep_to} first"

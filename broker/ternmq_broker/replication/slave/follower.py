@@ -1,4 +1,4 @@
-"""Following a master: its log's bytes are appended here as they come, and acknowledged when safe.
+"""The follower of a master's log: it appends bytes as they come and acknowledges them when safe.
 
 One job follows: it finds the master, agrees with it on where the logs meet, and takes its bytes for
 as long as the stream lasts. Another one acknowledges: it is woken whenever more is safe, and else
@@ -60,13 +60,13 @@ FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FollowerServices:
-    """What following stands on."""
+class FollowerDependencies:
+    """Parts that a follower uses."""
 
     cluster: str
     broker_name: str
     broker_id: int
-    """As the slave registers."""
+    """Id under which the slave registers."""
 
     incarnation: str
     flush_mode: FlushMode
@@ -81,15 +81,15 @@ class FollowerServices:
     """Waits for what an append lacked that was refused as busy."""
 
     on_change: Callable[[LogChange], None]
-    """Told when the closed log must be changed before it can follow: the life is to end."""
+    """Told when the closed log must be changed before it can follow: the term is to end."""
 
-    is_life_over: Callable[[int], bool]
-    """Told the epoch whose bytes are next; tells whether the life, of an earlier one, is over."""
+    is_term_over: Callable[[int], bool]
+    """Told the epoch whose bytes are next; tells whether the term, of an earlier one, is over."""
 
     wake: Callable[[str], None]
 
 
-class Follower:
+class LogFollower:
     """Follows one master after the other. Owned by the broker's loop.
 
     A master's epochs are kept on the disk before its first byte is stored, and a byte is
@@ -100,7 +100,7 @@ class Follower:
         metadata_age_ms: Tells how long ago the tables were last those of the master; -1 = never.
     """
 
-    def __init__(self, services: FollowerServices) -> None:
+    def __init__(self, services: FollowerDependencies) -> None:
         self._services = services
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
@@ -282,7 +282,7 @@ class Follower:
             master_role=accepted.master_role,
             in_sync_replicas=accepted.in_sync_replicas,
         )
-        self._is_leaving |= services.is_life_over(self._epoch)
+        self._is_leaving |= services.is_term_over(self._epoch)
         return not self._is_leaving
 
     def _begin(self, stream: FollowStream, connection: Connection) -> None:
@@ -423,7 +423,7 @@ class Follower:
             self._services.wake(ACKNOWLEDGE_JOB)
 
     async def keep_confirmed(self) -> bool:
-        """Keep how far the log may be served: a step of a job, and the last act of a life."""
+        """Keep how far the log may be served: a step of a job, and the last act of a term."""
         confirmed = self._services.store.confirm_offset
         if confirmed > self._confirmed_kept:
             try:

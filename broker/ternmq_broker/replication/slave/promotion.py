@@ -14,7 +14,7 @@ from ternmq_broker.replication.role.start_policy import (
     may_be_lost,
     why_not_promote,
 )
-from ternmq_broker.replication.slave.slave_replication import SlaveSide
+from ternmq_broker.replication.slave.slave_replication import SlaveReplication
 from ternmq_broker.state.epochs import MemberLog, number_of_promotion
 from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.tables import Tables
@@ -54,7 +54,7 @@ class PromotionService:
         tables: Tables,
         *,
         own_id: int,
-        following: SlaveSide | None,
+        following: SlaveReplication | None,
         make_readable: Callable[[], None],
     ) -> None:
         self._member = member
@@ -91,7 +91,7 @@ class PromotionService:
         finally:
             self._is_promoting = False
 
-    async def _check(self, following: SlaveSide, *, is_forced: bool) -> EpochPollResult:
+    async def _check(self, following: SlaveReplication, *, is_forced: bool) -> EpochPollResult:
         """Return what others said, if nothing speaks against the promotion.
 
         Raises:
@@ -106,7 +106,7 @@ class PromotionService:
             raise self._refused(reason, following, asked.members)
         return asked
 
-    def _why_not(self, following: SlaveSide, asked: EpochPollResult) -> str:
+    def _why_not(self, following: SlaveReplication, asked: EpochPollResult) -> str:
         """Return what speaks against the promotion, after all were asked; "" for nothing."""
         if asked.has_foreign_master or following.is_following:  # it may have returned meanwhile
             return MASTER_LIVES
@@ -127,7 +127,7 @@ class PromotionService:
         return reason
 
     def _refused(
-        self, reason: str, following: SlaveSide, others: Sequence[MemberAnswer] = ()
+        self, reason: str, following: SlaveReplication, others: Sequence[MemberAnswer] = ()
     ) -> RefusedError:
         """Return the refusal of a promotion, with what it might lose."""
         known = following.follower.status()
@@ -140,7 +140,9 @@ class PromotionService:
         remark = f"not promoted: {reason}; {lost}; --force promotes it all the same"
         return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
-    async def _promote(self, following: SlaveSide, asked: EpochPollResult) -> admin.PromoteReply:
+    async def _promote(
+        self, following: SlaveReplication, asked: EpochPollResult
+    ) -> admin.PromoteReply:
         member, state, store = self._member, self._member.state, self._store
         number = number_of_promotion(max(asked.highest, state.highest_epoch), self._own_id)
         confirmed = store.confirm_offset
@@ -149,7 +151,7 @@ class PromotionService:
         try:
             await self._serve_all()
             tables = self._tables
-            # Before the next life forgets offsets of topics that the table has not.
+            # Before the next term forgets offsets of topics that the table has not.
             put_found_topics(tables.topics, store.queues(), now_ms=self._env.clock.wall_ms())
             clamped = self._clamp_offsets()
             for file in (tables.topics_file, tables.offsets_file, tables.versions_file):
@@ -160,7 +162,7 @@ class PromotionService:
             store_id = f"{self._env.random.getrandbits(64):016x}"
             await state.promote(number, store.max_physical, store_id=store_id)
         except BaseException:
-            # It follows no more: another life of a slave does.
+            # It follows no more: another term of a slave does.
             member.end(TermEnd.FENCED)
             raise
         member.end(TermEnd.PROMOTED)

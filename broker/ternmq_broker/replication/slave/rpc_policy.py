@@ -1,4 +1,4 @@
-"""What a slave serves and what it refuses, RPC by RPC. Pure.
+"""The policy of a slave for each RPC: served, served to readers, or refused. Pure.
 
 A slave never writes its log or its master's tables by itself: what would make it do so is refused
 in this one place. Whoever is refused may try elsewhere, and nothing was done.
@@ -16,8 +16,8 @@ from ternmq_remoting.rpc import Call, Handler, StreamRpc, UnaryRpc
 Rpc = UnaryRpc[Any, Any] | StreamRpc[Any, Any]
 
 
-class OnSlave(Enum):
-    """What a slave does with an RPC."""
+class SlaveRpcPolicy(Enum):
+    """Treatment of an RPC by a slave."""
 
     SERVED = auto()
     READ = auto()
@@ -26,50 +26,50 @@ class OnSlave(Enum):
     REFUSED = auto()
 
 
-RULES: Final[Mapping[Rpc, OnSlave]] = {
-    service_methods.SEND: OnSlave.REFUSED,
-    service_methods.SEND_STREAM: OnSlave.REFUSED,
-    service_methods.PULL: OnSlave.READ,
-    service_methods.PULL_STREAM: OnSlave.READ,
-    service_methods.SCAN: OnSlave.READ,
-    service_methods.VIEW_MESSAGE: OnSlave.SERVED,
-    service_methods.QUERY_MESSAGES: OnSlave.SERVED,
-    service_methods.SESSION: OnSlave.SERVED,
-    service_methods.LIST_MEMBERS: OnSlave.SERVED,
-    service_methods.COMMIT_OFFSETS: OnSlave.SERVED,
-    service_methods.QUERY_OFFSET: OnSlave.SERVED,
-    service_methods.LOCK_QUEUES: OnSlave.REFUSED,
-    service_methods.UNLOCK_QUEUES: OnSlave.REFUSED,
-    service_methods.SEND_BACK: OnSlave.REFUSED,
-    service_methods.END_TRANSACTION: OnSlave.REFUSED,
-    service_methods.END_TRANSACTIONS: OnSlave.REFUSED,
-    service_methods.FIND_TRANSACTIONS: OnSlave.REFUSED,
-    service_methods.LIST_TRANSACTIONS: OnSlave.REFUSED,
-    service_methods.ROLL_BACK_STAGED: OnSlave.REFUSED,
-    service_methods.QUERY_OFFSET_BY_TIME: OnSlave.SERVED,
-    service_methods.MEASURE_QUEUES: OnSlave.SERVED,
-    service_methods.PUT_TOPIC: OnSlave.REFUSED,
-    service_methods.PUT_TOPICS: OnSlave.REFUSED,
-    service_methods.DELETE_TOPIC: OnSlave.REFUSED,
-    service_methods.DESCRIBE_TOPIC: OnSlave.SERVED,
-    service_methods.LIST_GROUPS: OnSlave.SERVED,
-    service_methods.DESCRIBE_GROUP: OnSlave.SERVED,
-    service_methods.DESCRIBE_BROKER: OnSlave.SERVED,
-    service_methods.CLEAN_STORE: OnSlave.SERVED,
-    service_methods.DESCRIBE_STORE: OnSlave.SERVED,
-    service_methods.PUT_GROUP: OnSlave.REFUSED,
-    service_methods.DELETE_GROUP: OnSlave.REFUSED,
-    service_methods.RESET_OFFSETS: OnSlave.REFUSED,
-    service_methods.CLONE_OFFSETS: OnSlave.REFUSED,
-    service_methods.DESCRIBE_CONSUMER: OnSlave.SERVED,
-    service_methods.LIST_PRODUCERS: OnSlave.SERVED,
-    service_methods.DESCRIBE_STATISTICS: OnSlave.SERVED,
-    service_methods.LIST_SETTINGS: OnSlave.SERVED,
-    service_methods.UPDATE_SETTINGS: OnSlave.SERVED,
-    service_methods.PROMOTE: OnSlave.SERVED,
-    service_methods.FOLLOW: OnSlave.SERVED,
-    service_methods.METADATA: OnSlave.SERVED,
-    service_methods.REPLICATION_STATUS: OnSlave.SERVED,
+RULES: Final[Mapping[Rpc, SlaveRpcPolicy]] = {
+    service_methods.SEND: SlaveRpcPolicy.REFUSED,
+    service_methods.SEND_STREAM: SlaveRpcPolicy.REFUSED,
+    service_methods.PULL: SlaveRpcPolicy.READ,
+    service_methods.PULL_STREAM: SlaveRpcPolicy.READ,
+    service_methods.SCAN: SlaveRpcPolicy.READ,
+    service_methods.VIEW_MESSAGE: SlaveRpcPolicy.SERVED,
+    service_methods.QUERY_MESSAGES: SlaveRpcPolicy.SERVED,
+    service_methods.SESSION: SlaveRpcPolicy.SERVED,
+    service_methods.LIST_MEMBERS: SlaveRpcPolicy.SERVED,
+    service_methods.COMMIT_OFFSETS: SlaveRpcPolicy.SERVED,
+    service_methods.QUERY_OFFSET: SlaveRpcPolicy.SERVED,
+    service_methods.LOCK_QUEUES: SlaveRpcPolicy.REFUSED,
+    service_methods.UNLOCK_QUEUES: SlaveRpcPolicy.REFUSED,
+    service_methods.SEND_BACK: SlaveRpcPolicy.REFUSED,
+    service_methods.END_TRANSACTION: SlaveRpcPolicy.REFUSED,
+    service_methods.END_TRANSACTIONS: SlaveRpcPolicy.REFUSED,
+    service_methods.FIND_TRANSACTIONS: SlaveRpcPolicy.REFUSED,
+    service_methods.LIST_TRANSACTIONS: SlaveRpcPolicy.REFUSED,
+    service_methods.ROLL_BACK_STAGED: SlaveRpcPolicy.REFUSED,
+    service_methods.QUERY_OFFSET_BY_TIME: SlaveRpcPolicy.SERVED,
+    service_methods.MEASURE_QUEUES: SlaveRpcPolicy.SERVED,
+    service_methods.PUT_TOPIC: SlaveRpcPolicy.REFUSED,
+    service_methods.PUT_TOPICS: SlaveRpcPolicy.REFUSED,
+    service_methods.DELETE_TOPIC: SlaveRpcPolicy.REFUSED,
+    service_methods.DESCRIBE_TOPIC: SlaveRpcPolicy.SERVED,
+    service_methods.LIST_GROUPS: SlaveRpcPolicy.SERVED,
+    service_methods.DESCRIBE_GROUP: SlaveRpcPolicy.SERVED,
+    service_methods.DESCRIBE_BROKER: SlaveRpcPolicy.SERVED,
+    service_methods.CLEAN_STORE: SlaveRpcPolicy.SERVED,
+    service_methods.DESCRIBE_STORE: SlaveRpcPolicy.SERVED,
+    service_methods.PUT_GROUP: SlaveRpcPolicy.REFUSED,
+    service_methods.DELETE_GROUP: SlaveRpcPolicy.REFUSED,
+    service_methods.RESET_OFFSETS: SlaveRpcPolicy.REFUSED,
+    service_methods.CLONE_OFFSETS: SlaveRpcPolicy.REFUSED,
+    service_methods.DESCRIBE_CONSUMER: SlaveRpcPolicy.SERVED,
+    service_methods.LIST_PRODUCERS: SlaveRpcPolicy.SERVED,
+    service_methods.DESCRIBE_STATISTICS: SlaveRpcPolicy.SERVED,
+    service_methods.LIST_SETTINGS: SlaveRpcPolicy.SERVED,
+    service_methods.UPDATE_SETTINGS: SlaveRpcPolicy.SERVED,
+    service_methods.PROMOTE: SlaveRpcPolicy.SERVED,
+    service_methods.FOLLOW: SlaveRpcPolicy.SERVED,
+    service_methods.METADATA: SlaveRpcPolicy.SERVED,
+    service_methods.REPLICATION_STATUS: SlaveRpcPolicy.SERVED,
 }
 """Every RPC that a broker serves. Who may follow whom is `Follow`'s own to say."""
 
@@ -92,8 +92,10 @@ def slave_handlers(
     return [_ruled(handler, RULES[handler.rpc], who, may_be_read) for handler in handlers]
 
 
-def _ruled(handler: Handler, rule: OnSlave, who: str, may_be_read: Callable[[], bool]) -> Handler:
-    if rule is OnSlave.SERVED:
+def _ruled(
+    handler: Handler, rule: SlaveRpcPolicy, who: str, may_be_read: Callable[[], bool]
+) -> Handler:
+    if rule is SlaveRpcPolicy.SERVED:
         return handler
     serve = handler.function
 
@@ -105,7 +107,7 @@ def _ruled(handler: Handler, rule: OnSlave, who: str, may_be_read: Callable[[], 
             raise is_slave(who, "slaves may not be read from (broker.slave_read_enabled)")
         return await serve(asked, call)
 
-    return Handler(handler.rpc, refuse if rule is OnSlave.REFUSED else read)
+    return Handler(handler.rpc, refuse if rule is SlaveRpcPolicy.REFUSED else read)
 
 
 def is_slave(who: str, why: str) -> RefusedError:

@@ -1,13 +1,16 @@
-"""What a slave has and a master has not: it follows."""
+"""Replication of a slave: the follower of the log and the synchronizer of tables, wired."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from ternmq_broker.replication.role.membership import Membership, TermEnd
 from ternmq_broker.replication.slave.follow_rules import LogChange
-from ternmq_broker.replication.slave.follower import Follower, FollowerServices
-from ternmq_broker.replication.tables.applier import TableServices
-from ternmq_broker.replication.tables.synchronizer import MetadataFollower, MetadataServices
+from ternmq_broker.replication.slave.follower import FollowerDependencies, LogFollower
+from ternmq_broker.replication.tables.applier import TableDependencies
+from ternmq_broker.replication.tables.synchronizer import (
+    SynchronizerDependencies,
+    TableSynchronizer,
+)
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.loop import StoreLoop
@@ -18,8 +21,8 @@ from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 
 
-class SlaveSide:
-    """Follows the log and the tables of the master, and ends the life when the log must be cut.
+class SlaveReplication:
+    """Follows the log and the tables of the master, and ends the term when the log must be cut.
 
     Args:
         member: Who follows.
@@ -53,8 +56,8 @@ class SlaveSide:
         self._member = member
         self._changes_log = False
         identity = member.identity
-        self.follower = Follower(
-            FollowerServices(
+        self.follower = LogFollower(
+            FollowerDependencies(
                 cluster=identity.cluster,
                 broker_name=identity.name,
                 broker_id=identity.broker_id,
@@ -67,17 +70,17 @@ class SlaveSide:
                 appended=store_loop.appended,
                 space_made=store_loop.space_made,
                 on_change=self._log_changes,
-                is_life_over=self._is_life_over,
+                is_term_over=self._is_term_over,
                 wake=wake,
             )
         )
         store_loop.on_safe = self.follower.safe_moved
         store_loop.is_copying = self.follower.is_far_behind
-        self._metadata = MetadataFollower(
-            MetadataServices(
+        self._metadata = TableSynchronizer(
+            SynchronizerDependencies(
                 env=env,
                 connection=lambda: self.follower.connection,
-                tables=TableServices(
+                tables=TableDependencies(
                     tables=tables,
                     store=store,
                     clock=env.clock,
@@ -97,7 +100,7 @@ class SlaveSide:
 
     @property
     def changes_log(self) -> bool:
-        """Its log is to be cut: the life is over."""
+        """Its log is to be cut: the term is over."""
         return self._changes_log
 
     def jobs(self) -> Sequence[Job]:
@@ -117,10 +120,10 @@ class SlaveSide:
         """Tell a slave's part of Status."""
         await self.follower.describe(reply)
 
-    def _is_life_over(self, epoch: int) -> bool:
-        """End the life when it is of an earlier epoch.
+    def _is_term_over(self, epoch: int) -> bool:
+        """End the term when it is of an earlier epoch.
 
-        Readers keep under which epoch they learnt where they are, as a life's identity tells it:
+        Readers keep under which epoch they learnt where they are, as a term's identity tells it:
         who was told an earlier one would be sent back to its end by the master.
         """
         if self._member.identity.epoch == epoch:

@@ -1,4 +1,4 @@
-"""Puts the tables of the master in the place of those that are here."""
+"""The applier of a master's tables: it replaces or merges those that are here."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from ternmq_broker.replication.tables.table_names import (
     TOPICS,
     TRANSACTIONS,
 )
-from ternmq_broker.replication.tables.table_reader import ToldTable
+from ternmq_broker.replication.tables.table_reader import TableUpdate
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.state.fastjson import as_int, as_object
 from ternmq_broker.state.filters import FilterTable
@@ -43,8 +43,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TableServices:
-    """What a slave's tables stand on. All owned by the broker's loop.
+class TableDependencies:
+    """Parts that the applier uses. All owned by the broker's loop.
 
     Tables are read in the blocking pool, where a large one holds nobody up.
     """
@@ -63,15 +63,15 @@ class TableServices:
     """Called for each topic that was deleted: whoever reads it is to be told."""
 
 
-class TableTaker:
-    """Applies what a master tells. Owned by `MetadataFollower`.
+class TableApplier:
+    """Applies what a master tells. Owned by `TableSynchronizer`.
 
     What comes from the wire is checked as what comes from a file is: names, shapes, ranges.
     """
 
-    def __init__(self, services: TableServices) -> None:
+    def __init__(self, services: TableDependencies) -> None:
         self._services = services
-        self._waiting: deque[ToldTable] = deque()
+        self._waiting: deque[TableUpdate] = deque()
         self._takes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {
             DELETIONS: self._deletions,
             TOPICS: self._topics,
@@ -83,7 +83,7 @@ class TableTaker:
             OFFSETS: self._offsets,
         }
 
-    async def take(self, told: ToldTable) -> None:
+    async def take(self, told: TableUpdate) -> None:
         """Apply one table, or keep it until the log has what it speaks of.
 
         Raises:
@@ -115,7 +115,7 @@ class TableTaker:
         self._waiting.clear()
         return tables
 
-    async def _apply(self, told: ToldTable) -> None:
+    async def _apply(self, told: TableUpdate) -> None:
         take = self._takes.get(told.table)
         if take is None:
             return  # of a newer version of this program

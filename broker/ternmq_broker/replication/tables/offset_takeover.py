@@ -8,7 +8,7 @@ from typing import Final
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.tables.offset_rows import parse_rows
 from ternmq_broker.replication.tables.table_names import OFFSETS
-from ternmq_broker.replication.tables.table_reader import TableReader, ToldTable
+from ternmq_broker.replication.tables.table_reader import TableReader, TableUpdate
 from ternmq_broker.state.offsets import KeptOffset
 from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import IllegalName, RefusedError, TernError
@@ -78,7 +78,7 @@ async def _ask(
     expect: Identity,
     take: Callable[[KeptOffset], None],
 ) -> None:
-    async def take_table(told: ToldTable) -> None:
+    async def take_table(told: TableUpdate) -> None:
         for kept, _ in parse_rows(told.content):
             take(kept)
 

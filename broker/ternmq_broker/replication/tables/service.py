@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ternmq_broker.replication.tables.snapshots import Snapshot, Snapshots
+from ternmq_broker.replication.tables.snapshots import TableSnapshot, TableSnapshots
 from ternmq_broker.state.tables import Tables
 from ternmq_model.clock import Clock
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -28,7 +28,7 @@ class MetadataService:
     Args:
         tables: Of this broker.
         store: Its store.
-        incarnation: Of this life: random.
+        incarnation: Of this term: random.
         clock: For how long readers wait.
         blocking: Where tables become text.
         is_closing: Nobody waits any more.
@@ -44,7 +44,7 @@ class MetadataService:
         blocking: Blocking,
         is_closing: Callable[[], bool],
     ) -> None:
-        self._snapshots = Snapshots(tables, lambda: store.deletions, incarnation)
+        self._snapshots = TableSnapshots(tables, lambda: store.deletions, incarnation)
         self._store = store
         self._clock = clock
         self._blocking = blocking
@@ -111,7 +111,7 @@ class MetadataService:
                 await self._send(stream, snapshot, log_end)
         return bool(snapshots)
 
-    async def _send(self, stream: MetadataStream, snapshot: Snapshot, log_end: int) -> None:
+    async def _send(self, stream: MetadataStream, snapshot: TableSnapshot, log_end: int) -> None:
         data = await self._blocking.run(_to_text, snapshot.content)
         for start in range(0, len(data), PIECE_BYTES_MAX):
             piece = data[start : start + PIECE_BYTES_MAX]

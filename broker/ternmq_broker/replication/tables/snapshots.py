@@ -1,6 +1,6 @@
-"""What a broker tells of its tables, and by which revision it tells that they changed.
+"""Snapshots of a broker's tables, each with a revision that changes with the table.
 
-A revision names the life of the broker that told it, so that nobody takes another life's for it.
+A revision names the term of the broker that told it, so that nobody takes another term's for it.
 """
 
 import zlib
@@ -32,7 +32,7 @@ OFFSETS_MAX: Final = 4096
 _Content = Callable[[], Mapping[str, Any]]
 
 
-class Snapshot(NamedTuple):
+class TableSnapshot(NamedTuple):
     """One table as it was at one moment."""
 
     table: str
@@ -44,13 +44,13 @@ class Snapshot(NamedTuple):
     """There is more of it, which a next snapshot tells."""
 
 
-class Snapshots:
+class TableSnapshots:
     """Takes snapshots of tables. Owns nothing.
 
     Args:
         tables: Of this broker.
         deletions: Returns up to which offset records of deleted topics count no more.
-        incarnation: Of this life: random.
+        incarnation: Of this term: random.
     """
 
     def __init__(
@@ -87,25 +87,27 @@ class Snapshots:
             ),
         }
 
-    def changed(self, revisions: Mapping[str, str], wanted: frozenset[str]) -> Sequence[Snapshot]:
+    def changed(
+        self, revisions: Mapping[str, str], wanted: frozenset[str]
+    ) -> Sequence[TableSnapshot]:
         """Return all tables that changed, as they are at this moment, in the order to apply them.
 
         Args:
             revisions: Those that the reader has.
             wanted: The tables that it asks for; empty = every one.
         """
-        found: list[Snapshot] = []
+        found: list[TableSnapshot] = []
         for table, (token, content) in self._whole.items():
             if wanted and table not in wanted:
                 continue
             revision = f"{self._incarnation}:{token()}"
             if revisions.get(table) != revision:
-                found.append(Snapshot(table, revision, content()))
+                found.append(TableSnapshot(table, revision, content()))
         if not wanted or OFFSETS in wanted:
             found += self.offsets(revisions.get(OFFSETS, ""))
         return found
 
-    def offsets(self, revision: str) -> Sequence[Snapshot]:
+    def offsets(self, revision: str) -> Sequence[TableSnapshot]:
         """Return the offsets that changed since `revision`, or some of them; nothing if none did.
 
         Unlike the other tables this one is told by its changes alone: it is the one that is large
@@ -127,7 +129,7 @@ class Snapshots:
                 if kept.group != GROUP
             ],
         }
-        return (Snapshot(OFFSETS, now, _now(content), more),)
+        return (TableSnapshot(OFFSETS, now, _now(content), more),)
 
     def _transactions_token(self) -> str:
         rows = "".join(map(str, self._transaction_rows()))

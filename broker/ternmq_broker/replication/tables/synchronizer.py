@@ -1,12 +1,12 @@
-"""Keeps a slave's tables as those of its master: a job that asks what changed, again and again."""
+"""The synchronizer of a slave's tables: a job that asks the master again and again for changes."""
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.replication.tables.applier import TableServices, TableTaker
-from ternmq_broker.replication.tables.table_reader import TableReader, ToldTable
+from ternmq_broker.replication.tables.applier import TableApplier, TableDependencies
+from ternmq_broker.replication.tables.table_reader import TableReader, TableUpdate
 from ternmq_model.errors import BrokerBusy, StoreError, TernError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
@@ -23,22 +23,25 @@ _WAIT_MS: Final = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MetadataServices:
-    """What following stands on."""
+class SynchronizerDependencies:
+    """Parts that a synchronizer uses."""
 
     env: Environment
     connection: Callable[[], Connection | None]
     """Returns the way to the master while it is followed, and what is told on it is to be taken."""
 
-    tables: TableServices
+    tables: TableDependencies
 
 
-class MetadataFollower:
-    """Follows the tables of whoever is the master. Owned by the broker's loop."""
+class TableSynchronizer:
+    """Keeps a slave's tables as those of whoever is the master. Owned by the broker's loop.
 
-    def __init__(self, services: MetadataServices) -> None:
+    Source: RocketMQ `SlaveSynchronize`.
+    """
+
+    def __init__(self, services: SynchronizerDependencies) -> None:
         self._services = services
-        self._taker = TableTaker(services.tables)
+        self._taker = TableApplier(services.tables)
         self._connection: Connection | None = None
         self._reader: TableReader | None = None
         self._revisions: dict[str, str] = {}
@@ -89,7 +92,7 @@ class MetadataFollower:
         self._note(self._not_taken)
         return False
 
-    async def _take(self, told: ToldTable) -> None:
+    async def _take(self, told: TableUpdate) -> None:
         try:
             await self._taker.take(told)
         except (StoreError, BrokerBusy) as error:

@@ -12,8 +12,8 @@ DELAY_OFFSETS: Final = "delay_offsets"
 TRANSACTIONS: Final = "transactions"
 TIMER: Final = "timer"
 OFFSETS: Final = "offsets"
-"""How far groups are, with the versions of that: what changed, not the whole table. Without how far
-transactions are done with, which is among `TRANSACTIONS`."""
+"""Offsets of groups, with their versions: what changed, not the whole table. Those of
+transactions are among `TRANSACTIONS`."""
 
 AFTER_THE_LOG: Final = frozenset({DELAY_OFFSETS, TRANSACTIONS, TIMER})
 """Tables that say what was done with messages: they count once the log has what was done. A slave

@@ -1,4 +1,4 @@
-"""Reads the tables that another member tells, on one stream."""
+"""The reader of the tables that another member tells, on one stream."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ _NUMBER_MAX: Final = (1 << 62) - 1
 Stream = ClientStream[replication.MetadataReply, replication.MetadataRequest]
 
 
-class ToldTable(NamedTuple):
+class TableUpdate(NamedTuple):
     """One table, or what of it changed."""
 
     table: str
@@ -49,7 +49,7 @@ class TableReader:
     async def read_changed(
         self,
         revisions: Mapping[str, str],
-        take: Callable[[ToldTable], Awaitable[None]],
+        take: Callable[[TableUpdate], Awaitable[None]],
         *,
         wait_ms: int = 0,
         tables: Sequence[str] = (),
@@ -77,7 +77,7 @@ class TableReader:
                 raise ProtocolBroken(f"its table {reply.table!r} is over {TABLE_BYTES_MAX} bytes")
             if reply.is_last_piece:
                 content = await self._parse(reply.table, pieces)
-                await take(ToldTable(reply.table, reply.revision, reply.log_end, content))
+                await take(TableUpdate(reply.table, reply.revision, reply.log_end, content))
                 pieces, size = [], 0
 
     async def _read(self) -> replication.MetadataReply:

@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.offset_moved import OffsetMovedEvent, OffsetMovedPublisher
-from ternmq_broker.replication.replica_view import Place
+from ternmq_broker.replication.replica_view import ReplicaView
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offsets import OffsetTable
@@ -68,7 +68,7 @@ def answers(
         offsets.commit("G", "T", 1, QueueOffset(committed), now_ms=0)
     groups = GroupTable(DataVersion(0))
     groups.put(GroupSettings("G", broker_id=2, broker_id_when_slow=3), now_ms=1)
-    place = Place(1 if is_slave else 0, epochs=EPOCHS, slaves=lambda: slaves)
+    place = ReplicaView(1 if is_slave else 0, epochs=EPOCHS, slaves=lambda: slaves)
     return PullAnswers(
         *(Store(dispatched), groups, offsets, events, place),
         slave_read_enabled=lambda: is_enabled,

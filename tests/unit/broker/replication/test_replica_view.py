@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_broker.replication.replica_view import Place, ended_at
+from ternmq_broker.replication.replica_view import ReplicaView, ended_at
 from ternmq_broker.state.epochs import Epoch
 from ternmq_model.offsets import PhysicalOffset
 
@@ -16,7 +16,7 @@ def test_epoch_ends_where_a_later_one_begins(number: int, end: int | None) -> No
 
 
 def test_broker_id_other_than_0_is_a_slave() -> None:
-    assert not Place(0).is_slave
-    assert Place(100).is_slave
-    assert Place(0).epochs == ()
-    assert not Place(0).slaves()
+    assert not ReplicaView(0).is_slave
+    assert ReplicaView(100).is_slave
+    assert ReplicaView(0).epochs == ()
+    assert not ReplicaView(0).slaves()

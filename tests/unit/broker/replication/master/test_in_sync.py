@@ -4,7 +4,7 @@ from ternmq_broker.replication.master.in_sync import (
     EVERYWHERE,
     FAR_BYTES,
     NEAR_BYTES,
-    Follower,
+    FollowerProgress,
     InSync,
 )
 from ternmq_model.errors import InvalidParameter
@@ -17,7 +17,9 @@ def at(offset: int) -> PhysicalOffset:
     return PhysicalOffset(offset)
 
 
-def joined(in_sync: InSync, broker_id: int = 1, *, has: int, end: int, now_ms: int = 0) -> Follower:
+def joined(
+    in_sync: InSync, broker_id: int = 1, *, has: int, end: int, now_ms: int = 0
+) -> FollowerProgress:
     """Return a follower that was sent all and has acknowledged `has`."""
     follower = in_sync.join(broker_id, at(0))
     in_sync.sent(follower, at(end), now_ms=now_ms)
@@ -25,7 +27,7 @@ def joined(in_sync: InSync, broker_id: int = 1, *, has: int, end: int, now_ms: i
     return follower
 
 
-def counts(follower: Follower) -> bool:
+def counts(follower: FollowerProgress) -> bool:
     return follower.counts
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.replication.slave.rpc_policy import RULES, OnSlave, slave_handlers
+from ternmq_broker.replication.slave.rpc_policy import RULES, SlaveRpcPolicy, slave_handlers
 from ternmq_model.address import Address
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
@@ -43,7 +43,7 @@ def test_every_rpc_of_a_broker_has_a_rule() -> None:
 
 
 def test_writing_rpcs_are_refused_at_a_slave() -> None:
-    refused = {rpc.name for rpc, rule in RULES.items() if rule is OnSlave.REFUSED}
+    refused = {rpc.name for rpc, rule in RULES.items() if rule is SlaveRpcPolicy.REFUSED}
     assert refused == {
         "Send",
         "SendStream",

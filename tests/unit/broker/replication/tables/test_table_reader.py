@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_broker.replication.protocol import ProtocolBroken
 from ternmq_broker.replication.tables import table_reader
-from ternmq_broker.replication.tables.table_reader import TableReader, ToldTable
+from ternmq_broker.replication.tables.table_reader import TableReader, TableUpdate
 from ternmq_model.address import Address
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
@@ -41,11 +41,11 @@ class Told:
             await asyncio.sleep(100)
 
 
-def read(*replies: Reply, ends: bool = False) -> list[ToldTable]:
+def read(*replies: Reply, ends: bool = False) -> list[TableUpdate]:
     """Return what a reader takes of these replies."""
-    found: list[ToldTable] = []
+    found: list[TableUpdate] = []
 
-    async def take(told: ToldTable) -> None:
+    async def take(told: TableUpdate) -> None:
         found.append(told)
 
     async def main() -> None:
@@ -79,7 +79,7 @@ def test_pieces_of_one_table_become_one() -> None:
         piece("{}", last=True, table="b"),
         Reply(is_end=True),
     )
-    assert told == [ToldTable("a", "2", 9, {"x": 1}), ToldTable("b", "2", 9, {})]
+    assert told == [TableUpdate("a", "2", 9, {"x": 1}), TableUpdate("b", "2", 9, {})]
 
 
 def test_answer_without_a_table_is_returned() -> None:
