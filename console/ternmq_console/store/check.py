@@ -11,7 +11,12 @@ import click
 from ternmq_console.cli.exit_codes import FAILED, errors_as_exits
 from ternmq_console.cli.output import print_line, print_lines
 from ternmq_console.store.next_start import next_start
-from ternmq_console.store.repair_choices import choice_json, choice_lines, choices, leftovers
+from ternmq_console.store.repair_decisions import (
+    decision_json,
+    decision_lines,
+    decisions,
+    leftovers,
+)
 from ternmq_console.store.rows import (
     json_line,
 )
@@ -64,7 +69,7 @@ def check(folder: Path, *, as_json: bool) -> None:
         )
         waiting: Sequence[RecoveryDecision] = ()
         if preview is not None:
-            waiting = choices(
+            waiting = decisions(
                 folder,
                 preview=preview,
                 found=found,
@@ -121,7 +126,7 @@ def _print_summary(
     counts = asdict(audit.counts)
     if as_json:
         for choice in waiting:
-            print_line(choice_json(choice))
+            print_line(decision_json(choice))
         row = {
             "kind": "summary",
             "isSound": is_sound,
@@ -136,5 +141,5 @@ def _print_summary(
     names = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in counts.items())
     print_line(f"log from {audit.start} to {audit.end}, {audit.state.value}")
     print_line(names)
-    print_lines(chain(said, *map(choice_lines, waiting)))
+    print_lines(chain(said, *map(decision_lines, waiting)))
     print_line("sound" if is_sound else "not sound")

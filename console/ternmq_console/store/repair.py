@@ -16,8 +16,8 @@ from ternmq_console.broker.epoch_directories import check_owner
 from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_console.cli.options import yes_option
 from ternmq_console.cli.output import print_line, print_lines
-from ternmq_console.store.repair_choices import choice_lines, choices
-from ternmq_console.store.repair_choices import leftovers as find_leftovers
+from ternmq_console.store.repair_decisions import decision_lines, decisions
+from ternmq_console.store.repair_decisions import leftovers as find_leftovers
 from ternmq_console.store.table_check import known_topics, look_at_tables
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_store.config import StoreConfig
@@ -185,7 +185,7 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
                 print_line(f"  {path}")
         if not steps:
             print_line("nothing to remove")
-    waiting = choices(
+    waiting = decisions(
         root,
         preview=before,
         found=_tables(files, root),
@@ -194,7 +194,7 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
         was_closed=audit.last_use.is_clean,
         leftovers=find_leftovers(files, root),
     )
-    print_lines(chain.from_iterable(map(choice_lines, waiting)))
+    print_lines(chain.from_iterable(map(decision_lines, waiting)))
     if not audit.last_use.is_clean and before.choice is None:
         # In a dry run, without the lock, it may as well be in use.
         raise StoreError(f"{root} was not closed: start the broker on it, stop it, and repair then")

@@ -1,4 +1,4 @@
-"""Choices that an operator must make about a data directory. Nothing is written."""
+"""Decisions that an operator must make about a data directory. Nothing is written."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ _PLACES_MAX: Final = 5
 """Named in one decision; how many more there are is said, too."""
 
 
-def choices(
+def decisions(
     root: Path,
     *,
     preview: RecoveryPreview,
@@ -123,7 +123,7 @@ def leftovers(files: FileSystem, root: Path) -> Sequence[Path]:
     return found + [config / name for name in names if name.endswith(BAD)]
 
 
-def choice_lines(choice: RecoveryDecision) -> Sequence[str]:
+def decision_lines(choice: RecoveryDecision) -> Sequence[str]:
     """Return a decision as text, a line for each way."""
     lines = [f"decide  {choice.state.value}: {choice.text}"]
     for when, command in choice.ways:
@@ -131,7 +131,7 @@ def choice_lines(choice: RecoveryDecision) -> Sequence[str]:
     return lines
 
 
-def choice_json(choice: RecoveryDecision) -> str:
+def decision_json(choice: RecoveryDecision) -> str:
     """Return a decision as one line of JSON."""
     row = {
         "kind": "decision",

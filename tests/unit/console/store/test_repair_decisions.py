@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from ternmq_console.store.repair import repair
-from ternmq_console.store.repair_choices import choice_json, choice_lines, choices, leftovers
+from ternmq_console.store.repair_decisions import (
+    decision_json,
+    decision_lines,
+    decisions,
+    leftovers,
+)
 from ternmq_console.store.table_check import look_at_tables
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, consume_queue_folder, file_name
@@ -100,7 +105,7 @@ DAMAGES: dict[UndecidedState, Damage] = {
 def found_in(files: FileSystem) -> Sequence[RecoveryDecision]:
     audit = StoreAudit(files, ROOT)
     areas = {finding.area for finding in audit.findings() if finding.is_problem}
-    return choices(
+    return decisions(
         ROOT,
         preview=preview_recovery(files, ROOT, CONFIG),
         found=look_at_tables(files, ROOT, audit.notes.tables),
@@ -130,10 +135,10 @@ def test_each_state_is_found_with_its_ways(state: UndecidedState) -> None:
     DAMAGES[state](files)
     (choice,) = [each for each in found_in(files) if each.state is state]
     assert len(choice.ways) >= 2
-    lines = choice_lines(choice)
+    lines = decision_lines(choice)
     assert lines[0].startswith(f"decide  {state.value}: ")
     assert all(way.when in line for way, line in zip(choice.ways, lines[1:], strict=True))
-    row = json.loads(choice_json(choice))
+    row = json.loads(decision_json(choice))
     assert (row["kind"], row["state"], row["text"]) == ("decision", state.value, choice.text)
     assert [way["command"] or "" for way in row["ways"]] == [way.command for way in choice.ways]
 
@@ -157,7 +162,7 @@ def test_end_of_the_log_that_a_start_cuts_is_no_decision() -> None:
     assert preview.report is not None
     end = preview.report.end
     for at, count in ((end, 0), (end - 9, 1)):
-        found = choices(
+        found = decisions(
             ROOT,
             preview=preview,
             found=look_at_tables(files, ROOT, ()),
