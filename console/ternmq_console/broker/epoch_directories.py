@@ -1,6 +1,5 @@
 """Data directories in which `ternmq broker repair-epoch` sets epochs back."""
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -9,8 +8,9 @@ from pathlib import Path
 from ternmq_broker.replication.role.epoch_repair import load_record, repaired, save_record
 from ternmq_broker.state.epochs import newest
 from ternmq_broker.state.replication_record import ReplicationRecord
+from ternmq_console.directory_owner import check_owner
 from ternmq_model.epochs import doubt_of
-from ternmq_model.errors import StoreNotFound, UsageError
+from ternmq_model.errors import StoreNotFound
 from ternmq_model.route import BrokerMember
 from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs, save_epochs
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
@@ -52,19 +52,6 @@ class Directory:
     store_id: str = ""
     newest: int = 0
     members: Sequence[BrokerMember] = ()
-
-
-def check_owner(root: Path) -> None:
-    """Refuse to write in the data directory of another user, who could not read what is written.
-
-    Raises:
-        UsageError: It belongs to another user.
-        OSError: It cannot be looked at.
-    """
-    lock = lock_path(root)
-    owner = (lock if lock.exists() else root).stat().st_uid
-    if owner != os.geteuid():
-        raise UsageError(f"{root} belongs to the user with id {owner}: run this as that user")
 
 
 def open_directory(root: Path, broker: str, cluster: str | None, stack: ExitStack) -> Directory:

@@ -12,10 +12,10 @@ import click
 
 from ternmq_broker.state import accepted_tables
 from ternmq_broker.state.table_formats import StoredTables
-from ternmq_console.broker.epoch_directories import check_owner
 from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_console.cli.options import yes_option
 from ternmq_console.cli.output import print_line, print_lines
+from ternmq_console.directory_owner import check_owner
 from ternmq_console.store.repair_decisions import decision_lines, decisions
 from ternmq_console.store.repair_decisions import leftovers as find_leftovers
 from ternmq_console.store.table_check import known_topics, look_at_tables

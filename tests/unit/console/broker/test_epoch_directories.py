@@ -7,7 +7,8 @@ import pytest
 from ternmq_broker.replication.role.epoch_repair import load_record, save_record
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.replication_record import ReplicationRecord
-from ternmq_console.broker.epoch_directories import Directory, check_owner, open_directory
+from ternmq_console.broker.epoch_directories import Directory, open_directory
+from ternmq_console.directory_owner import check_owner
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import StoreLocked, StoreNotFound, UsageError
