@@ -21,7 +21,7 @@ from ternmq_store.disk.layout import commit_log_folder, lock_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Directory:
+class EpochDirectory:
     """A data directory whose owner is stopped.
 
     Attributes:
@@ -54,7 +54,9 @@ class Directory:
     members: Sequence[BrokerMember] = ()
 
 
-def open_directory(root: Path, broker: str, cluster: str | None, stack: ExitStack) -> Directory:
+def open_directory(
+    root: Path, broker: str, cluster: str | None, stack: ExitStack
+) -> EpochDirectory:
     """Return a data directory, its kind told by its files, and hold it until `stack` ends.
 
     One that a broker and a NameServer share is the broker's; the NameServer's is told by the path
@@ -101,7 +103,7 @@ def _is_nameserver(root: Path) -> bool:
     return any((root / name).exists() for name in (FILE_NAME, LOCKED_NAME))
 
 
-def _of_member(root: Path, cluster: str | None) -> Directory:
+def _of_member(root: Path, cluster: str | None) -> EpochDirectory:
     files = RealFileSystem()
     kept, previous = load_record(files, root)
 
@@ -110,7 +112,7 @@ def _of_member(root: Path, cluster: str | None) -> Directory:
         is_right = previous is not None and repaired(previous, real=real) == previous
         return None if is_right and wanted == kept else _text_of(wanted)
 
-    return Directory(
+    return EpochDirectory(
         root=root,
         cluster=cluster,
         before=_text_of(kept),
@@ -126,7 +128,7 @@ def _of_member(root: Path, cluster: str | None) -> Directory:
 
 def _of_nameserver(
     root: Path, path: Path, table: EpochTable, broker: str, cluster: str | None
-) -> Directory:
+) -> EpochDirectory:
     previous = table
     with suppress(OSError, ValueError):
         previous = epoch_table_from_json(path.with_name(f"{FILE_NAME}.bak").read_bytes())
@@ -143,7 +145,7 @@ def _of_nameserver(
         is_right = epoch == previous.get(*name) == real_one(real)
         return None if is_right and (path.exists() or not epoch) else str(real_one(real))
 
-    return Directory(
+    return EpochDirectory(
         root=root,
         cluster=cluster,
         before=str(epoch or ""),

@@ -11,7 +11,7 @@ import click
 from ternmq_client.admin.admin_calls import side_by_side
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.replication import MemberView, NameServerEpoch
-from ternmq_console.broker.epoch_directories import Directory, open_directory
+from ternmq_console.broker.epoch_directories import EpochDirectory, open_directory
 from ternmq_console.broker.replicas import last_epoch
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import errors_as_exits
@@ -34,7 +34,7 @@ _COLUMNS: Final = ("who", "before", "after", "problem")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class EpochViews:
     """What NameServers and members tell."""
 
     cluster: str
@@ -124,8 +124,8 @@ async def look(
     broker: str,
     cluster: str | None,
     members: Sequence[str],
-    directory: Directory,
-) -> Found:
+    directory: EpochDirectory,
+) -> EpochViews:
     """Ask every NameServer and member.
 
     Raises:
@@ -161,10 +161,12 @@ async def look(
     there = _places(told)
     unknown = [each for each in directory.members if there.isdisjoint(each.endpoints)]
     remembered = await side_by_side(unknown, seek)
-    return Found(of, await admin.nameserver_epochs(of, broker), told, remembered)
+    return EpochViews(of, await admin.nameserver_epochs(of, broker), told, remembered)
 
 
-def check_directory(found: Found, directory: Directory, broker: str, *, is_told: bool) -> None:
+def check_directory(
+    found: EpochViews, directory: EpochDirectory, broker: str, *, is_told: bool
+) -> None:
     """Refuse a directory that is not the broker's, as far as anybody tells. Pure.
 
     Raises:
@@ -195,7 +197,7 @@ def check_directory(found: Found, directory: Directory, broker: str, *, is_told:
     raise refusal(ResponseCode.BROKER_NOT_EXIST, text)
 
 
-def real_epoch(found: Found, directory: Directory, told: int | None) -> tuple[int, str]:
+def real_epoch(found: EpochViews, directory: EpochDirectory, told: int | None) -> tuple[int, str]:
     """Return the highest epoch that began, and why that is not known, "" when it is. Pure.
 
     Args:
@@ -229,7 +231,7 @@ def real_epoch(found: Found, directory: Directory, told: int | None) -> tuple[in
     return real, ""
 
 
-def missing_members(found: Found, directory: Directory) -> Sequence[BrokerMember]:
+def missing_members(found: EpochViews, directory: EpochDirectory) -> Sequence[BrokerMember]:
     """Return the members that are known and do not answer. Pure.
 
     The directory's own member is none of them: the one that it remembers in its role, where that
@@ -244,7 +246,7 @@ def missing_members(found: Found, directory: Directory) -> Sequence[BrokerMember
     return [*told, *(each for each in remembered if own != [each])]
 
 
-def rows_of(found: Found, directory: Directory, real: int) -> list[dict[str, object]]:
+def rows_of(found: EpochViews, directory: EpochDirectory, real: int) -> list[dict[str, object]]:
     """Return what each has, and what becomes of the directory. Pure."""
     rows = [
         _row(f"NameServer {each.address}", each.highest or None, None, each.problem)

@@ -7,7 +7,7 @@ import pytest
 from ternmq_broker.replication.role.epoch_repair import load_record, save_record
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.replication_record import ReplicationRecord
-from ternmq_console.broker.epoch_directories import Directory, open_directory
+from ternmq_console.broker.epoch_directories import EpochDirectory, open_directory
 from ternmq_console.directory_owner import check_owner
 from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_STEP_MAX
@@ -23,7 +23,7 @@ MADE_UP = 1 << 62
 MEMBERS = (BrokerMember(0, (Address("a", 1),), 1), BrokerMember(1, (), 1))
 
 
-def opened(root: Path, broker: str = "a", cluster: str | None = None) -> Directory:
+def opened(root: Path, broker: str = "a", cluster: str | None = None) -> EpochDirectory:
     """Return a directory that is let go at once."""
     with ExitStack() as stack:
         return open_directory(root, broker, cluster, stack)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ternmq_client.admin.replication import MemberView, NameServerEpoch
-from ternmq_console.broker.epoch_directories import Directory
+from ternmq_console.broker.epoch_directories import EpochDirectory
 from ternmq_console.broker.repair_epoch import (
-    Found,
+    EpochViews,
     check_directory,
     missing_members,
     real_epoch,
@@ -38,16 +38,16 @@ def view(broker_id: int, *numbers: int, highest: int = 0, store_id: str = "5f") 
 
 def found(
     *told: MemberView, remembered: tuple[MemberView, ...] = (), kept: int | None = 0
-) -> Found:
+) -> EpochViews:
     """Return what members tell, and a NameServer that keeps an epoch; None = it does not answer."""
     problem = "away" if kept is None else ""
     names = NameServerEpoch(Address("ns", 9876), kept or 0, problem)
-    return Found("c", [names], told, remembered)
+    return EpochViews("c", [names], told, remembered)
 
 
-def directory(**changes: object) -> Directory:
+def directory(**changes: object) -> EpochDirectory:
     settings: dict[str, object] = {"store_id": "5f", "newest": 1, "is_master": True} | changes
-    return Directory(
+    return EpochDirectory(
         root=Path("/d"),
         cluster="c",
         before=f"highest {MADE_UP}",
@@ -74,7 +74,7 @@ def test_epoch_of_member_of_another_store_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("of", [NAMES, directory(), directory(is_alone=True)])
-def test_real_epoch_is_not_known_while_registered_member_is_silent(of: Directory) -> None:
+def test_real_epoch_is_not_known_while_registered_member_is_silent(of: EpochDirectory) -> None:
     there = found(view(0, 1), view(1), view(2, 1))
     assert real_epoch(there, of, None)[1].startswith("member 1 at a-1:1: no answer")
     assert "here the logs have 1" in real_epoch(there, of, None)[1]
