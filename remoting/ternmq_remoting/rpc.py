@@ -172,6 +172,14 @@ def stream(rpc: StreamRpc[Req, Rep], function: StreamHandler[Req, Rep]) -> Handl
     return Handler(rpc, function)
 
 
+class RpcService(Protocol):
+    """A service: handlers of some RPCs."""
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        ...
+
+
 class Connection(Protocol):
     """A way to one peer. It reconnects by itself; a call fails while the peer is away."""
 

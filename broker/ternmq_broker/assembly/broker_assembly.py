@@ -13,7 +13,7 @@ from ternmq_broker.admin.store_service import StoreService
 from ternmq_broker.admin.topic_changes import TopicChanges
 from ternmq_broker.assembly.roles import MasterRole, SlaveRole
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.groups.assembly import GroupAssembly, Service
+from ternmq_broker.groups.assembly import GroupAssembly
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.assembly import PullAssembly
 from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
@@ -57,7 +57,7 @@ from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Handler, Identity
+from ternmq_remoting.rpc import Handler, Identity, RpcService
 from ternmq_runtime.service import Job
 from ternmq_store.config import StoreConfig
 from ternmq_store.dispatch.log_dispatcher import Arrival
@@ -145,7 +145,7 @@ class BrokerAssembly:
 
     def _build_services(
         self, store_config: StoreConfig, wake: Callable[[str], None]
-    ) -> Sequence[Service]:
+    ) -> Sequence[RpcService]:
         tables = self._tables
         rules = PullRules(
             *(tables.topics, tables.groups),
@@ -200,7 +200,7 @@ class BrokerAssembly:
             wake=wake,
         )
 
-    def _replication_services(self) -> Sequence[Service]:
+    def _replication_services(self) -> Sequence[RpcService]:
         return replication_services(
             *(self._live, self._member, self._store, self._env),
             metadata=self._metadata,

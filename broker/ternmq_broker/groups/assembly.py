@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from typing import Final
 
 from ternmq_broker.groups.client_queries import ClientQueries, ClientQueryService
 from ternmq_broker.groups.filters import FilterManager
@@ -23,19 +23,11 @@ from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Handler
+from ternmq_remoting.rpc import RpcService
 from ternmq_runtime.service import Job
 from ternmq_store.message_store import MessageStore
 
 _SESSIONS_PAUSE_S: Final = 1.0
-
-
-class Service(Protocol):
-    """What serves some RPCs."""
-
-    def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
-        ...
 
 
 class GroupAssembly:
@@ -118,7 +110,7 @@ class GroupAssembly:
         writer: InternalWriter,
         is_closing: Callable[[], bool],
         storing: Callable[[], AbstractContextManager[None]],
-    ) -> Sequence[Service]:
+    ) -> Sequence[RpcService]:
         """Return what serves groups.
 
         Args:

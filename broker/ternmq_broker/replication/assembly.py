@@ -1,7 +1,6 @@
 """The assembly of replication: a member's services, and what a master has for its slaves."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.live_settings import LiveSettings
@@ -19,16 +18,8 @@ from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Handler
+from ternmq_remoting.rpc import RpcService
 from ternmq_store.message_store import MessageStore
-
-
-class ServesRpcs(Protocol):
-    """A service."""
-
-    def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
-        ...
 
 
 def replicas_of(
@@ -117,7 +108,7 @@ def replication_services(
     side: Replicas | RoleStatus | None,
     claims: EpochClaims | None,
     is_closing: Callable[[], bool],
-) -> Sequence[ServesRpcs]:
+) -> Sequence[RpcService]:
     """Return what a member serves to the others.
 
     Args:
@@ -130,7 +121,7 @@ def replication_services(
         claims: Of a master, the higher epochs that slaves tell of.
         is_closing: Tells whether nobody new is served any more.
     """
-    services: list[ServesRpcs] = [metadata]
+    services: list[RpcService] = [metadata]
     role_status: RoleStatus | None
     if claims is None or not isinstance(side, Replicas):
         assert not isinstance(side, Replicas), "a master has claims"
