@@ -22,12 +22,12 @@ TEXT_CHARACTERS_MAX: Final = 200
 _MODEL: Final = ""
 """The message model stands where topics do, before all of them."""
 
-Wants: TypeAlias = frozenset[tuple[str, str]]
+SubscriptionSet: TypeAlias = frozenset[tuple[str, str]]
 """Subscriptions of one member: topics, and an expression for each. Equal ones are alike."""
 
 
-def wants_of(membership: GroupMembership) -> Wants:
-    """Return what a member wants.
+def subscription_set_of(membership: GroupMembership) -> SubscriptionSet:
+    """Return the subscriptions of a member.
 
     Tags in another order are the same. The group's retry topic does not count: only push consumers
     subscribe to it. Nor does where members begin: it matters to queues that are new to a group.
@@ -45,7 +45,7 @@ def wants_of(membership: GroupMembership) -> Wants:
 class _AlikeMembers(NamedTuple):
     """Members with equal subscriptions."""
 
-    wants: Wants
+    subscriptions: SubscriptionSet
     names: set[str]
     """Their client ids; never empty."""
 
@@ -57,16 +57,18 @@ class SubscriptionConsistency:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[str, dict[Wants, _AlikeMembers]] = {}
+        self._kinds: dict[str, dict[SubscriptionSet, _AlikeMembers]] = {}
         """By group."""
         self._kind_of: dict[tuple[str, str], _AlikeMembers] = {}
         """By group and client id."""
 
     def put(self, client_id: str, membership: GroupMembership) -> None:
-        """Note what a member wants now."""
-        group, wants = membership.group, wants_of(membership)
+        """Note the present subscriptions of a member."""
+        group, subscriptions = membership.group, subscription_set_of(membership)
         self.remove(client_id, group)
-        kind = self._kinds.setdefault(group, {}).setdefault(wants, _AlikeMembers(wants, set()))
+        kind = self._kinds.setdefault(group, {}).setdefault(
+            subscriptions, _AlikeMembers(subscriptions, set())
+        )
         kind.names.add(client_id)
         self._kind_of[group, client_id] = kind
 
@@ -77,29 +79,29 @@ class SubscriptionConsistency:
             return
         kind.names.remove(client_id)
         if not kind.names:
-            del self._kinds[group][kind.wants]
+            del self._kinds[group][kind.subscriptions]
         if not self._kinds[group]:
             del self._kinds[group]
 
     def differences(self, group: str) -> Sequence[str]:
         """Return in what the members of a group differ; see `differences`."""
-        return differences({each.wants: each.names for each in self._kinds_of(group)})
+        return differences({each.subscriptions: each.names for each in self._kinds_of(group)})
 
     def differences_with(self, client_id: str, membership: GroupMembership) -> Sequence[str]:
         """Return in what they would differ if a member said this."""
-        wants, alone = wants_of(membership), {client_id}
+        subscriptions, alone = subscription_set_of(membership), {client_id}
         kinds = self._kinds_of(membership.group)
-        if all(each.wants == wants or each.names == alone for each in kinds):
+        if all(each.subscriptions == subscriptions or each.names == alone for each in kinds):
             return ()
-        names = {each.wants: each.names - alone for each in kinds if each.names != alone}
-        names[wants] = names.get(wants, set()) | alone
+        names = {each.subscriptions: each.names - alone for each in kinds if each.names != alone}
+        names[subscriptions] = names.get(subscriptions, set()) | alone
         return differences(names)
 
     def _kinds_of(self, group: str) -> Collection[_AlikeMembers]:
         return self._kinds.get(group, {}).values()
 
 
-def differences(kinds: Mapping[Wants, Collection[str]]) -> Sequence[str]:
+def differences(kinds: Mapping[SubscriptionSet, Collection[str]]) -> Sequence[str]:
     """Return in what the members of a group differ, a line each; empty = they are alike.
 
     The same of the same members, in whatever order they came.
@@ -109,15 +111,18 @@ def differences(kinds: Mapping[Wants, Collection[str]]) -> Sequence[str]:
     """
     if len(kinds) < 2:
         return ()
-    told = sorted((nsmallest(NAMED_MAX + 1, names), dict(wants)) for wants, names in kinds.items())
+    told = sorted(
+        (nsmallest(NAMED_MAX + 1, names), dict(subscriptions))
+        for subscriptions, names in kinds.items()
+    )
     in_all = frozenset[tuple[str, str]].intersection(*kinds)
     lines: list[str] = []
-    for topic in sorted({topic for wants in kinds for topic, _ in wants - in_all}):
+    for topic in sorted({topic for subscriptions in kinds for topic, _ in subscriptions - in_all}):
         if len(lines) == NAMED_MAX:
             return (*lines, "more topics")
         answers: dict[str, list[str]] = {}
-        for names, wants in told:
-            answers.setdefault(wants.get(topic, "not subscribed"), []).extend(names)
+        for names, subscriptions in told:
+            answers.setdefault(subscriptions.get(topic, "not subscribed"), []).extend(names)
         texts = [f"{_cut(text)} ({_some(sorted(names))})" for text, names in answers.items()]
         lines.append(f"{f'topic {topic}' if topic else 'message model'}: {_some(texts)}")
     return tuple(lines)

@@ -22,7 +22,7 @@ _TOPICS_BY_GROUP: Final = "groupTopicMap"
 """RocketMQ 5.3 writes it. It follows from the offsets."""
 
 
-class KeptOffset(NamedTuple):
+class VersionedOffset(NamedTuple):
     """One offset with its version."""
 
     group: str
@@ -128,7 +128,7 @@ class OffsetTable:
             self._version = self._version.next(now_ms)
         return True
 
-    def merge(self, told: KeptOffset) -> bool:
+    def merge(self, told: VersionedOffset) -> bool:
         """Take over what another member of the broker's name keeps, if it is newer.
 
         Of two offsets that of the higher version is newer, of one version the higher one. An offset
@@ -191,7 +191,7 @@ class OffsetTable:
 
     def changed_since(
         self, number: int, *, most: int
-    ) -> tuple[Sequence[tuple[KeptOffset, bool]], int, bool]:
+    ) -> tuple[Sequence[tuple[VersionedOffset, bool]], int, bool]:
         """Return which offsets changed since an earlier call, oldest change first.
 
         Args:
@@ -203,12 +203,12 @@ class OffsetTable:
             ask with the next time; whether there are more.
         """
         since = self._recent.since(number, most=most)
-        found: list[tuple[KeptOffset, bool]] = []
+        found: list[tuple[VersionedOffset, bool]] = []
         for (key, queue_id), was_removed in since.keys:
             topic, _, group = key.partition(_SEPARATOR)
             offset = self._offsets.get(key, {}).get(queue_id)
             version = self.versions.get(group, topic, queue_id)
-            found.append((KeptOffset(group, topic, queue_id, offset, version), was_removed))
+            found.append((VersionedOffset(group, topic, queue_id, offset, version), was_removed))
         return found, since.number, since.more
 
     def version(self, group: str, topic: str, queue_id: int) -> int:

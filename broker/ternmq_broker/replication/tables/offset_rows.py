@@ -5,14 +5,14 @@ from typing import Any, cast
 
 from ternmq_broker.state.fastjson import as_int
 from ternmq_broker.state.offset_versions import VERSION_MAX
-from ternmq_broker.state.offsets import KeptOffset
+from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_kept_group, check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import QUEUES_MAX
 
 
-def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[KeptOffset, bool]]:
+def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[VersionedOffset, bool]]:
     """Return the offsets that a member told, each with whether it was removed in between.
 
     Raises:
@@ -21,7 +21,7 @@ def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[KeptOffset, bool]]:
     rows: object = content.get("offsets", [])
     if not isinstance(rows, list):
         raise ValueError("offsets are no list")
-    found: list[tuple[KeptOffset, bool]] = []
+    found: list[tuple[VersionedOffset, bool]] = []
     for row in cast("list[object]", rows):
         if not isinstance(row, list) or len(cast("list[object]", row)) != 6:
             raise ValueError(f"offset {row!r} has another shape")
@@ -41,5 +41,7 @@ def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[KeptOffset, bool]]:
         ):
             raise ValueError(f"offset {row!r} cannot be")
         told = None if numbers[1] < 0 else QueueOffset(numbers[1])
-        found.append((KeptOffset(group, topic, numbers[0], told, numbers[2]), was_removed == 1))
+        found.append(
+            (VersionedOffset(group, topic, numbers[0], told, numbers[2]), was_removed == 1)
+        )
     return found

@@ -9,7 +9,7 @@ from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.tables.offset_rows import parse_rows
 from ternmq_broker.replication.tables.table_names import OFFSETS
 from ternmq_broker.replication.tables.table_reader import TableReader, TableUpdate
-from ternmq_broker.state.offsets import KeptOffset
+from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import IllegalName, RefusedError, TernError
 from ternmq_model.offsets import QueueOffset
@@ -51,7 +51,7 @@ async def take_over_offsets(
     """
     taken = 0
 
-    def take(told: KeptOffset) -> None:
+    def take(told: VersionedOffset) -> None:
         nonlocal taken
         taken += _merge(tables, told, end_of, now_ms=env.clock.wall_ms())
 
@@ -76,7 +76,7 @@ async def _ask(
     env: Environment,
     member: BrokerMember,
     expect: Identity,
-    take: Callable[[KeptOffset], None],
+    take: Callable[[VersionedOffset], None],
 ) -> None:
     async def take_table(told: TableUpdate) -> None:
         for kept, _ in parse_rows(told.content):
@@ -90,7 +90,7 @@ async def _ask(
 
 
 def _merge(
-    tables: Tables, told: KeptOffset, end_of: Callable[[str, int], QueueOffset], *, now_ms: int
+    tables: Tables, told: VersionedOffset, end_of: Callable[[str, int], QueueOffset], *, now_ms: int
 ) -> bool:
     """Take one offset if it is newer than what is here, and its topic is known."""
     if told.offset is None or tables.topics.get(told.topic) is None:

@@ -17,7 +17,7 @@ from ternmq_broker.replication.tables.table_names import (
     TOPICS,
     TRANSACTIONS,
 )
-from ternmq_broker.state.offsets import KeptOffset
+from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.transaction_scan_offset import GROUP
@@ -144,7 +144,9 @@ class TableSnapshots:
         for topic in (HALF_TOPIC, OP_TOPIC):
             offset, version = offsets.query(GROUP, topic, 0), offsets.version(GROUP, topic, 0)
             if offset is not None:
-                rows.append(_row(KeptOffset(GROUP, topic, 0, offset, version), was_removed=False))
+                rows.append(
+                    _row(VersionedOffset(GROUP, topic, 0, offset, version), was_removed=False)
+                )
         return rows
 
     def _deletions_token(self) -> str:
@@ -166,7 +168,7 @@ def _token(version: DataVersion) -> str:
     return f"{version.state_version}.{version.counter}.{version.timestamp_ms}"
 
 
-def _row(kept: KeptOffset, *, was_removed: bool) -> list[str | int]:
+def _row(kept: VersionedOffset, *, was_removed: bool) -> list[str | int]:
     """Return one offset as the wire has it; one that is gone has the offset -1."""
     offset = -1 if kept.offset is None else kept.offset
     return [kept.topic, kept.group, kept.queue_id, offset, kept.version, int(was_removed)]

@@ -10,7 +10,7 @@ from ternmq_broker.groups.sessions import (
     SessionManager,
     SessionOutbox,
 )
-from ternmq_broker.groups.subscription_consistency import Wants, wants_of
+from ternmq_broker.groups.subscription_consistency import SubscriptionSet, subscription_set_of
 from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_model.address import Address
 from ternmq_model.subscription import parse_subscription
@@ -160,12 +160,14 @@ def test_member_that_comes_again_is_told_though_nothing_is_new() -> None:
 def test_telling_many_members_is_bounded(kinds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0
 
-    def counted(membership: GroupMembership) -> Wants:
+    def counted(membership: GroupMembership) -> SubscriptionSet:
         nonlocal compared
         compared += 1
-        return wants_of(membership)
+        return subscription_set_of(membership)
 
-    monkeypatch.setattr("ternmq_broker.groups.subscription_consistency.wants_of", counted)
+    monkeypatch.setattr(
+        "ternmq_broker.groups.subscription_consistency.subscription_set_of", counted
+    )
 
     async def main() -> None:
         members = Members()

@@ -5,7 +5,7 @@ import pytest
 
 from ternmq_broker.state.fastjson import parse_json, write_json
 from ternmq_broker.state.offset_versions import VERSION_MAX, OffsetVersions
-from ternmq_broker.state.offsets import KeptOffset, OffsetTable
+from ternmq_broker.state.offsets import OffsetTable, VersionedOffset
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import QueueOffset
 
@@ -116,7 +116,7 @@ def test_begin_counts_as_unsaved_until_the_file_holds_it() -> None:
     commit(offsets, 1)
     begun_at = offsets.changes
     commit(offsets, 2)
-    offsets.merge(KeptOffset("G", "T", 1, QueueOffset(0), 0))
+    offsets.merge(VersionedOffset("G", "T", 1, QueueOffset(0), 0))
     assert [offsets.has_unsaved_begin("G", "T", queue_id) for queue_id in range(3)] == [1, 1, 0]
     offsets.note_saved(begun_at - 1)
     assert offsets.has_unsaved_begin("G", "T", 0)
@@ -124,7 +124,7 @@ def test_begin_counts_as_unsaved_until_the_file_holds_it() -> None:
     assert [offsets.has_unsaved_begin("G", "T", queue_id) for queue_id in range(2)] == [0, 1]
     offsets.remove_group("G")
     saved_without = offsets.changes
-    offsets.merge(KeptOffset("G", "T", 1, QueueOffset(0), 0))
+    offsets.merge(VersionedOffset("G", "T", 1, QueueOffset(0), 0))
     offsets.note_saved(saved_without)
     assert offsets.has_unsaved_begin("G", "T", 1)
 
@@ -176,8 +176,8 @@ def test_unknown_fields_of_later_rocketmq_are_written_back() -> None:
     )
 
 
-def kept(offset: int | None, version: int = 0) -> KeptOffset:
-    return KeptOffset("G", "T", 0, None if offset is None else QueueOffset(offset), version)
+def kept(offset: int | None, version: int = 0) -> VersionedOffset:
+    return VersionedOffset("G", "T", 0, None if offset is None else QueueOffset(offset), version)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.tables.offset_takeover import take_over_offsets
 from ternmq_broker.state.offset_versions import VERSION_STEP_MAX
-from ternmq_broker.state.offsets import KeptOffset
+from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import BrokerMember, TopicConfig
@@ -55,7 +55,7 @@ def test_returning_master_adopts_newer_tables_of_its_slaves() -> None:
         slave.commit(2, 1, group="RESET")
         slave.commit(50, group="BEYOND")
         slave.commit(7, VERSION_STEP_MAX + 1, group="MADE-UP")
-        slave.tables.offsets.merge(KeptOffset(LONG, "T", 0, QueueOffset(6), 0))
+        slave.tables.offsets.merge(VersionedOffset(LONG, "T", 0, QueueOffset(6), 0))
         slave.commit(1, topic="GONE")
         slave.commit(1, group="DELETED-THERE")
         slave.tables.offsets.remove_group("DELETED-THERE")

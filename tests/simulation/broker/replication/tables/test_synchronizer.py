@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ternmq_broker.state.groups import GroupTable
-from ternmq_broker.state.offsets import KeptOffset
+from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP as TRANSACTIONS_GROUP
@@ -89,7 +89,7 @@ def test_slave_keeps_settings_offsets_and_filters_of_long_group() -> None:
         both.master.tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
         table = {"subscriptionGroupTable": {name: {"retryMaxTimes": 3}}}
         master.groups.take_over(GroupTable.from_dict(table, now_ms=5))
-        master.offsets.merge(KeptOffset(name, "T", 0, QueueOffset(7), 0))
+        master.offsets.merge(VersionedOffset(name, "T", 0, QueueOffset(7), 0))
         condition = parse_subscription("T", "a > 1", SQL92, version_ms=1)
         master.filters.register(name, [condition], now_ms=1, log_end=PhysicalOffset(0))
         await until(lambda: slave.filters.get("T", name) is not None, within_s=SECOND_S)

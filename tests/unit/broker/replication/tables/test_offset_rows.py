@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.replication.tables.offset_rows import parse_rows
-from ternmq_broker.state.offsets import KeptOffset
+from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_model.offsets import QueueOffset
 
 LONG = "g" * 255
@@ -11,8 +11,8 @@ LONG = "g" * 255
 def test_offset_rows_are_parsed_with_removals() -> None:
     rows = [["T", LONG, 1, 5, 2, 0], ["T", "G", 0, -1, 0, 1]]
     assert parse_rows({"offsets": rows}) == [
-        (KeptOffset(LONG, "T", 1, QueueOffset(5), 2), False),
-        (KeptOffset("G", "T", 0, None, 0), True),
+        (VersionedOffset(LONG, "T", 1, QueueOffset(5), 2), False),
+        (VersionedOffset("G", "T", 0, None, 0), True),
     ]
     assert parse_rows({}) == []
 
