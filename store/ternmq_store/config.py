@@ -36,7 +36,7 @@ class FlushMode(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreConfig:
-    """How a broker keeps messages on disk. The defaults are RocketMQ's."""
+    """Settings of a store. The defaults are RocketMQ's."""
 
     commit_log_file_bytes: int = 1 << 30
     """Size of one file of the commit log. A store that exists keeps the size it was made with."""
@@ -76,10 +76,10 @@ class StoreConfig:
     the log, and only then are they answered and read."""
 
     transient_pool_bytes: int = 64 << 20
-    """How much may wait so. Beyond it a send waits for room."""
+    """Limit of what waits in the pool, bytes. Beyond it a send waits for room."""
 
     transient_pool_fails_fast: bool = False
-    """Beyond it a send is refused as busy instead."""
+    """A send beyond `transient_pool_bytes` is refused as busy instead."""
 
     flush_interval_ms: int = 500
     """Asynchronous flush: how often the log is looked at."""
@@ -94,36 +94,36 @@ class StoreConfig:
     """Synchronous flush: how long a sender waits for the disk. Then it hears FLUSH_DISK_TIMEOUT."""
 
     checkpoint_interval_ms: int = 1_000
-    """How often consume queues and index are flushed and the checkpoint moves. After a crash the
-    log is read from there on."""
+    """Interval between flushes of consume queues and index, which move the checkpoint, ms. After a
+    crash the log is read from there on."""
 
     file_reserved_hours: int = 72
-    """How long after its newest message a file of the log is kept. Topics may have a retention of
-    their own."""
+    """Age of its newest message at which a file of the log expires, hours. Topics may have a
+    retention of their own."""
 
     delete_when: str = "04"
     """Hours of the day, in local time, at which expired files are deleted: `04`, or `04;16`."""
 
     clean_interval_ms: int = 10_000
-    """How often it is looked for files to delete."""
+    """Interval between retention scans, ms."""
 
     clean_delay_ms: int = 60_000
-    """How long after its start a store deletes nothing."""
+    """Time after its start in which a store deletes nothing, ms."""
 
     delete_files_max: int = 10
-    """How many files of the log one look deletes at most."""
+    """Limit of log files that one retention scan deletes."""
 
     delete_pause_ms: int = 100
-    """Rest between two of them, so that the disk serves others too."""
+    """Pause between two deletions of files, ms, so that the disk serves others too."""
 
     clean_forcibly: bool = True
     """A disk at `disk_force_percent` costs the oldest files, expired or not."""
 
     forced_reserved_hours: int = 4
-    """How long after its newest message a file of the log is kept although the disk is at
-    `disk_force_percent`. A younger one goes only when the disk is at `disk_full_percent`, or when
-    the log finds no room for its next file. While the broker runs it cannot be changed, and
-    `file_reserved_hours` not be made less than it."""
+    """Age of its newest message at which a file of the log goes on a disk at `disk_force_percent`,
+    hours. A younger one goes only when the disk is at `disk_full_percent`, or when the log finds no
+    room for its next file. While the broker runs it cannot be changed, and `file_reserved_hours`
+    not be made less than it."""
 
     disk_clean_percent: int = 75
     """Use of the disk from which expired files are deleted at once, whatever the hour; 50 to 85,
@@ -138,18 +138,18 @@ class StoreConfig:
     are deleted, whatever their age; 85 to 90."""
 
     read_memory_bytes_max: int = 262_144
-    """How many bytes one read returns at most of what is in memory; a longer message goes alone. A
-    pull is one read. A stream of pulls takes several for one reply, which its credit and
-    the size of a reply bound."""
+    """Limit of bytes that one read returns from memory; a longer message goes alone. A pull is one
+    read. A stream of pulls takes several for one reply, which its credit and the size of a reply
+    bound."""
 
     read_memory_messages_max: int = 32
-    """How many messages, likewise."""
+    """Limit of messages that one read returns from memory."""
 
     read_disk_bytes_max: int = 65_536
-    """How many bytes one read returns at most of what must be read from the disk, likewise."""
+    """Limit of bytes that one read returns from the disk; a longer message goes alone."""
 
     read_disk_messages_max: int = 8
-    """How many messages, likewise."""
+    """Limit of messages that one read returns from the disk."""
 
     access_message_in_memory_max_ratio: int = 40
     """Part of `broker.memory_bytes`, in percent, in which the newest messages are taken to be; what
@@ -163,7 +163,7 @@ class StoreConfig:
     and compared with consume queues and index, which are mended from it. 0 = no verification."""
 
     disk_fall_recorded: bool = True
-    """How far each group is behind is noted with every read; `ternmq broker status` shows it."""
+    """Each read notes how far its group is behind; `ternmq broker status` shows it."""
 
     def __post_init__(self) -> None:
         size = self.commit_log_file_bytes

@@ -422,7 +422,7 @@ class MessageStore:
 
     @property
     def deletions(self) -> Mapping[str, PhysicalOffset]:
-        """Of each deleted topic, the offset before which its records count no more."""
+        """Deleted topics, each with the offset before which its records count no more."""
         return self._dispatcher.dropped
 
     def delete_topic(self, *topics: str, at: PhysicalOffset | None = None) -> None:

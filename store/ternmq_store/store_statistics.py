@@ -1,4 +1,4 @@
-"""What the store counts: messages put and got, how long that took, how far readers are behind.
+"""Counters of a store: messages put and got, the time it took, and how far readers are behind.
 
 Counted by batches and reads, never by messages, so that it costs next to nothing.
 
@@ -27,20 +27,20 @@ _SECOND_MS: Final = 1_000
 
 
 class Puts(NamedTuple):
-    """What was stored of a topic."""
+    """Messages stored of a topic."""
 
     messages: int
     bytes: int
 
 
 class FallBehind(NamedTuple):
-    """How far a reader was behind when it read last."""
+    """Distance of a reader from the log's end at its last read."""
 
     bytes: int
     """From the last record it got to the end of the log."""
 
     messages: int
-    """Of the queue."""
+    """Messages of the queue behind the last one it got."""
 
     read_at_ms: int
     """On the wall clock."""
@@ -64,7 +64,7 @@ class PutTimer(Protocol):
 
 
 class StatisticsObserver(Protocol):
-    """Who counts besides, by other rules than the store's. Called on the store's thread."""
+    """Observer that counts by other rules than the store's. Called on the store's thread."""
 
     def put(self, batch: RecordBatch) -> Sequence[PutTimer]:
         """Take note that a batch is stored; return whom to tell how long that took."""
@@ -156,12 +156,12 @@ class StoreStatistics:
 
     @property
     def topics(self) -> Mapping[str, Puts]:
-        """What was stored of each topic."""
+        """Messages stored of each topic."""
         return self._topics
 
     @property
     def behind(self) -> Mapping[tuple[str, str, int], FallBehind]:
-        """How far each group is behind, by group, topic and queue id."""
+        """Distance of each group from the log's end, by group, topic and queue id."""
         return self._behind
 
     def put_begun(self) -> None:

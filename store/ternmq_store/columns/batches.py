@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES_MAX: Final = 8 << 20
-"""Of records and of bodies that were unpacked, in one batch; one message may be longer."""
+"""Bytes of records and unpacked bodies in one batch; one message may be longer."""
 
 _TIMESTAMP: Final = arrow.timestamp("us", "UTC")
 _TYPES: Final[dict[str, Any]] = {
@@ -69,16 +69,16 @@ _HOST_V6_BYTES: Final = 20
 
 
 class BuiltRows(NamedTuple):
-    """What came of making records rows."""
+    """Rows that were made of records."""
 
     batch: "pa.RecordBatch"
     rows: Ints
-    """Which of the records that were given are in it, in their order."""
+    """Indices of the given records that are in it, in their order."""
 
     damaged: Sequence[DamagedRow]
     looked_at: int
-    """How many of the records, from the first on, are in the batch or damaged: all, unless their
-    unpacked bodies would be too much for one batch."""
+    """Count of the first records that are in the batch or damaged: all, unless their unpacked
+    bodies would be too much for one batch."""
 
 
 def arrow_schema(columns: Sequence[str] = ()) -> "pa.Schema":

@@ -1,4 +1,4 @@
-"""Whether pyarrow is installed: it comes with an extra, and all else works without it."""
+"""Presence of pyarrow, which comes with an extra; all else works without it."""
 
 from importlib.util import find_spec
 

@@ -32,13 +32,13 @@ class DamagedRow(NamedTuple):
     """A record that is no row."""
 
     row: int
-    """Which of those that were given."""
+    """Indices into those that were given."""
 
     error: CorruptRecord
 
 
 class ExpectedRecords(NamedTuple):
-    """What records must say of themselves, and how much of them is checked."""
+    """Facts that records must state of themselves, and the depth of the check."""
 
     places: Ints
     """Their physical offsets."""
@@ -50,7 +50,7 @@ class ExpectedRecords(NamedTuple):
     """Topics and queue ids."""
 
     queue_of: Ints | None = None
-    """Which of the queues each is of; None = the first."""
+    """Index of each record's queue; None = the first."""
 
     is_sealed: bool = False
     """Each must have the right checksum of the whole record; else that of the body must be right.
@@ -72,7 +72,7 @@ class ValidRecords:
     view: bytes | memoryview
     layout: RecordLayout
     rows: Ints
-    """Which of those that were given."""
+    """Indices into those that were given."""
 
     def only(self, keep: NDArray[np.bool_] | Ints) -> "ValidRecords":
         """Return some of them."""
@@ -85,13 +85,13 @@ class UnpackedBodies:
     """The bodies that were compressed."""
 
     unpacked: Sequence[tuple[int, bytes]]
-    """Of the rows that have one, ascending."""
+    """Bodies by row, ascending."""
 
     broken: Sequence[tuple[int, CorruptBody]]
     """Rows whose body cannot be unpacked."""
 
     rows: int
-    """How many rows, from the first on, fit in what is allowed; at least one."""
+    """Count of the first rows that fit in the limit; at least one."""
 
 
 def find_records(

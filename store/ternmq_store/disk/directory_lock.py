@@ -30,7 +30,7 @@ NO_SUCH_NAME: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """Nothing can be where a folder is missing, is a file, or is a link to itself."""
 
 Node = tuple[int, int]
-"""Which file of which file system: what a name leads to."""
+"""Identity of a file: its file system and its number there."""
 
 
 def node_of(stats: os.stat_result) -> Node:

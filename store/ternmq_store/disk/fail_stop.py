@@ -255,7 +255,7 @@ class FailStopFile:
 
     @property
     def node(self) -> Node:
-        """Which file it is."""
+        """Identity of the file."""
         return self._file.node
 
     def is_in_place(self) -> bool:

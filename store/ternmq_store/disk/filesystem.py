@@ -104,7 +104,7 @@ class File(Protocol):
 
     @property
     def node(self) -> Node:
-        """Which file it is, whatever its name."""
+        """Identity of the file, whatever its name."""
         ...
 
     def is_in_place(self) -> bool:
@@ -211,7 +211,7 @@ class FileSystem(Protocol):
 
 
 class MapBudget:
-    """How many files are mapped, and may be. Owned by a `RealFileSystem`; any thread may use it.
+    """Count and limit of mapped files. Owned by a `RealFileSystem`; any thread may use it.
 
     Each map keeps a descriptor. Some are left for connections, for the tables and for syncs: a
     process without any can do nothing but fail.
@@ -223,7 +223,7 @@ class MapBudget:
 
     @property
     def count(self) -> int:
-        """How many files are mapped."""
+        """Count of mapped files."""
         return len(self._maps)
 
     def take(self, name: int) -> None:

@@ -1,4 +1,4 @@
-"""Where things lie in a store's directory: names, positions and rolling, by arithmetic alone. Pure.
+"""Layout of a store's directory: names, positions and rolling, by arithmetic alone. Pure.
 
 Source: RocketMQ `UtilAll`, `StorePathConfigHelper`, `CommitLog`, `ConsumeQueue`, `IndexService`.
 """
@@ -10,7 +10,7 @@ from typing import Final
 from ternmq_model.record.format import BLANK_BYTES
 
 STEP_BYTES: Final = 64 << 10
-"""How much of a consume queue file is made real at a time."""
+"""Bytes of a consume queue file that are made real at a time."""
 
 _DIGITS: Final = 20
 _INDEX_DIGITS: Final = 17

@@ -31,7 +31,7 @@ class MappedFile:
         """Bytes from the start whose space is known to be real. Nothing beyond is touched through
         the map by a writer: on a full disk that would kill the process."""
         self.holds = 0
-        """How many readers need the file to stay: it is not deleted while there is one."""
+        """Count of readers that need the file: it is not deleted while there is one."""
         self._region = file.map()
         self.bytes = self._region.bytes
         self.view = self._region.view

@@ -48,7 +48,7 @@ class KeyRun(NamedTuple):
 
     keys: KeyRows
     offsets: Ints
-    """Of every record of the batch, and so is `stored_at_ms`."""
+    """Log offsets of every record of the batch, as in `stored_at_ms`."""
     stored_at_ms: Ints
 
 

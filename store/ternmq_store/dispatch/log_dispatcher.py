@@ -81,10 +81,10 @@ class UndispatchedRange(NamedTuple):
     start: PhysicalOffset
     end: PhysicalOffset
     keys: KeyRows | None
-    """Of its records; None when it must be read."""
+    """Keys of its records; None when it must be read."""
 
     offsets: Ints
-    """Of its records, when `keys` are known."""
+    """Log offsets of its records, when `keys` are known."""
 
 
 class LogDispatcher:

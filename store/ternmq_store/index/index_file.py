@@ -52,12 +52,12 @@ class IndexInfo:
 
     @property
     def room(self) -> int:
-        """How many entries still fit."""
+        """Count of entries that still fit."""
         return max(self.sizes.entries - self.header.next_number, 0)
 
     @property
     def has_entries(self) -> bool:
-        """Whether there is an entry in it."""
+        """True if there is an entry in it."""
         return self.header.next_number > 1
 
 

@@ -41,13 +41,13 @@ _PREPARE_AT: Final = 4
 
 
 class IndexSummary(NamedTuple):
-    """What a file of the index holds."""
+    """Summary of a file of the index."""
 
     name: str
     next_number: int
     """One more than its entries: the first has number 1."""
     end_offset: PhysicalOffset
-    """Of the record of the newest entry."""
+    """Log offset of the newest entry's record."""
 
 
 class IndexFiles:

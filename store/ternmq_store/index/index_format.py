@@ -44,7 +44,7 @@ _ENTRIES_PER_SLOT: Final = 4
 
 
 class IndexSizes(NamedTuple):
-    """How many slots and entries a file has; the file itself does not say."""
+    """Counts of slots and entries in a file; the file itself does not say."""
 
     slots: int
     entries: int
@@ -87,16 +87,16 @@ def decode_header(data: bytes) -> IndexHeader:
 
 
 class Chained(NamedTuple):
-    """Where new entries hang."""
+    """Chains that got new entries."""
 
     previous: Ints
     """Number of the entry before each in its chain; 0 = none."""
     slots: Ints
     """The slots that change."""
     newest: Ints
-    """What each of them holds from now on."""
+    """New value of each of them."""
     slots_taken: int
-    """How many were empty."""
+    """Count of slots that were empty."""
 
 
 def chain(hashes: Hashes, slot_count: int, first: int, read: Callable[[Ints], Ints]) -> Chained:
@@ -149,9 +149,9 @@ class Hung(NamedTuple):
 
     entries: bytes
     slots: Mapping[int, int]
-    """What each slot that changes holds from now on."""
+    """New value of each slot that changes."""
     slots_taken: int
-    """How many were empty."""
+    """Count of slots that were empty."""
 
 
 def hang(

@@ -42,7 +42,7 @@ from ternmq_store.log.log_notes import LastUse, LogNotes, last_use, load_abort, 
 
 
 class LogState(enum.Enum):
-    """Whether somebody uses the directory, or how the last one left it."""
+    """State of the directory: in use, or as its last user left it."""
 
     IN_USE = "in use"
     CLOSED = "closed"
@@ -51,7 +51,7 @@ class LogState(enum.Enum):
 
 @dataclass(slots=True)
 class AuditCounts:
-    """How much was looked at."""
+    """Counts of what an audit read."""
 
     log_files: int = 0
     records: int = 0
@@ -67,7 +67,7 @@ class AuditCounts:
 
 
 class BadPlace(NamedTuple):
-    """Where in the log a record is bad."""
+    """A bad record of the log."""
 
     file: Path
     offset: int

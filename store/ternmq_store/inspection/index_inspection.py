@@ -34,7 +34,7 @@ _SAMPLE_ENTRIES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class IndexHead:
-    """What the head of an index file says, and the file's length."""
+    """Header of an index file, and the file's length."""
 
     path: Path
     file_bytes: int

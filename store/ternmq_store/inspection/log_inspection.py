@@ -47,7 +47,7 @@ class FoundRecord:
     offset: PhysicalOffset
     record: Record
     problem: str
-    """What is wrong with what is in it; empty for a good one."""
+    """Damage of its content; empty for a good one."""
 
     is_checksummed: bool
     """It ends with a checksum of all of it."""

@@ -15,7 +15,7 @@ from ternmq_store.disk.directory_lock import Node
 from ternmq_store.disk.filesystem import FileSystem, Region
 
 MEMORY_BYTES_MAX: Final = 1 << 30
-"""How much may be made anew in memory: the consume queues of some 50 million messages."""
+"""Bytes that may be rebuilt in memory: the consume queues of some 50 million messages."""
 
 
 class _Content:
@@ -146,7 +146,7 @@ class OverlayFile:
 
     @property
     def node(self) -> Node:
-        """Which file it is: nobody asks."""
+        """Identity of the file: never asked."""
         return (0, 0)
 
     def is_in_place(self) -> bool:

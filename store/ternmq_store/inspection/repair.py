@@ -29,7 +29,7 @@ class RepairStep:
     """Files and folders to remove for one reason, in this order."""
 
     text: str
-    """What is removed, and what happens then."""
+    """Description of what is removed and of the effect."""
 
     paths: Sequence[Path]
 
@@ -76,7 +76,7 @@ class KeptQueue(NamedTuple):
 
 
 class QueueChoice(NamedTuple):
-    """Which queues are to be built anew."""
+    """Queues that are to be rebuilt, and those that are not."""
 
     removed: Collection[tuple[str, int]]
     kept: Sequence[KeptQueue]

@@ -1,4 +1,4 @@
-"""How far the broker's clock has moved since records were stored: what their ages go by. Pure.
+"""Moves of the broker's clock since records were stored, for the ages of records. Pure.
 
 A store time is one of the clock as it was. When that clock follows a step of the wall clock, what
 was stored before has become no older: its age is the clock, less its store time, less the moves.
@@ -24,10 +24,10 @@ class ClockMove(NamedTuple):
     """A step of the broker's clock."""
 
     end: PhysicalOffset
-    """Where the log ended: what begins before was stored before."""
+    """End of the log then: records before it were stored before."""
 
     by_ms: int
-    """How far it moved: ahead, or back."""
+    """Distance of the step: ahead, or back."""
 
 
 Moves = Sequence[ClockMove]
@@ -38,7 +38,7 @@ class ClockDoubt(NamedTuple):
     """A start whose clock was far from the newest record."""
 
     start: PhysicalOffset
-    """Where the log ended at that start."""
+    """End of the log at that start."""
 
     behind_ms: int
     """By how much the clock may move ahead until it is at the record's time. Less than 0 when it
@@ -57,7 +57,7 @@ class TimerMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClockNotes:
-    """What is known of the clock by which a log's store times were told."""
+    """Notes of the clock that a log's store times come from."""
 
     moves: Moves = ()
     doubt: ClockDoubt | None = None
@@ -71,7 +71,7 @@ class ClockNotes:
 
 
 BELIEVED: Final = ClockNotes()
-"""Of a clock that never moved."""
+"""Notes of a clock that never moved."""
 
 
 def moved_ms(moves: Moves, offset: PhysicalOffset) -> int:

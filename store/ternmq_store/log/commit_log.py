@@ -32,8 +32,8 @@ _ON_THE_SPOT_BYTES_MAX: Final = 4 << 20
 """A file no longer than that is made while the append waits; it takes a millisecond or two."""
 
 _FIRST_ZERO_BYTES: Final = 64 << 20
-"""What opening fills of the first file, or of one whose rest is not filled: more would keep the
-start waiting. What is behind it is reserved, and filled ahead of the writer."""
+"""Bytes that opening fills of the first file, or of one whose rest is not filled: more would delay
+the start. The rest is reserved, and filled ahead of the writer."""
 
 _FILL_LEAD_BYTES: Final = 16 << 20
 """Filling begins so far ahead of a copy that has overtaken it."""
@@ -52,12 +52,12 @@ class BatchSlice(NamedTuple):
     last: int
     offset: PhysicalOffset
     bytes_left: int
-    """Of the file behind the rows when it is thereby full, else -1."""
+    """Rest of the file behind the rows when they fill it, else -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a batch will lie. Nothing is written yet."""
+    """Place of a batch in the log. Nothing is written yet."""
 
     pieces: Sequence[BatchSlice]
     physical_offsets: Ints
@@ -76,7 +76,7 @@ class CommitLog:
         self._root = root
         self.files = MappedFileQueue(files, commit_log_folder(root), file_bytes)
         self.pool: TransientPool | None = None
-        """Where appended records wait, when they do not go into the files at once."""
+        """Pool of appended records that do not go into the files at once."""
         self.end = PhysicalOffset(0)
         self._preparing: FileTask | None = None
         self._hole: int | None = None
@@ -90,12 +90,12 @@ class CommitLog:
 
     @property
     def start(self) -> PhysicalOffset:
-        """Where the oldest record that is left begins."""
+        """Offset of the oldest record that is left."""
         return PhysicalOffset(self.files.files[0].base if self.files.files else 0)
 
     @property
     def file_end(self) -> PhysicalOffset:
-        """Where the file ends, or will end, that holds the next record."""
+        """End of the file, made or not, that holds the next record."""
         return PhysicalOffset(self.end - self.end % self.files.file_bytes + self.files.file_bytes)
 
     @property

@@ -45,7 +45,7 @@ class AllocateTask:
     path: Path
     file_bytes: int
     zero_bytes: int
-    """How much of it is filled; the rest is only reserved."""
+    """Bytes that are filled; the rest is only reserved."""
 
     def run(self) -> None:
         """Make the file and put it in its place, durably.

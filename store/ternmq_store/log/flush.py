@@ -50,7 +50,7 @@ class CheckpointTask:
     checkpoint: Path
     data: bytes
     notes: LogNotes | None = None
-    """What the side file is to say, if that is something new."""
+    """New content of the side file, if there is any."""
     folders: Sequence[Path] = ()
     """With names that may not be on the disk."""
 

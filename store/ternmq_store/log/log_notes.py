@@ -1,4 +1,4 @@
-"""What this store notes about its log: the side file `ternmq.store` and the token in `abort`.
+"""Notes of a store about its log: the side file `ternmq.store` and the token in `abort`.
 
 RocketMQ ignores the side file and writes an `abort` without a token, so that it shows when somebody
 else has used the directory: then nothing that was noted of an open session counts
@@ -68,10 +68,10 @@ class LogNotes:
     """The log was on the disk up to here at least. After a clean stop it is the log's end."""
 
     log_start: PhysicalOffset = _START
-    """Where the log began."""
+    """Start of the log."""
 
     log_file_bytes: int = 0
-    """How long its files are, or the first one will be; 0 after a clean stop without any."""
+    """Length of its files, or of the first one to come; 0 after a clean stop without any."""
 
     checksummed: Sequence[ChecksumRange] = ()
     quarantined: Sequence[DamagedRange] = ()
@@ -83,18 +83,18 @@ class LogNotes:
     """After a clean stop, lines that the index wrote about its files."""
 
     cut_to: PhysicalOffset | None = None
-    """What the log has behind this is not to be in it: the next opening cuts it there."""
+    """New end of the log: the next opening truncates it there."""
 
     tables: Sequence[str] = ()
     """Names of the files of tables that there are in `config/`. A version that knows nothing of
     them does not keep the line."""
 
     clock: ClockNotes = BELIEVED
-    """Of the broker's clock. Likewise."""
+    """Notes of the broker's clock. A version without them does not keep the line."""
 
 
 class AbortFile(NamedTuple):
-    """What the file `abort` says."""
+    """Content of the file `abort`."""
 
     pid: int | None
     token: str
@@ -102,7 +102,7 @@ class AbortFile(NamedTuple):
 
 
 class LastUse(enum.Enum):
-    """How the last use of the directory ended, and whether what was noted of it counts."""
+    """End of the directory's last use, which decides whether the notes count."""
 
     CLEAN = "clean"
     """By a clean stop, of this store or of RocketMQ."""

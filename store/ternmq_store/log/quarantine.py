@@ -22,11 +22,11 @@ class DamagedRange:
     start: PhysicalOffset
     end: PhysicalOffset
     reason: str
-    """What was found at `start`."""
+    """Damage at `start`."""
 
 
 class DamagedRanges(NamedTuple):
-    """Where the stretches of one log were at a time: plain values, good in any thread."""
+    """Damaged ranges of one log at a time: plain values, good in any thread."""
 
     starts: Ints
     ends: Ints

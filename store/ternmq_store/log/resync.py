@@ -32,7 +32,7 @@ _BLANK: Final = _MAGICS[2]
 _FLAGS_AT: Final = slice(36, 40)
 
 HEAD_BYTES: Final = _OFFSET_AT + _OFFSET.size
-"""What `claimed_offset` needs of a record."""
+"""Bytes of a record that `claimed_offset` needs."""
 
 WHOLE_HEAD_BYTES: Final = BODY_AT + 24
 """No header is longer."""

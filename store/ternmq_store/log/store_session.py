@@ -44,7 +44,7 @@ from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue import ConsumeQueue
 
 _QUEUES_INTERVAL_MS: Final = 10_000
-"""How often is noted how far the queues are. After a crash the log is read from there on, so that
+"""Interval between notes of the queues' ends. After a crash the log is read from there on, so that
 every unit is vouched for, by the notes or by the log."""
 
 _QUEUES_BYTES: Final = 64 << 20
@@ -52,14 +52,14 @@ _QUEUES_BYTES: Final = 64 << 20
 
 
 class _Seen(NamedTuple):
-    """How far the queues were."""
+    """Ends of the queues at a time."""
 
     dispatched: PhysicalOffset
     queues: Sequence[QueueNote]
 
 
 class StoreSession:
-    """What is noted of one log.
+    """Session of one store: its notes, checkpoint and abort file.
 
     Owned by `MessageStore`, on the store's thread.
 
@@ -233,7 +233,7 @@ class StoreSession:
 
     @property
     def is_range_open(self) -> bool:
-        """What is written now must have its checksum."""
+        """True while records that are written must have their checksum."""
         return bool(self.ranges) and self.ranges[-1].end is None
 
     def go_on(self, end: PhysicalOffset, *, is_checksummed: bool) -> None:

@@ -78,7 +78,7 @@ class CommitTask:
 
 
 class TransientPool:
-    """What was appended and is not yet in the log's files.
+    """Pool of batches that are not yet in the log's files.
 
     Owned by `CommitLog`, on the store's thread. One task may be under way; what it writes stays in
     the pool until it is done, and for good when it failed.
@@ -106,7 +106,7 @@ class TransientPool:
 
     @property
     def bytes(self) -> int:
-        """How much waits, or is being written."""
+        """Bytes that wait or are being written."""
         return self._bytes
 
     @property

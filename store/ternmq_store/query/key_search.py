@@ -46,7 +46,7 @@ _BYTES_MAX: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyQuery:
-    """What is looked for."""
+    """A query by key."""
 
     topics: Sequence[str]
     key: str

@@ -1,6 +1,6 @@
-"""How many bytes the records of a stretch of a queue have: added up from the queue's units.
+"""Size of the records in a range of a queue: added up from the queue's units.
 
-A stretch may be long, so it is measured in goes, each bounded and in any thread.
+A range may be long, so it is measured in goes, each bounded and in any thread.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which message of a queue is the first since a time, or the last up to it.
+"""Search of a queue for its first message since a time, or its last up to it.
 
 Store times rise along a queue, so the message is found by halving: some twenty records are read.
 
@@ -22,7 +22,7 @@ from ternmq_store.read.log_source import LogSource
 
 _OFFSET_BYTES: Final = 8
 _HEAD_BYTES: Final = 76
-"""Of a record, up to and with its store time if the born host is IPv6."""
+"""Header of a record, up to its store time behind an IPv6 born host."""
 
 _MAGIC: Final = slice(4, 8)
 _QUEUE_ID: Final = slice(12, 16)
@@ -35,7 +35,7 @@ _V6_MORE: Final = 12
 
 
 class BoundaryType(enum.Enum):
-    """Which side of a time is asked for."""
+    """Side of a time that is asked for."""
 
     LOWER = "lower"
     """The first message stored then or later; when all are older, what comes behind the last."""
@@ -95,7 +95,7 @@ class TimeSearch:
 
     files: FileSystem
     folder: Path
-    """Of the queue."""
+    """Folder of the queue."""
 
     file_bytes: int
     first: QueueOffset
@@ -104,7 +104,7 @@ class TimeSearch:
     at_ms: int
     boundary: BoundaryType
     is_end: bool = False
-    """What is found ends a stretch: places whose time is not known belong before it."""
+    """True if the result ends a range: messages without a known time belong before it."""
 
     def run(self) -> QueueOffset:
         """Return the message that is meant; what retention removes meanwhile counts as older.
@@ -124,7 +124,7 @@ class TimedPlace(NamedTuple):
     """Messages of one queue whose store times are wanted."""
 
     folder: Path
-    """Of the queue."""
+    """Folder of the queue."""
 
     file_bytes: int
     offsets: Sequence[QueueOffset]

@@ -339,7 +339,7 @@ class ConsumeQueue:
 
     @property
     def lacks_ext(self) -> bool:
-        """Whether what the newest unit kept elsewhere is gone."""
+        """True if the extension of the newest unit is gone."""
         unit = self.last_unit()
         if unit is None or unit.tag_code > ADDRESS_MAX:
             return False

@@ -1,4 +1,4 @@
-"""What a consume queue's units have no room for (docs/formats/consume-queue-ext.md).
+"""Extension of a consume queue: bit maps and long tag codes (docs/formats/consume-queue-ext.md).
 
 A unit: size 2 | tag code 8 | store time 8 | bit map length 2 | bit map, big-endian. The consume
 queue's unit then keeps, in place of the tag code, where that is: below all tag codes. Four bytes of
@@ -34,13 +34,13 @@ _END_BYTES: Final = 4
 _END_MARK: Final = (-1).to_bytes(2, "big", signed=True)
 _FIRST_ADDRESS: Final = -(1 << 63)
 ADDRESS_MAX: Final = -(1 << 31) - 1
-"""What is no greater is the address of a unit here and no tag code."""
+"""Greatest address of a unit here; greater values are tag codes."""
 
 _PIECE_BYTES: Final = 1 << 16
 
 
 class ExtUnit(NamedTuple):
-    """What one unit says."""
+    """Content of one unit."""
 
     tag_code: int
     stored_at_ms: int
@@ -48,7 +48,7 @@ class ExtUnit(NamedTuple):
 
 
 class ExtRows(NamedTuple):
-    """What units of a batch keep besides their tag codes."""
+    """Extensions of a batch's units."""
 
     stored_at_ms: Ints
     bit_maps: Sequence[bytes]
@@ -69,7 +69,7 @@ class TagCodes(NamedTuple):
 
     codes: Ints
     is_known: NDArray[np.bool_] | None
-    """Which of them could be found out; None = all. Who filters must take the others as matches."""
+    """True for codes that are known; None = all. A filter must take the others as matches."""
 
     def of(self, rows: slice | Ints | Sequence[int]) -> "TagCodes":
         """Return those of some rows."""
@@ -95,7 +95,7 @@ def _codes_in(headers: NDArray[np.void]) -> tuple[Ints, NDArray[np.bool_]]:
 
 
 class ExtSource(NamedTuple):
-    """Where the units of one queue lie: plain values, good in any thread."""
+    """Place of one queue's extension: plain values, good in any thread."""
 
     files: FileSystem
     folder: Path

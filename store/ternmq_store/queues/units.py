@@ -25,7 +25,7 @@ PADDING_SIZE: Final = 0x7FFFFFFF
 
 
 class Unit(NamedTuple):
-    """What one unit says."""
+    """Content of one unit."""
 
     offset: PhysicalOffset
     size: int

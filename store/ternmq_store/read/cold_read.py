@@ -42,7 +42,7 @@ from ternmq_store.read.record_filter import passes
 from ternmq_store.read.unit_search import QueueSource, SearchedUnits, UnitSearch, units_in
 
 CHUNK_BYTES: Final = 512 << 10
-"""Of the log, read in one go when a reader wants enough of it: to verify that takes 2 ms."""
+"""Bytes of the log read in one go when a reader wants enough of them: to verify them takes 2 ms."""
 
 _DENSE: Final = 16
 """That is when at least one byte of so many is wanted."""
@@ -51,7 +51,7 @@ _GAP_BYTES_MAX: Final = 16 << 10
 """Records with no more between them are read in one go."""
 
 _HEAD: Final = struct.Struct(">i8xi4xqq")
-"""Of a record: its length, queue id, queue offset and place."""
+"""Fields of a record: its length, queue id, queue offset and log offset."""
 
 Seen = tuple[Ints, Units]
 """Numbers of messages in their queue, and the units that they must have."""
@@ -77,17 +77,17 @@ class BadRecord(NamedTuple):
 
 @dataclass(slots=True)
 class ColdReadOutcome:
-    """What a cold read found."""
+    """Outcome of a cold read."""
 
     units: int = 0
     """Units read from the disk."""
 
     first: int = -1
-    """Where in the log the first of them points, or -1."""
+    """Log offset of the first of them, or -1."""
 
     scanned: int = 0
     last: int = -1
-    """Where in the log the last unit looked at points, or -1."""
+    """Log offset of the last unit looked at, or -1."""
 
     is_gone: bool = False
     pieces: list[bytes | memoryview] = field(default_factory=list[bytes | memoryview])

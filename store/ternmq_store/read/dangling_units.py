@@ -1,4 +1,4 @@
-"""Places of the log where units point and the record is not that they tell of."""
+"""Dangling units: they point to places of the log that have another record or none."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,9 +12,9 @@ _PLACES_MAX: Final = 1_000
 
 
 class DanglingUnits:
-    """What readers met since the store was opened; the first thousand. Owned by `StoreReads`.
+    """The first thousand that readers met since the store was opened. Owned by `StoreReads`.
 
-    Nothing is known to end there, so that it is no damaged stretch, and a wrong unit may be all.
+    No end of damage is known there, so it is no damaged range; a wrong unit may be all.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the log lies, for who reads it beside the store's thread."""
+"""The log as a source of reads beside the store's thread."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ VerifyAt = Callable[[PhysicalOffset], Verify]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSource:
-    """Where the log lies: plain values, good in any thread.
+    """Place and bounds of the log: plain values, good in any thread.
 
     Attributes:
         files: The disk.

@@ -37,7 +37,7 @@ class _UnitOrder(Protocol):
 
 
 class _HeaderLayout(NamedTuple):
-    """How the records of one kind are laid out."""
+    """Layout of the headers of one kind."""
 
     magic: int
     topic_length_bytes: int
@@ -57,11 +57,11 @@ _HEADER_LAYOUTS: Final = [
 _LONG: Final = np.dtype(">i8")
 _UNSIGNED: Final = np.dtype(np.uint64)
 _SAID_AT: Final = np.array([[20], [0]])
-"""Where every record says its number in the queue and, in four bytes, its length."""
+"""Positions in a record of its queue offset and, in four bytes, its length."""
 
 
 class MessagePositions(NamedTuple):
-    """Which queue messages are of, and where in it."""
+    """Queue of some messages, and their offsets in it."""
 
     topic: bytes
     queue_id: int
@@ -88,7 +88,7 @@ class Selection(NamedTuple):
     starts: Ints
     sizes: Ints
     rows: Ints | None
-    """Which units they are; None = all of them."""
+    """Indices of their units; None = all of them."""
 
     is_gone: bool
     """The first one's record is in the log no longer."""

@@ -17,7 +17,7 @@ _SOUGHT_MAX: Final = 10_000
 
 
 class ReadRepair:
-    """What becomes of damaged units. Owned by `StoreReads`.
+    """Repair of damaged units that reads meet. Owned by `StoreReads`.
 
     Attributes:
         wrong_units: How many units were met that do not tell of their message.

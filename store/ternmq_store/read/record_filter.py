@@ -29,13 +29,13 @@ _HOST_MORE_BYTES: Final = 12
 
 
 class FilteredRows(NamedTuple):
-    """What came of looking at messages in their order."""
+    """Result of a filter over messages in their order."""
 
     rows: Ints
-    """Which are wanted."""
+    """Indices of messages that pass."""
 
     looked_at: int
-    """How many were looked at, from the first on."""
+    """Count of messages looked at, from the first on."""
 
 
 def properties_at(view: memoryview, position: int, size: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Which parts of the log and of the queues can be read from the map without waiting.
+"""Residency: parts of log and queues that can be read from the map without waiting.
 
 What was appended since the store was opened is in memory, and so is what a read brought there
 since; unless it lies so far behind the end of the log that the system has taken it away again.
@@ -114,7 +114,7 @@ class TouchedUnits:
 
 
 class Residency:
-    """What of a store is in memory. Owned by `StoreReads`.
+    """Parts of a store that are in memory. Owned by `StoreReads`.
 
     Args:
         log_end: What is appended from here on is.

@@ -91,12 +91,12 @@ class StoreReads:
 
     @property
     def dangling_units(self) -> Sequence[DamagedRange]:
-        """Where units point and the record is not that they tell of."""
+        """Places of the log to which units point without a record of theirs."""
         return self._dangling.ranges(self._log.start, self._log.files.file_bytes)
 
     @property
     def log_files(self) -> int:
-        """How many files the log has."""
+        """Count of the log's files."""
         return len(self._log.files.files)
 
     def queues(self) -> Sequence[tuple[str, int]]:
@@ -142,7 +142,7 @@ class StoreReads:
 
     @property
     def hot_bytes(self) -> int:
-        """How much of the log, from its end, is taken to be in memory."""
+        """Bytes of the log, from its end, that are taken to be in memory."""
         return self.memory_bytes * self.config.access_message_in_memory_max_ratio // 100
 
     @property

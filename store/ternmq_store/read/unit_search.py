@@ -42,7 +42,7 @@ from ternmq_store.read.message_selection import are_in_order
 from ternmq_store.read.verified_chunk import VerifiedChunk
 
 SEARCH_BYTES: Final = 64 << 20
-"""Of the log, looked through in one go; the next read of the message goes on there."""
+"""Bytes of the log searched in one go; the next read of the message goes on there."""
 
 IN_VAIN: Final = 1 << 62
 """Behind every place: the log has no good record of the messages."""
@@ -71,10 +71,10 @@ class QueueSource(NamedTuple):
     """Records of the topic before it count no more."""
 
     ext: ExtSource | None
-    """What the units have no room for, if there is such a thing."""
+    """Extension of the queue, if it has one."""
 
     sought: Sequence[SearchedUnits]
-    """What was looked for: in the order of the queue, none overlaps another."""
+    """Searches before: in the order of the queue, none overlaps another."""
 
 
 class _Neighbour(NamedTuple):

@@ -35,17 +35,17 @@ class VerifiedChunk:
     """Files that stay until the piece is finished; not touched here."""
 
     end: PhysicalOffset = field(default=PhysicalOffset(0), init=False)
-    """Where the next piece begins."""
+    """Start of the next chunk."""
 
     batch: RecordBatch | None = None
     """The good records of the piece."""
 
     bad: DamagedRange | None = None
-    """What is damaged, if anything is: the piece ends behind it."""
+    """Damage, if there is any: the chunk ends behind it."""
 
     @property
     def checked_bytes(self) -> int:
-        """How much of the log was checked."""
+        """Bytes of the log that were checked."""
         is_checked = self.batch is not None or self.bad is not None
         return self.end - self.start if is_checked else 0
 

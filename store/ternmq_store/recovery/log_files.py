@@ -33,7 +33,7 @@ _ODD_BYTES_MAX: Final = 4096
 """No two settings of the files' length are so close: a length is one of them, spoiled."""
 
 GAP_FILES_MAX: Final = 10_000
-"""Where more are missing, files that no queue confirms are of another log."""
+"""Limit of a gap: behind a longer one, files that no queue confirms are of another log."""
 
 _UNNOTED_FILES_MAX: Final = 2
 """A crash may leave so many files unnoted: files behind a gap this short need no confirmation."""

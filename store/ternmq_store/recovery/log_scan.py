@@ -32,7 +32,7 @@ _PIECE_UNITS: Final = 3_200
 _NO_LIMIT: Final = PhysicalOffset((1 << 63) - 1)
 
 OldUnits = Sequence[tuple[ConsumeQueue, QueueOffset, Units]]
-"""Of queues that are built anew: their units as they were, and the queue offset of the first."""
+"""Old units of queues that are rebuilt, and the queue offset of the first."""
 
 
 class LogScan:

@@ -37,7 +37,7 @@ class QueueTail(NamedTuple):
     """Number of the first of them."""
 
     places: Ints
-    """Where their records lie; padding lies where the record before it does."""
+    """Log offsets of their records; padding has that of the record before it."""
 
     are_lost: NDArray[np.bool_]
     """Whose records lay in bytes that no file of the log has any more."""

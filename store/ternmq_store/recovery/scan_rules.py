@@ -17,7 +17,7 @@ NEVER_MS: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class FirstRecord:
-    """How a file of the log begins: its first record's store time, 0 if there is no good one."""
+    """Start of a log file: its first record's store time, 0 if there is no good one."""
 
     base: PhysicalOffset
     stored_at_ms: int
@@ -50,7 +50,7 @@ class ScanRules:
     no stale record can lie there, since a cut zeroes what it leaves."""
 
     left_at: PhysicalOffset | None
-    """Where this store left the log's end when it was stopped cleanly."""
+    """End of the log when this store was stopped cleanly."""
 
     safe_at_ms: int
     """If others wrote to it: records stored at that time or before were on the disk."""

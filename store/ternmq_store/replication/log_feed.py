@@ -26,14 +26,14 @@ from ternmq_store.replication.log_slice import LogSlice, take_records
 logger = logging.getLogger(__name__)
 
 _WINDOW_BYTES: Final = 8 << 20
-"""How far one look goes for the next record behind damaged bytes."""
+"""Bytes that one search for the next record behind damage covers."""
 
 _PIECE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Where a slice may lie."""
+    """Bounds of a slice."""
 
     start: PhysicalOffset
     stop: int
@@ -52,10 +52,10 @@ class ColdSlice:
     folder: Path
     extent: _Extent
     found: LogSlice | None = None
-    """What it came to; None when the file was deleted meanwhile."""
+    """The slice; None when the file was deleted meanwhile."""
 
     bad: DamagedRange | None = None
-    """What was found damaged and was not known to be."""
+    """Damage that was not known before."""
 
     def run(self) -> None:
         """Read.

@@ -50,7 +50,7 @@ class LogSlice:
 
     @property
     def end(self) -> PhysicalOffset:
-        """Where the next one begins."""
+        """Start of the next one."""
         return PhysicalOffset(self.start + len(self.data))
 
 

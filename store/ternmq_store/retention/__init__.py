@@ -1,1 +1,1 @@
-"""What goes when it has expired or the disk is full."""
+"""Retention of log files by age and by the use of the disk."""

@@ -18,9 +18,9 @@ from ternmq_store.log.resync import WHOLE_HEAD_BYTES, stored_at_ms
 logger = logging.getLogger(__name__)
 
 _UNMAPPED_BYTES: Final = 64 << 20
-"""How much of a map is given back at a time: the interpreter stands still meanwhile. For 1 GiB in
-memory that is 4.6 ms at once, 0.7 ms at most in pieces (measured); its blocks then take 35 ms to be
-freed, during which others run."""
+"""Bytes of a map that are given back at a time: the interpreter stands still meanwhile. For 1 GiB
+in memory that is 4.6 ms at once, 0.7 ms at most in pieces (measured); its blocks then take 35 ms to
+be freed, during which others run."""
 
 
 class CleanTask(Protocol):
@@ -40,7 +40,7 @@ class PauseTask:
 
 @dataclass(slots=True)
 class DiskUse:
-    """How full is the disk? Of several, the fullest counts."""
+    """Measure the use of the disk; of several, the fullest counts."""
 
     files: FileSystem
     folders: Sequence[Path]
@@ -56,7 +56,7 @@ class DiskUse:
 
 
 class RecordPosition(NamedTuple):
-    """Where a record begins: in a file, and in the log."""
+    """Start of a record: in a file, and in the log."""
 
     path: Path
     position: int

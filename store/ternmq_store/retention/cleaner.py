@@ -70,7 +70,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Cleaner:
-    """What of one store goes, and whether it takes more.
+    """Retention of one store, and its refusal of appends on a full disk.
 
     Owned by `MessageStore`, on the store's thread. One pass at a time.
 
@@ -444,7 +444,7 @@ class ExpirySearch:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is still something to look at."""
+        """True while there is a message to look at."""
         return self.low < self._high
 
     @property

@@ -1,4 +1,4 @@
-"""What retention decides: which files of the log go, and what a full disk allows. Pure.
+"""Rules of retention: expired log files, and the limits of a full disk. Pure.
 
 Time, the hour on the wall and the disk's use are arguments. `cleaner.py` carries it out.
 
@@ -16,12 +16,12 @@ _HOUR_MS: Final = 3_600_000
 
 
 class DiskLevel(enum.IntEnum):
-    """How full the disk is; each level does what those below it do."""
+    """Level of the disk's use; each level does what those below it do."""
 
     NORMAL = 0
 
     CLEAN = 1
-    """What has expired goes now, whatever the hour."""
+    """Expired files go now, whatever the hour."""
 
     FORCE = 2
     """The oldest goes although it has not expired, unless it is too young even for that."""

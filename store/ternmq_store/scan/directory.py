@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoreDirectory:
-    """What one reader knows of a directory. To make one reads little of it and leaves nothing open.
+    """A store's directory for one reader. To make one reads little of it and leaves nothing open.
 
     Files of the log that do not fit are read as a start would leave them: without what is none of
     the log, and with what is missing as a damaged stretch.

@@ -58,7 +58,7 @@ class RecordSelection(NamedTuple):
 
 
 class ScannedRows(NamedTuple):
-    """What came of looking at some records, from the first one on."""
+    """Rows of some records, from the first one on."""
 
     batch: "pa.RecordBatch | None"
     looked_at: int

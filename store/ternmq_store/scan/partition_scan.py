@@ -28,17 +28,17 @@ _WINDOW_BYTES: Final = 16 << 20
 """Units are gathered for so much of the log at a time."""
 
 _OPEN_MAX: Final = 256
-"""Of more queues, the files are opened anew for each window: a process may open a thousand."""
+"""Limit of open queues: with more, files are opened anew for each window."""
 
 
 class LogFilePartition(NamedTuple):
     """The messages in one file of the log."""
 
     base: int
-    """Where the file begins."""
+    """Start of the file."""
 
     stretches: Sequence[ScanRange]
-    """What of each queue lies in it."""
+    """Messages of each queue in it."""
 
 
 def plan_directory(

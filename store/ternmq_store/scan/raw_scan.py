@@ -31,7 +31,7 @@ class RawFilePartition(NamedTuple):
     """One file of the log."""
 
     base: int
-    """Where it begins."""
+    """Start of the file."""
 
     is_last: bool
     """Nothing was written to a file behind it: the log ends in it."""

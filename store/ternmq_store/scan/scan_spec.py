@@ -43,12 +43,12 @@ class ScanStep(NamedTuple):
     """Everything before it was looked at."""
 
     damaged: int
-    """How many damaged messages this scan passed over so far."""
+    """Count of damaged messages that this scan passed over so far."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanSpec:
-    """Which messages are wanted, and what of them. `checked` says whether it can be done.
+    """Filter, columns and batch limits of a scan. `checked` tells whether it can be done.
 
     Attributes:
         subscription: Tags or a condition; its topic is not compared. None = all.
@@ -97,7 +97,7 @@ class ScanSpec:
 
     @property
     def record_filter(self) -> RecordFilter | None:
-        """What the condition says of a record's properties; None without one."""
+        """Filter of the condition on a record's properties; None without one."""
         condition = None if self.subscription is None else self.subscription.condition
         if condition is None:
             return None

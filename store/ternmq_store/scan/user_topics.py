@@ -1,4 +1,4 @@
-"""Which topics hold users' messages. Pure."""
+"""Topics that hold users' messages. Pure."""
 
 from typing import Final
 

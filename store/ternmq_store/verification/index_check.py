@@ -47,14 +47,14 @@ class OpenKeys(NamedTuple):
     """The last keys whose entries were compared, from the last right one on."""
 
     path: Path
-    """Of the file with the first one's entry."""
+    """Path of the file with the first one's entry."""
 
     number: int
-    """Of that entry."""
+    """Number of that entry."""
 
     hashes: Hashes
     places: Ints
-    """Where their records begin."""
+    """Log offsets of their records."""
 
     times: Ints
     """When these were stored."""
@@ -229,7 +229,7 @@ class IndexWalk:
     source: LogSource
     info: IndexInfo
     slots: NDArray[np.int32]
-    """What they must hold after the entries that were looked at."""
+    """Right values of the slots after the entries that were looked at."""
 
     number: int = 1
     mended: int = 0

@@ -21,7 +21,7 @@ class QueueCheck(NamedTuple):
 
     units: QueueSource
     rows: Ints
-    """Which of the batch."""
+    """Rows of the batch."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class UnitsCheck:
     batch: RecordBatch
     queues: Sequence[QueueCheck]
     index: IndexCheck | None
-    """What compares the index with the same records."""
+    """Comparison of the index with the same records."""
 
     mends: list[tuple[ConsumeQueue, list[UnitRepair]]] = field(
         default_factory=list[tuple[ConsumeQueue, list[UnitRepair]]]

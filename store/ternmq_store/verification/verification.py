@@ -22,7 +22,7 @@ from ternmq_store.verification.units_check import QueueCheck, UnitsCheck
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 << 10
-"""Of the log, looked at in one go: 1 to 3 ms of a thread."""
+"""Bytes of the log verified in one go: 1 to 3 ms of a thread."""
 
 ROUND_PAUSE_MS: Final = 24 * 3_600_000
 """From the end of a round to the beginning of the next."""
