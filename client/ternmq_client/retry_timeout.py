@@ -13,8 +13,8 @@ from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.routes.route_cache import LOSS_GRACE_MS
 from ternmq_model.address import Address
 from ternmq_model.errors import (
+    RangeLost,
     RefusedError,
-    StretchLost,
     TernError,
     TopicNotFound,
     TransportError,
@@ -100,7 +100,7 @@ class RetryTimeout:
         Raises:
             TernError: `error`, of which waiting is no cure; or a copy that says how long it lasted.
         """
-        is_denial = isinstance(error, StretchLost | TopicNotFound)
+        is_denial = isinstance(error, RangeLost | TopicNotFound)
         now_ms = self._env.clock.monotonic_ms()
         since_ms, limit_ms = self._further_at_ms, self._timeout_ms
         if not is_denial:

@@ -12,7 +12,7 @@
     * `RefusedError`: a peer answered, and the answer is no. `code` says why; some are retryable.
         * `TopicNotFound`, `GroupNotFound`, `BrokerBusy`, `BrokerDraining`, `MessageRefused`,
           `PermissionRefused`, `InvalidParameter`, `MessageNotFound`, `ClientNotOnline`
-        * `StretchLost`: messages that were to be read are not there, or no more
+        * `RangeLost`: messages that were to be read are not there, or no more
     * `TransportError`: no answer came.
         * `Unreachable` (retryable), and of it `BrokersUnreachable`, in
           `ternmq_client.admin.descriptions`
@@ -187,7 +187,7 @@ class InvalidParameter(RefusedError):
     """The request names a queue, offset or value that cannot be."""
 
 
-class StretchLost(RefusedError):
+class RangeLost(RefusedError):
     """Messages that were to be read are not in their queue: it begins later, or ends earlier.
 
     Attributes:
@@ -328,7 +328,7 @@ class MessageDamaged(StoreError):
         self.reason = reason
 
 
-class StretchGone(StoreError):
+class RangeGone(StoreError):
     """Messages of a queue that are to be read are no longer kept.
 
     Attributes:

@@ -19,7 +19,7 @@ from ternmq_consumer.scan import (
     ScannedBatch,
     ScanOptions,
 )
-from ternmq_model.errors import RefusedError, StretchLost
+from ternmq_model.errors import RangeLost, RefusedError
 from ternmq_model.message import Message
 from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
@@ -215,7 +215,7 @@ def test_stretch_of_a_topic_created_again_is_lost_although_the_topic_has_its_off
     assert read(known) == 3
     delete_topic(dev.nameserver, topic)
     fill(dev.nameserver, topic, 5)
-    with pytest.raises(StretchLost, match="was deleted and created again"):
+    with pytest.raises(RangeLost, match="was deleted and created again"):
         read(known)
     assert created_at(dev.nameserver, topic) > known
     assert read(created_at(dev.nameserver, topic)) == 3
@@ -322,7 +322,7 @@ def test_retention_waits_for_a_scan_and_overtakes_a_stalled_one(tmp_path: Path) 
             offsets = [row["queueOffset"] for row in rows_of(next(batches))]
             while first_of(scanner, queue, end) <= end - 500:
                 clean(dev)
-            with pytest.raises(StretchLost) as caught:
+            with pytest.raises(RangeLost) as caught:
                 offsets.extend(row["queueOffset"] for batch in batches for row in rows_of(batch))
         error = caught.value
         assert offsets == list(range(begin, error.wanted_offset))

@@ -42,7 +42,7 @@ def pull_range(
     here. `created_log_offset` is as in `ScanOptions`.
 
     Raises:
-        StretchLost, RefusedError, TransportError: As `scan_range`.
+        RangeLost, RefusedError, TransportError: As `scan_range`.
     """
     progress = _RangePull(client.client_id, queue, begin, end, subscription, created_log_offset)
     return read_range(client, progress, progress.over, timeout_s=retry_timeout_s)

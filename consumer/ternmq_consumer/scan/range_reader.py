@@ -9,8 +9,8 @@ from ternmq_client.routes.route_cache import RouteCache
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
+    RangeLost,
     RefusedError,
-    StretchLost,
     TernError,
     TopicNotFound,
     TransportError,
@@ -71,14 +71,14 @@ class RangeProgress:
         self.first_offset = self.queue_end = 0
         self.has_begun = False
 
-    def lost(self, *, end_offset: int | None = None, topic_remark: str = "") -> StretchLost:
+    def lost(self, *, end_offset: int | None = None, topic_remark: str = "") -> RangeLost:
         """Return the error that says what is not there.
 
         Args:
             end_offset: Where the queue ends, when it does so before the range.
             topic_remark: Why its topic is not there.
         """
-        return StretchLost(
+        return RangeLost(
             topic=self.queue.topic,
             broker_name=self.queue.broker_name,
             queue_id=self.queue.queue_id,
@@ -142,7 +142,7 @@ async def read_range(
         timeout_s: For so long reading may get no further.
 
     Raises:
-        StretchLost: Messages of the range are no longer kept, or there are none yet, or their
+        RangeLost: Messages of the range are no longer kept, or there are none yet, or their
             topic was deleted.
         RefusedError: The broker says no.
         TransportError: For `timeout_s` nobody was there to get any further with, or only a slave
@@ -163,7 +163,7 @@ async def read_range(
                     async for piece in pieces:
                         yield piece
             failure = progress.ends_early(connection, progress.queue_end)
-        except StretchLost:
+        except RangeLost:
             raise
         except TernError as error:
             failure = error

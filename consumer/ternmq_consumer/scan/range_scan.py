@@ -27,7 +27,7 @@ def scan_range(
     early.
 
     Raises:
-        StretchLost: Messages of the range are no longer kept, or there are none yet, or their
+        RangeLost: Messages of the range are no longer kept, or there are none yet, or their
             topic was deleted.
         RefusedError: The broker says no: REQUEST_CODE_NOT_SUPPORTED when it serves no scans, other
             codes for what cannot be asked for.

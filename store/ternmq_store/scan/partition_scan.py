@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_model.arrays import Ints
-from ternmq_model.errors import MessageDamaged, StretchGone
+from ternmq_model.errors import MessageDamaged, RangeGone
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.queues.offset_search import first_from
 from ternmq_store.queues.units import PADDING_SIZE
@@ -107,7 +107,7 @@ def scan_partition(
 
     Raises:
         MessageDamaged: A message is, and damaged ones are not to be passed over.
-        StretchGone: The file was deleted since it was planned.
+        RangeGone: The file was deleted since it was planned.
         UsageError: `wanted` has a column that there is not.
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
         OSError: The disk failed.
@@ -120,7 +120,7 @@ def scan_partition(
             rows = LogRows(directory, wanted, broker_name=broker_name, base=part.base, log_end=None)
         except FileNotFoundError:
             topic, queue_id, begin, end = part.stretches[0]
-            raise StretchGone(topic, queue_id, begin, end) from None
+            raise RangeGone(topic, queue_id, begin, end) from None
         stack.callback(rows.close)
         scan = _PartitionScan(directory, part, wanted, rows, stack)
         yield from scan.run()
@@ -204,11 +204,11 @@ class _PartitionScan:
             ScanStep(found.batch, last + 1, self.damaged),
         )
 
-    def _gone(self, waiting: RecordSelection) -> StretchGone:
+    def _gone(self, waiting: RecordSelection) -> RangeGone:
         assert waiting.numbers is not None, "units tell of these records"
         assert waiting.queue_of is not None, "units tell of these records"
         queue = self._part.stretches[int(waiting.queue_of[0])]
-        return StretchGone(queue.topic, queue.queue_id, int(waiting.numbers[0]), queue.end)
+        return RangeGone(queue.topic, queue.queue_id, int(waiting.numbers[0]), queue.end)
 
     def _is_full(self, waiting: RecordSelection) -> bool:
         is_long = int(waiting.sizes.sum()) > self._wanted.batch_bytes_max
@@ -272,7 +272,7 @@ class _Cursor:
             end: A place of the log. None = all that is left.
 
         Raises:
-            StretchGone: Their file was deleted.
+            RangeGone: Their file was deleted.
             OSError: The disk failed.
         """
         while self._next < self._stretch.end:
@@ -280,7 +280,7 @@ class _Cursor:
             units = self._units.units(QueueOffset(self._next), count)
             if not len(units):
                 topic, queue_id, _, last = self._stretch
-                raise StretchGone(topic, queue_id, self._next, last)
+                raise RangeGone(topic, queue_id, self._next, last)
             read = len(units)
             if end is not None:
                 # What points behind the log's end is damaged, and is not to hold up the others.

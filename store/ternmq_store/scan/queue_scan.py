@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ternmq_model.errors import MessageDamaged, StoreError, StretchGone
+from ternmq_model.errors import MessageDamaged, RangeGone, StoreError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.layout import base_of, deletions_path, queue_folder
 from ternmq_store.dispatch.topic_deletions import load_deletions
@@ -51,7 +51,7 @@ def scan_queue(
     Raises:
         MessageDamaged: A message is, and damaged ones are not to be passed over. Nothing of that
             step is given.
-        StretchGone: Retention took messages of the stretch that are not read yet.
+        RangeGone: Retention took messages of the stretch that are not read yet.
         UsageError: `wanted` has a column that there is not.
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
         StoreError: Files of the store are missing.
@@ -248,7 +248,7 @@ class _QueueScan:
         if offset < end and self._directory.first_message(topic, queue_id, end) > offset:
             raise self._gone(offset)
 
-    def _gone(self, offset: int) -> StretchGone:
+    def _gone(self, offset: int) -> RangeGone:
         topic, queue_id, _, end = self._stretch
         first = self._directory.first_message(topic, queue_id, end)
-        return StretchGone(topic, queue_id, offset, max(first, offset + 1))
+        return RangeGone(topic, queue_id, offset, max(first, offset + 1))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.errors import MessageDamaged, MissingPackage, StoreError, StretchGone, UsageError
+from ternmq_model.errors import MessageDamaged, MissingPackage, RangeGone, StoreError, UsageError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.disk.filesystem import FileSystem
@@ -76,7 +76,7 @@ def _told(steps: Iterator[ScanAnswer]) -> Iterator[ScanAnswer]:
     """Give `steps` on, with a refusal where they end by an error that the reader is to be told."""
     try:
         yield from steps
-    except StretchGone as error:
+    except RangeGone as error:
         yield from _refuse(ResponseCode.PULL_OFFSET_MOVED, str(error))
     except MessageDamaged as error:
         yield from _refuse(ResponseCode.SYSTEM_ERROR, str(error))

@@ -17,8 +17,8 @@ from ternmq_client.retry_timeout import lasted
 from ternmq_consumer.scan import PulledBatch, ScanOptions, shared_scanner
 from ternmq_consumer.scan.range_batches import SIZE_BYTES
 from ternmq_model.errors import (
+    RangeLost,
     RefusedError,
-    StretchLost,
     TernError,
     TopicNotFound,
     Unreachable,
@@ -117,7 +117,7 @@ def fetch_range(offset_range: OffsetRange, request: FetchRequest) -> Iterator[pa
                 if fetched.batch is not None and fetched.batch.num_rows:
                     yield fetched.batch
             return
-        except StretchLost as lost:
+        except RangeLost as lost:
             begin = _behind_the_loss(left, lost, request)
         except TopicNotFound as unknown:
             if (gone := lost_with_topic(left, request, unknown)) is not None:
@@ -134,7 +134,7 @@ def fetch_range(offset_range: OffsetRange, request: FetchRequest) -> Iterator[pa
 
 def lost_with_topic(
     offset_range: OffsetRange, request: FetchRequest, unknown: TopicNotFound
-) -> StretchLost | None:
+) -> RangeLost | None:
     """Return what is lost of a range whose topic was `unknown`; None when it is back.
 
     Its broker, which may bring the topic back, is waited for.
@@ -159,7 +159,7 @@ def lost_with_topic(
     if queue.broker_name not in there.brokers:
         away = Unreachable(f"broker {queue.broker_name}: is registered at no NameServer")
         raise lasted(away, request.timeout_s)
-    return StretchLost(
+    return RangeLost(
         topic=queue.topic,
         broker_name=queue.broker_name,
         queue_id=queue.queue_id,
@@ -171,7 +171,7 @@ def lost_with_topic(
 
 
 def _behind_the_loss(
-    offset_range: OffsetRange, lost: StretchLost, request: FetchRequest
+    offset_range: OffsetRange, lost: RangeLost, request: FetchRequest
 ) -> QueueOffset:
     """Return where to read on after messages of `offset_range` were found to be gone.
 

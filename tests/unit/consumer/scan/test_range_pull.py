@@ -9,8 +9,8 @@ from ternmq_consumer.scan import PulledBatch, pull_range
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
+    RangeLost,
     RefusedError,
-    StretchLost,
     Unreachable,
     refusal,
 )
@@ -125,13 +125,13 @@ def test_filtered_messages_count_as_read() -> None:
 
 def test_expired_offsets_are_named() -> None:
     async def main() -> None:
-        with pytest.raises(StretchLost) as caught:
+        with pytest.raises(RangeLost) as caught:
             await offsets(client(first=20), 5, 12)
         assert (caught.value.wanted_offset, caught.value.first_offset) == (5, 20)
         moved = pulled(0, 0, next_offset=30, min_offset=30)
         moved.pulled[0].status.code = ResponseCode.PULL_OFFSET_MOVED
         for overtaken in (moved, pulled(30, 40, min_offset=30)):
-            with pytest.raises(StretchLost) as caught:
+            with pytest.raises(RangeLost) as caught:
                 await offsets(client([pulled(5, 9), overtaken]), 5, 50)
             assert (caught.value.wanted_offset, caught.value.first_offset) == (9, 30)
 
@@ -151,7 +151,7 @@ def test_stale_correction_of_a_broker_is_retried() -> None:
 def test_queue_ending_before_the_stretch_is_retried_for_a_while() -> None:
     async def main() -> None:
         told = client([pulled(5, 9)], end=9)
-        with pytest.raises(StretchLost, match="the queue ends at 9"):
+        with pytest.raises(RangeLost, match="the queue ends at 9"):
             await offsets(told, 5, 12)
         assert len(told.requests) > 2
 
@@ -178,12 +178,12 @@ def test_stretch_of_a_deleted_topic_is_lost() -> None:
         def describe(_request: admin.DescribeTopicRequest) -> admin.DescribeTopicReply:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, "no", "broker-a")
 
-        with pytest.raises(StretchLost, match="no message at offset 5: no ") as caught:
+        with pytest.raises(RangeLost, match="no message at offset 5: no ") as caught:
             await offsets(ScriptedClient(answers={DESCRIBE_TOPIC: describe}), 5, 12)
         assert (caught.value.end_offset, caught.value.topic_remark) == (0, "no")
         ended = pulled(0, 0)
         ended.pulled[0].status.code = ResponseCode.TOPIC_NOT_EXIST
-        with pytest.raises(StretchLost, match="offset 9: the queue ends at 0"):
+        with pytest.raises(RangeLost, match="offset 9: the queue ends at 0"):
             await offsets(client([pulled(5, 9), ended]), 5, 12)
 
     run_in_virtual_time(main())
@@ -198,7 +198,7 @@ def test_stretch_of_a_topic_created_again_is_lost(known: int | None, is_read: bo
 
         cluster = ScriptedClient([[pulled(5, 12)]], answers={DESCRIBE_TOPIC: describe})
         read = pull_range(cluster, QUEUE, 5, 12, created_log_offset=known, retry_timeout_s=1)
-        with nullcontext() if is_read else pytest.raises(StretchLost, match="created again"):
+        with nullcontext() if is_read else pytest.raises(RangeLost, match="created again"):
             assert [len(sizes(some)) async for some in read] == [7]
 
     run_in_virtual_time(main())

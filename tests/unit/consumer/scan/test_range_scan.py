@@ -11,8 +11,8 @@ from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
     InvalidParameter,
+    RangeLost,
     RefusedError,
-    StretchLost,
     TopicNotFound,
     Unreachable,
     refusal,
@@ -164,7 +164,7 @@ def test_expired_offsets_are_named() -> None:
     async def main() -> None:
         code = ResponseCode.PULL_OFFSET_MOVED
         client = ScriptedClient([[piece(SCHEMA, 10), batch(b"one", 12), status(code, 12, 40)]])
-        with pytest.raises(StretchLost) as caught:
+        with pytest.raises(RangeLost) as caught:
             await _read(client, 10, 16)
         error = caught.value
         assert (error.topic, error.broker_name, error.queue_id) == QUEUE
@@ -191,7 +191,7 @@ def test_queue_ending_before_the_stretch_is_retried_for_a_while() -> None:
     async def main() -> None:
         client = ScriptedClient([[end(12, min_offset=3)]])
         begun_ms = client.env.clock.monotonic_ms()
-        with pytest.raises(StretchLost, match="the queue ends at 12") as caught:
+        with pytest.raises(RangeLost, match="the queue ends at 12") as caught:
             await _read(client, 12, 16)
         assert (caught.value.first_offset, caught.value.end_offset) == (3, 12)
         assert 5_000 <= client.env.clock.monotonic_ms() - begun_ms < 10_000
@@ -211,7 +211,7 @@ def test_returning_master_is_given_time_for_its_last_messages() -> None:
         assert [each.data for each in await _read(client, 12, 16)] == [b"late"]
         assert client.env.clock.monotonic_ms() - begun_ms > 5_000
         client = ScriptedClient([*away, [end(12)]])
-        with pytest.raises(StretchLost):
+        with pytest.raises(RangeLost):
             await _read(client, 12, 16)
 
     run_in_virtual_time(main())
@@ -234,7 +234,7 @@ def test_stretch_of_a_deleted_topic_is_lost_when_the_master_confirms() -> None:
         refused = refusal(ResponseCode.TOPIC_NOT_EXIST, "no", "broker-a")
         for said, told in ((deleted, "so it is"), (refused, "no")):
             client = ScriptedClient([[batch(SCHEMA + b"one", 12), said]])
-            with pytest.raises(StretchLost, match=f"no message at offset 12: {told} ") as caught:
+            with pytest.raises(RangeLost, match=f"no message at offset 12: {told} ") as caught:
                 await _read(client, 10, 16)
             assert (caught.value.wanted_offset, caught.value.end_offset) == (12, 0)
             assert len(client.requests) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_model.errors import MessageDamaged, StretchGone
+from ternmq_model.errors import MessageDamaged, RangeGone
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
 from tests.support.files import MemoryFile, MemoryFileSystem, Node
@@ -92,7 +92,7 @@ def test_file_deleted_after_the_plan_is_reported_with_a_queue() -> None:
     directory = StoreDirectory(files, ROOT)
     part = plan_directory(directory)[0]
     files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
-    with pytest.raises(StretchGone, match="'A' queue 0"):
+    with pytest.raises(RangeGone, match="'A' queue 0"):
         list(scan_partition(directory, part, WANTED, broker_name="b"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ternmq_model.compression import compress
-from ternmq_model.errors import MessageDamaged, MissingPackage, StoreError, StretchGone, UsageError
+from ternmq_model.errors import MessageDamaged, MissingPackage, RangeGone, StoreError, UsageError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.config import StoreConfig
@@ -142,7 +142,7 @@ def test_open_store_is_read_while_it_grows() -> None:
 def test_messages_taken_by_retention_are_named_with_the_queues_beginning() -> None:
     files = filled()
     files.remove(log_path(0))
-    with pytest.raises(StretchGone, match="'A' queue 0: messages from 4 ") as raised:
+    with pytest.raises(RangeGone, match="'A' queue 0: messages from 4 ") as raised:
         scan(files, 4, 40)
     first = raised.value.first_offset
     assert 4 < first < 40
@@ -161,7 +161,7 @@ def test_retention_in_the_middle_of_a_scan_ends_it() -> None:
     files.remove(log_path(0))
     files.remove(log_path(1))
     given: list[int] = []
-    with pytest.raises(StretchGone) as raised:
+    with pytest.raises(RangeGone) as raised:
         given.extend(number for step in steps for number in numbers([step]))
     assert raised.value.wanted_offset > given[-1]
     assert raised.value.first_offset > raised.value.wanted_offset

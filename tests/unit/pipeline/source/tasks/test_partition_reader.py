@@ -9,8 +9,8 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from ternmq_model.errors import (
+    RangeLost,
     RefusedError,
-    StretchLost,
     TopicNotFound,
     Unreachable,
     UsageError,
@@ -50,10 +50,8 @@ def request(**options: str) -> FetchRequest:
     return fetch_request(chosen, ALL_ROWS, "T", ("queueOffset",), 100)
 
 
-def lost(
-    *, wanted_offset: int, first: int, end: int | None = None, remark: str = ""
-) -> StretchLost:
-    return StretchLost(
+def lost(*, wanted_offset: int, first: int, end: int | None = None, remark: str = "") -> RangeLost:
+    return RangeLost(
         topic="T", broker_name="broker-a", queue_id=3,
         wanted_offset=wanted_offset, first_offset=first, end_offset=end, topic_remark=remark,
     )  # fmt: skip
