@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.timer.retired_wheel import retire_wheel
-from ternmq_broker.timer.timer_log import TimerLog, log_units, write_timer_log
+from ternmq_broker.state.timer_files import retire_wheel
+from ternmq_broker.state.timer_log import TimerLog, log_units, write_timer_log
 from ternmq_broker.timer.wheel import Due
 from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock

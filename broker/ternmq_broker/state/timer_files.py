@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ternmq_broker.timer.timer_log import LOG_FOLDER
+from ternmq_broker.state.timer_log import LOG_FOLDER
 from ternmq_store.disk.filesystem import FileSystem
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 
-from ternmq_broker.timer.retired_wheel import retire_wheel, retired_folder
+from ternmq_broker.state.timer_files import retire_wheel, retired_folder
 from tests.support.files import MemoryFileSystem, Node, PowerLossFileSystem, PowerLost
 
 DATA = Path("/broker")
