@@ -28,10 +28,10 @@ from ternmq_broker.state.table_formats import (
 )
 from ternmq_broker.state.table_generations import check_refusals, config_folder, settle
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
+from ternmq_broker.state.timer_files import WheelFiles
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP as TRANSACTIONS_GROUP
 from ternmq_broker.state.transaction_scan_offset import ScanOffset
-from ternmq_broker.timer.handover import WheelFiles
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import StoreError
 from ternmq_model.names import TRACE_TOPIC

@@ -8,16 +8,59 @@ Source: RocketMQ `TimerMessageStore`.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from ternmq_broker.state.timer_log import LOG_FOLDER
+from ternmq_broker.state.timer_log import LOG_FOLDER, TimerLog, write_timer_log
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.shielded_call import run_shielded
+from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import FileSystem
 
 logger = logging.getLogger(__name__)
 
 _WHEEL: Final = "timerwheel"
+
+
+class WheelFiles:
+    """The files of RocketMQ's wheel and timer log. One call at a time.
+
+    Nothing is lost with them, so an error of theirs leaves the store as it is.
+
+    Args:
+        files: The file system; used in the blocking pool only.
+        blocking: That pool.
+        data: The data directory.
+    """
+
+    def __init__(self, files: FileSystem, blocking: Blocking, data: Path) -> None:
+        self._disk = (FailStopFileSystem.under(files), data)
+        self._blocking = blocking
+
+    async def retire(self) -> None:
+        """Put RocketMQ's wheel out of its way, and remove the timer log that was left for it.
+
+        Raises:
+            OSError: The disk refused; some of it may be left.
+        """
+        await self._run(retire_wheel)
+
+    async def leave(self, log: TimerLog) -> None:
+        """Leave RocketMQ a timer log, durably.
+
+        Raises:
+            OSError: The disk refused; RocketMQ finds the beginning of it, or none.
+        """
+        await self._run(write_timer_log, log)
+
+    async def _run(self, function: Callable[..., Any], *args: Any) -> None:
+        outcome: list[OSError | None] = []
+        call = partial(function, *self._disk, *args)
+        await run_shielded(self._blocking.run, call, outcome.append)
+        if outcome[0] is not None:
+            raise outcome[0]
 
 
 def retired_folder(data: Path) -> Path:

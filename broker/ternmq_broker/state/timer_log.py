@@ -13,8 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_broker.timer.wheel import Due
-from ternmq_model.arrays import layout_bytes
+from ternmq_model.arrays import Ints, layout_bytes
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.queues.units import Units
 
@@ -49,20 +48,21 @@ _NEVER_READ_MS: Final = -_SLOT_MS
 """From where RocketMQ begins to read to the second before, at which it never looks."""
 
 
-def log_units(waits: Due, units: Units, read_ms: int, *, last: Units) -> TimerLog:
+def log_units(due_ms: Ints, cancels: Ints, units: Units, read_ms: int, *, last: Units) -> TimerLog:
     """Return the timer log of what waits. Pure.
 
     Args:
-        waits: By queue offset.
+        due_ms: Of the messages that wait, by queue offset.
+        cancels: 1 for each of them that cancels another, else 0.
         units: Of these messages, in their queue.
         read_ms: Where RocketMQ begins to read.
         last: The unit of the newest message that was looked at, if that does not wait.
     """
     # A second's messages are read when it is over: so this is the one that RocketMQ files them by.
-    delays_ms = np.maximum((waits.due_ms - 1) // _SLOT_MS * _SLOT_MS - read_ms, 0)
+    delays_ms = np.maximum((due_ms - 1) // _SLOT_MS * _SLOT_MS - read_ms, 0)
     rolls = delays_ms >= _ROLL_MS
     delays_ms[rolls] = _ROLL_MS // 2
-    magic = _WAITS + _ROLLS * rolls + _CANCELS * waits.cancels
+    magic = _WAITS + _ROLLS * rolls + _CANCELS * cancels
     delays_ms = np.append(delays_ms, np.full(len(last), _NEVER_READ_MS))
     log = np.zeros(len(units) + len(last), dtype=_UNIT)
     log["size"] = _UNIT.itemsize

@@ -1,25 +1,18 @@
 """What RocketMQ has, and finds, of timed messages beside their queue."""
 
 import logging
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.state.timer_files import retire_wheel
-from ternmq_broker.state.timer_log import TimerLog, log_units, write_timer_log
+from ternmq_broker.state.timer_files import WheelFiles
+from ternmq_broker.state.timer_log import log_units
 from ternmq_broker.timer.wheel import Due
 from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import QueueOffset
-from ternmq_remoting.environment import Blocking
-from ternmq_runtime.shielded_call import run_shielded
-from ternmq_store.disk.fail_stop import FailStopFileSystem
-from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import Units
 
@@ -27,45 +20,6 @@ logger = logging.getLogger(__name__)
 
 _AGAIN_MS: Final = 60_000
 _UNITS: Final = 65_536
-
-
-class WheelFiles:
-    """The files of RocketMQ's wheel and timer log. One call at a time.
-
-    Nothing is lost with them, so an error of theirs leaves the store as it is.
-
-    Args:
-        files: The file system; used in the blocking pool only.
-        blocking: That pool.
-        data: The data directory.
-    """
-
-    def __init__(self, files: FileSystem, blocking: Blocking, data: Path) -> None:
-        self._disk = (FailStopFileSystem.under(files), data)
-        self._blocking = blocking
-
-    async def retire(self) -> None:
-        """Put RocketMQ's wheel out of its way, and remove the timer log that was left for it.
-
-        Raises:
-            OSError: The disk refused; some of it may be left.
-        """
-        await self._run(retire_wheel)
-
-    async def leave(self, log: TimerLog) -> None:
-        """Leave RocketMQ a timer log, durably.
-
-        Raises:
-            OSError: The disk refused; RocketMQ finds the beginning of it, or none.
-        """
-        await self._run(write_timer_log, log)
-
-    async def _run(self, function: Callable[..., Any], *args: Any) -> None:
-        outcome: list[OSError | None] = []
-        call = partial(function, *self._disk, *args)
-        await run_shielded(self._blocking.run, call, outcome.append)
-        if outcome[0] is not None:
-            raise outcome[0]
 
 
 class Handover:
@@ -116,7 +70,7 @@ class Handover:
         is_last = waits.offsets[-1] == last
         units = self._units_of(waits.offsets)
         newest = self._store.searches.units_at(WHEEL_TOPIC, 0, last, 0 if is_last else 1)
-        log = log_units(waits, units, checkpoint.read_ms, last=newest)
+        log = log_units(waits.due_ms, waits.cancels, units, checkpoint.read_ms, last=newest)
         try:
             await self._files.leave(log)
         except OSError as error:

@@ -21,11 +21,12 @@ from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, NO_COPIES, Copi
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
+from ternmq_broker.state.timer_files import WheelFiles
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
-from ternmq_broker.timer.handover import Handover, WheelFiles
+from ternmq_broker.timer.handover import Handover
 from ternmq_broker.timer.moving import Mover
 from ternmq_broker.timer.rolling import Rolled, Roller, read_many
 from ternmq_broker.timer.wheel import NEVER_MS, Due, TimerWheel

@@ -40,7 +40,11 @@ def rows_in(content: bytes) -> list[Row]:
 def left(waits: Due, *, last: tuple[int, ...] = ()) -> list[tuple[str, bytes]]:
     """Return the files of the log of what waits."""
     files = MemoryFileSystem()
-    log = log_units(waits, units(*waits.offsets.tolist()), READ_MS, last=units(*last))
+    log = log_units(
+        *(waits.due_ms, waits.cancels, units(*waits.offsets.tolist())),
+        read_ms=READ_MS,
+        last=units(*last),
+    )
     assert log is not None
     write_timer_log(files, Path("/data"), log)
     return [(path.name, node.data.tobytes()) for path, node in sorted(files.nodes.items())]
