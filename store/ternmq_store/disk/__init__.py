@@ -1,1 +1,1 @@
-"""Files: the door to the disk, mapped files, small files that are replaced as a whole."""
+"""The disk: the file system, mapped files, and small files that are replaced as a whole."""

@@ -1,1 +1,1 @@
-"""The index: where messages with a key lie in the log."""
+"""The index of message keys: log offsets of the messages with a key."""

@@ -1,1 +1,1 @@
-"""Looking at a store without changing it, and repairs that cannot lose a message."""
+"""Inspection of a store without changing it, and repairs that cannot lose a message."""

@@ -1,1 +1,1 @@
-"""The commit log: its files, what is flushed of it, what is known of it."""
+"""The commit log: its files and their allocation, flush tasks, checkpoint and notes."""

@@ -1,1 +1,1 @@
-"""Opening a store: what the last use left is made good."""
+"""Recovery of a store at its opening from whatever ended its last use."""

@@ -1,1 +1,1 @@
-"""The log as replicas see it: bytes to pass on, and bytes that were passed on."""
+"""Replication of the log: bytes for replicas, and bytes from a master."""

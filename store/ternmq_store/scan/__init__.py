@@ -1,1 +1,1 @@
-"""Reading many messages of a store's directory at once, from outside of the broker."""
+"""Scans of a store's directory from outside of the broker, many messages at once."""
