@@ -113,10 +113,10 @@ class Alias:
     options: Mapping[str, Callable[[str], Words]] = field(
         default_factory=dict[str, Callable[[str], Words]]
     )
-    """What becomes of the value of each other option."""
+    """Translation of the value of each other option."""
 
     flags: Mapping[str, Words] = field(default_factory=dict[str, Words])
-    """What becomes of each option without a value."""
+    """Translation of each option without a value."""
 
     after: Words = ()
     """Words of ours that always follow."""
@@ -344,7 +344,7 @@ _LONG: Final[Mapping[str, str]] = {
 _LONG_ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("consumeMessage", "--beginTimestamp"): "-s",
 }
-"""Where mqadmin gives one long name to two letters."""
+"""Long names that mqadmin gives to two letters, by verb."""
 
 _OURS: Final = ("--json", "--yes")
 

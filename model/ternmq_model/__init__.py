@@ -1,1 +1,1 @@
-"""What everybody talks about: messages, records, routes, offsets, errors. Pure."""
+"""The shared vocabulary: messages, records, routes, offsets, errors. Pure."""

@@ -1,4 +1,4 @@
-"""Where a service listens, and how the addresses that a broker tells become ones to dial."""
+"""Addresses of services, and the way from those that a broker registers to those to dial."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _TEXT: Final = re.compile(
 
 @dataclass(frozen=True, order=True, slots=True)
 class Address:
-    """Where a service listens. Host "*" in a route stands for the NameServer's host."""
+    """The address of a service. Host "*" in a route stands for the NameServer's host."""
 
     host: str
     """Name or IP address; IPv6 without brackets."""

@@ -25,19 +25,19 @@ class BloomFilter:
     """The measures of a filter; RocketMQ's defaults give 3 bits of 112 for a consumer."""
 
     error_percent: int = 20
-    """How often a message may seem to be for a consumer and is not; 1 to 99."""
+    """Rate of false positives of a consumer, percent; 1 to 99."""
 
     consumers: int = 32
     """With how many consumers it is no oftener; at least 1."""
 
     @cached_property
     def hashes(self) -> int:
-        """How many bits a consumer has."""
+        """Number of bits that a consumer has."""
         return math.ceil(math.log(self.error_percent / 100) / math.log(0.5))
 
     @cached_property
     def bits(self) -> int:
-        """How many bits a bit map has: a multiple of 8."""
+        """Number of bits of a bit map: a multiple of 8."""
         least = math.ceil(
             self.consumers * math.log(100 / self.error_percent, 2) * math.log(math.e, 2)
         )

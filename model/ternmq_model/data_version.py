@@ -1,4 +1,4 @@
-"""How new a table of a broker is.
+"""The version of a broker's table.
 
 Source: RocketMQ `DataVersion`.
 """

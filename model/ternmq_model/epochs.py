@@ -1,4 +1,4 @@
-"""Which numbers of epochs are believed: one rule for NameServers, members and tools. Pure.
+"""Bounds of the numbers of epochs: one rule for NameServers, members and tools. Pure.
 
 A number that rises for good is a weapon: who makes up a high one ends every master below it. So
 what a stranger tells is taken only when restarts and promotions could have led to it. A NameServer

@@ -38,7 +38,7 @@ from ternmq_model.response_code import CALLERS_CODES, RETRYABLE_CODES, ResponseC
 
 
 class Fault(Enum):
-    """Who has to change something.
+    """The side that has to change something.
 
     Attributes:
         CALLER: The call is wrong as it stands: repeated, it fails again.
@@ -55,7 +55,7 @@ class TernError(Exception):
     """Base of every error this library raises on purpose."""
 
     fault: Fault = Fault.BROKER
-    """Who has to change something before the same call can succeed."""
+    """The side that has to change something before the same call can succeed."""
 
     retryable: bool = False
     """The same call may succeed later, or at another broker."""
@@ -114,7 +114,7 @@ class SendVetoed(UsageError):
 
 
 class MissingPackage(UsageError, ImportError):
-    """What was asked for needs a package that is not installed."""
+    """The call needs a package that is not installed."""
 
 
 class JobFailed(TernError):
@@ -308,7 +308,7 @@ class CorruptBody(CorruptRecord):
 
 
 class MessageDamaged(StoreError):
-    """What lies where a queue says that a message is, is not that message, or is known to be bad.
+    """The bytes at a message's place in the log are not that message, or are known to be bad.
 
     Attributes:
         topic: The queue's.

@@ -64,9 +64,9 @@ class KeyRows(NamedTuple):
     """The keys of a batch, in the order in which they go into the index."""
 
     rows: Ints
-    """Which record each key belongs to; ascending."""
+    """The record of each key; ascending."""
     hashes: Hashes
-    """What the index keeps of each; never negative."""
+    """The hash that the index keeps of each; never negative."""
 
 
 def key_hash(topic: str, key: str) -> int:

@@ -21,7 +21,7 @@ CHECKSUM_MEMBER: Final = "crc32"
 
 _LAST_MEMBER: Final = re.compile(rb',?\n\t"crc32": "([0-9a-f]{8})"\n\}\n\Z')
 _BYTES_MAX: Final = 32
-"""Of the last member and the object's end."""
+"""Most bytes of the last member and the object's end."""
 
 
 def add_checksum(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What applications send, and what they learn of it."""
+"""Messages that applications send, and the results of a send."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Texts(Protocol):
 
 
 NO_KEYS: Final[Texts] = ()
-"""What messages without keys have, by which they are told: an array cannot be asked `if keys`."""
+"""The keys of messages without any, compared by identity: an array cannot be asked `if keys`."""
 
 
 def _no_properties() -> dict[str, str]:
@@ -45,7 +45,7 @@ class Message:
     """
 
     topic: str
-    """Where it goes: letters, digits, `%`, `|`, `_` and `-`, at most 127."""
+    """Name of its topic: letters, digits, `%`, `|`, `_` and `-`, at most 127."""
 
     body: bytes
     """At most 4 MiB. Opaque."""
@@ -207,7 +207,7 @@ class SystemMessage(Message):
 
 
 class SendStatus(Enum):
-    """How safe a stored message is.
+    """Safety of a stored message.
 
     Attributes:
         SEND_OK: Stored as safely as its broker was asked to store it.
@@ -225,10 +225,10 @@ class SendStatus(Enum):
 
 
 class SendResult(NamedTuple):
-    """Where a message was stored. With another status than SEND_OK it is stored, not confirmed."""
+    """Place of a stored message. With another status than SEND_OK it is stored, not confirmed."""
 
     status: SendStatus
-    """How safe it is."""
+    """Its safety."""
 
     message_id: str
     """The unique key that the producer gave it."""

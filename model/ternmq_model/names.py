@@ -1,4 +1,4 @@
-"""Which topic and group names are legal, and the names that have a meaning of their own.
+"""Rules for names of topics and groups, and the names that have a meaning of their own.
 
 Source: RocketMQ `TopicValidator`, `Validators`, `MixAll`.
 """
@@ -70,7 +70,7 @@ _SYSTEM_GROUPS: Final = frozenset(
 _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-"""Where clients send their traces, unless told otherwise."""
+"""Default topic of clients' traces."""
 
 _SYSTEM_TOPICS: Final = _SEND_FORBIDDEN | {
     TRACE_TOPIC,

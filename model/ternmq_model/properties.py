@@ -90,7 +90,7 @@ BROKERS_OWN: Final = frozenset(
 """Names that a broker alone writes, for itself to read: no client may send them."""
 
 HIDDEN: Final = (CRC32, SOURCE)
-"""Of no use to who reads a message, and gone when it is stored again."""
+"""Properties of no use to readers of a message, and gone when it is stored again."""
 
 ROUTING: Final = frozenset(
     {

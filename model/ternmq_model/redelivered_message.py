@@ -26,8 +26,7 @@ class RedeliveredMessage(StoredMessage):
 
     @property
     def reconsume_times(self) -> int:
-        """How often its group has taken it again, attempts that the broker knows nothing of
-        included."""
+        """Number of times that its group has taken it again, attempts unknown to the broker too."""
         return self._reconsume_times
 
     @classmethod

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ResponseCode(IntEnum):
-    """How a request ended. Codes a peer of a later version adds are kept as plain ints."""
+    """The outcome of a request. Codes a peer of a later version adds are kept as plain ints."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

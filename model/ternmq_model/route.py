@@ -1,4 +1,4 @@
-"""Who serves a topic: what brokers register, and what clients make of it.
+"""Routes of topics: values that brokers register, and the queues that clients make of them.
 
 Everything here is a value. `ternmq_nameserver.route_table` keeps them; clients compare the route
 they have with the one they are told by `==`, so its parts are always sorted.
@@ -31,7 +31,7 @@ TOPICS_AT_ONCE_MAX: Final = 1_024
 """Most topics that one request creates: some 25 ms of a broker's loop."""
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-"""Of NameServers' settings: topics, and which queues each always has, as "brokerA:8;brokerB:8"."""
+"""Namespace of a NameServer: topics, with the queues each always has, as "brokerA:8;brokerB:8"."""
 
 RETENTION_MS_MAX: Final = 100 * 365 * 86_400_000
 """Longest retention of a topic: a hundred years."""
@@ -46,7 +46,7 @@ _ORDER_SECTION: Final = re.compile(
 
 
 class Permission(IntFlag):
-    """What may be done with a topic. Other bits of a peer are kept.
+    """Permissions of a topic. Other bits of a peer are kept.
 
     Attributes:
         READ: Consumers may read it.
@@ -75,7 +75,7 @@ READ_WRITE: Final = Permission.READ | Permission.WRITE
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What a broker knows of one topic."""
+    """Settings of one topic on a broker."""
 
     topic: str
     """Its name."""
@@ -87,16 +87,16 @@ class TopicConfig:
     """Queues on each broker that producers send to."""
 
     permissions: Permission = READ_WRITE
-    """What clients may do with it."""
+    """Permissions of clients."""
 
     sys_flag: int = 0
     """Bits: 1 unit, 2 unit subscription."""
 
     ordered: bool = False
-    """Whether it is marked as one to be consumed in order, as RocketMQ marks topics."""
+    """True for a topic to be consumed in order, as RocketMQ marks topics."""
 
     retention_ms: int = 0
-    """How long after they were stored messages can be read; 0 = as the broker's store has it."""
+    """Time for which stored messages can be read; 0 = as the broker's store has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class QueueData:
     """Queues that producers send to."""
 
     permissions: Permission
-    """What clients may do with the topic there."""
+    """Permissions of clients on the topic there."""
 
     sys_flag: int = 0
     """Bits: 1 unit, 2 unit subscription."""

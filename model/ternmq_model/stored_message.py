@@ -1,4 +1,4 @@
-"""What consumers receive: records as they lie in the log, read on first use."""
+"""Messages that consumers receive: records as they lie in the log, read on first use."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -147,7 +147,7 @@ class StoredMessage:
 
     @property
     def sharding_key(self) -> str:
-        """What decided its queue; empty for none."""
+        """The key that decided its queue; empty for none."""
         return self.properties.get(names.SHARDING_KEY, "")
 
     @property
@@ -162,7 +162,7 @@ class StoredMessage:
 
     @property
     def physical_offset(self) -> PhysicalOffset:
-        """Where its record begins in the broker's log."""
+        """Position of its record in the broker's log."""
         return self.header.physical_offset
 
     @property
@@ -177,17 +177,17 @@ class StoredMessage:
 
     @property
     def born_at_ms(self) -> int:
-        """When its producer sent it: the producer's clock."""
+        """Time of sending by the producer's clock."""
         return self.header.born_at_ms
 
     @property
     def born_host(self) -> str:
-        """Where its producer sent it from, `address:port`."""
+        """Address of its producer, `address:port`."""
         return host_text(self.header.born_host)
 
     @property
     def stored_at_ms(self) -> int:
-        """When its broker stored it: the broker's clock."""
+        """Time of storing by the broker's clock."""
         return self.header.stored_at_ms
 
     @property
@@ -197,7 +197,7 @@ class StoredMessage:
 
     @property
     def reconsume_times(self) -> int:
-        """How often its group has taken it again."""
+        """Number of times that its group has taken it again."""
         return self.header.reconsume_times
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a reader wants of a topic: tags, or a condition on properties, and how they are tested.
+"""Subscriptions to a topic: tags, or a condition on properties, and their tests.
 
 Source: RocketMQ `FilterAPI`, `SubscriptionData`, `ExpressionType`.
 """
@@ -23,7 +23,7 @@ SQL92: Final = "SQL92"
 
 
 class Expression(NamedTuple):
-    """What is wanted of a topic, without the topic. `sql` makes one of a condition."""
+    """A filter expression, without a topic. `sql` makes one of a condition."""
 
     text: str
     expression_type: str = TAG
@@ -52,22 +52,22 @@ class Subscription:
     """The topic's name."""
 
     expression: str
-    """What is wanted of it, as it was written; `*` = all messages."""
+    """The expression as it was written; `*` = all messages."""
 
     tags: frozenset[str]
     """No tags = all messages, as far as `condition` allows it."""
 
     codes: frozenset[int]
-    """What the broker compares with a consume queue's unit; several tags may share one."""
+    """Hash codes of tags, compared with a consume queue's unit; tags may share one."""
 
     version_ms: int = 0
-    """When it was formed; a newer one replaces an older one."""
+    """Time at which it was formed; a newer one replaces an older one."""
 
     expression_type: str = TAG
     """`TAG` or `SQL92`."""
 
     condition: Condition | None = field(default=None, compare=False, repr=False)
-    """What the expression says, when it is SQL92."""
+    """The parsed expression, when it is SQL92."""
 
     @property
     def tag_codes(self) -> frozenset[int] | None:

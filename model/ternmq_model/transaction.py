@@ -1,4 +1,4 @@
-"""What became of the sender's own work in a transaction, and of the message that tells of it."""
+"""Outcomes of transactions: of the sender's own work, and of the message that tells of it."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ from ternmq_model.response_code import ResponseCode
 
 
 class Resolution(Enum):
-    """What a local transaction came to.
+    """The outcome of a local transaction.
 
     Attributes:
         UNKNOWN: It is not known yet: the broker asks again later.
@@ -27,7 +27,7 @@ class Resolution(Enum):
 
 
 class TransactionState(Enum):
-    """Where a transaction stands, as its broker tells."""
+    """The state of a transaction, as its broker tells."""
 
     NOT_FOUND = 0
     """There is none of that group and message there, or it is not known any more."""
@@ -79,14 +79,14 @@ def check_left_behind(staged_for: str, quiet_ms: int, *, broker_name: str = "") 
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """What became of one transaction."""
+    """The result of one transaction."""
 
     sent: SendResult
-    """Of the half message. Its physical offset is the transaction's name; its queue is the one that
-    the message is meant for, and its queue offset says nothing."""
+    """Send result of the half message. Its physical offset is the transaction's name; its queue is
+    the one that the message is meant for, and its queue offset says nothing."""
 
     resolution: Resolution
-    """What the local transaction came to. UNKNOWN also when it raised; ROLLBACK also when it was
+    """The outcome of the local transaction. UNKNOWN also when it raised; ROLLBACK also when it was
     not run because the half message is stored but not safe."""
 
     is_confirmed: bool
@@ -94,10 +94,10 @@ class TransactionResult:
     Else the broker will ask a producer of the group."""
 
     error: TernError | None = None
-    """Why it is not confirmed."""
+    """The reason for which it is not confirmed."""
 
     queue_id: int = -1
-    """Of a committed message: its queue."""
+    """The queue of a committed message."""
 
     queue_offset: QueueOffset = QueueOffset(-1)  # noqa: RUF009 - a number
-    """Of a committed message: its place in the queue; −1 when it is not known."""
+    """The queue offset of a committed message; −1 when it is not known."""

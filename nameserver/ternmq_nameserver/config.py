@@ -16,7 +16,7 @@ registration is late."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameServerConfig:
-    """How one NameServer serves.
+    """Settings of one NameServer.
 
     Raises:
         ConfigError: A setting cannot work; names it.
@@ -55,5 +55,5 @@ class NameServerConfig:
 
     @property
     def listen_address(self) -> Address:
-        """Where to listen."""
+        """The address to listen on."""
         return listen_address(self.listen, self.port, setting="nameserver.listen")

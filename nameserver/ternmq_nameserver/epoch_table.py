@@ -14,7 +14,7 @@ from ternmq_model.response_code import ResponseCode
 
 FORMAT_VERSION: Final = 1
 NAMES_MAX: Final = 65_536
-"""Which names will not come back, only an operator knows."""
+"""Most names: only an operator knows which of them will not come back."""
 
 FORGET_COMMAND: Final = "ternmq broker forget-epoch"
 """Makes room for names."""

@@ -1,4 +1,4 @@
-"""What one broker tells of itself, and what it may tell. Pure."""
+"""Registration of one broker, and its bounds. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ TOPICS_MAX: Final = 65_536
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokerRegistration:
-    """What one broker tells of itself."""
+    """The registration of one broker, as it tells."""
 
     cluster: str
     broker_name: str

@@ -1,5 +1,5 @@
-"""Who serves what, as brokers register it. Pure: time is an argument, and changes are returned as
-lines for the log, template and arguments apart.
+"""Table of the routes that brokers register. Pure: time is an argument, and changes are returned
+as lines for the log, template and arguments apart.
 
 Three rules keep an old broker from harming a new one:
 
@@ -48,7 +48,7 @@ SLAVES_MAX: Final = 31
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """What a registration did.
+    """The result of a registration.
 
     Attributes:
         master_endpoints: Where a slave finds its master; empty for a master, and
@@ -63,7 +63,7 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class _TopicsSource:
-    """Whose word the topics are."""
+    """The source of a broker name's topics."""
 
     is_master: bool
     incarnation: str

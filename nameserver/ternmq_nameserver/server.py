@@ -46,7 +46,7 @@ class NameServer(Lifecycle):
 
     @property
     def address(self) -> Address:
-        """Where it listens, the port known.
+        """The address it listens on, the port known.
 
         Raises:
             ClosedError: It was not entered.

@@ -1,4 +1,4 @@
-"""Which broker names have which topics, in the order of topics. Pure."""
+"""Index of topics: the broker names of each, in the order of topics. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator

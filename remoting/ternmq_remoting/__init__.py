@@ -1,4 +1,4 @@
-"""How services talk: the seam of RPCs, and gRPC behind it. The one place that imports grpc."""
+"""Talk between services: the seam of RPCs, and gRPC behind it. The one place that imports grpc."""
 
 import os
 

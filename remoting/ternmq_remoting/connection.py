@@ -149,11 +149,11 @@ class GrpcConnection:
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self.identity: Identity | None = None
-        """Who the peer said it was; set by who made the connection."""
+        """The peer's identity, as it told; set by the maker of the connection."""
 
     @property
     def address(self) -> Address:
-        """Where the peer is."""
+        """The peer's address."""
         return self._address
 
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:

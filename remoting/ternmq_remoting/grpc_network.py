@@ -24,7 +24,7 @@ class GrpcNetwork:
     """
 
     _process_id: ClassVar[int] = 0
-    """Where gRPC began; 0 = it has not."""
+    """The process in which gRPC began; 0 = it has not."""
 
     def __init__(self, *, grace_s: float = 5.0) -> None:
         """Make a network.

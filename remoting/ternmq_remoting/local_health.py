@@ -1,4 +1,4 @@
-"""Whether a service of this machine serves, asked without gRPC, whose import alone costs 90 ms.
+"""Health of a service of this machine, asked without gRPC, whose import alone costs 90 ms.
 
 Beside its port a server listens on a Unix socket in Linux's abstract namespace, named after its
 address. Its event loop answers who connects there, so a loop that is stuck gives no answer. Such a

@@ -17,12 +17,12 @@ from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE: Final = 1_000
-"""What our own clients ask for."""
+"""Page size that our own clients ask for."""
 
 PAGE_SIZE_MAX: Final = 10_000
 PAGE_BYTES_MAX: Final = 1 << 20
 PAGES_MAX: Final = 1 << 16
-"""Of one list that we ask for: 65 million names."""
+"""Most pages of one list that we ask for: 65 million names."""
 
 T = TypeVar("T")
 Req = TypeVar("Req", bound=ProtoMessage)

@@ -57,7 +57,7 @@ class StreamRpc(Generic[Req, Rep]):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who answers: sent with every reply's initial metadata.
+    """Identity of the server: sent with every reply's initial metadata.
 
     A client that expects a broker compares; it never trusts an address alone.
     """
@@ -84,10 +84,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a handler knows of its caller."""
+    """A handler's knowledge of its caller."""
 
     peer: Address
-    """Where the caller's socket is."""
+    """The address of the caller's socket."""
 
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     """Lower-case keys; has ternmq-language and ternmq-version from our own clients."""
@@ -190,7 +190,7 @@ class Connection(Protocol):
 
     @property
     def identity(self) -> Identity | None:
-        """Who the peer said it was when it was connected to; None = it did not say."""
+        """The peer's identity, as it told when it was connected to; None = it did not."""
         ...
 
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:
@@ -218,7 +218,7 @@ class Server(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it really listens, the port known."""
+        """The address it really listens on, the port known."""
         ...
 
 

@@ -292,7 +292,7 @@ class GrpcServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens, the port known."""
+        """The address it listens on, the port known."""
         return self._address
 
 
@@ -314,7 +314,7 @@ class GrpcListener(grpc.GenericRpcHandler):
         self._grace_s = grace_s
         self._port: grpc.aio.Server | None = None
         self._behind: tuple[ServerCalls, Any] | None = None
-        """Who serves or served last, and what answers for its health."""
+        """The server that serves or served last, with the answer for its health."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Return who answers a call; None for a path that is not served."""

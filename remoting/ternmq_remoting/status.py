@@ -60,7 +60,7 @@ _NEVER_SENT: Final = (
 )
 
 _NO_CONNECTION: Final = re.compile("^failed to connect to all addresses; last error: [A-Z_]+: ")
-"""What gRPC says before the reason."""
+"""gRPC's words before the reason."""
 
 _REFUSAL_STATUS: Final[Mapping[int, str]] = {
     ResponseCode.SYSTEM_ERROR: "INTERNAL",
@@ -89,13 +89,13 @@ _STATUS_REFUSAL: Final[Mapping[str, ResponseCode]] = {
     "RESOURCE_EXHAUSTED": ResponseCode.SYSTEM_BUSY,
     "FAILED_PRECONDITION": ResponseCode.SERVICE_NOT_AVAILABLE,
 }
-"""What a bare gRPC status means to us when a peer must have said it. All others are transport
+"""Meaning of a bare gRPC status when a peer must have said it. All others are transport
 errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcStatus:
-    """How a call ended, as gRPC tells it."""
+    """The outcome of a call, as gRPC tells it."""
 
     code: str
     """gRPC's name of it, such as "UNAVAILABLE"."""

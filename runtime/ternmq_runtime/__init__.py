@@ -1,1 +1,1 @@
-"""What every process of TernMQ runs on: lifecycle, time, threads, settings, logs."""
+"""The ground of every process of TernMQ: lifecycle, time, threads, settings, logs."""

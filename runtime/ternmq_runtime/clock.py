@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 _BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Where a system has no such clock, a sleep of the machine looks like a step of the wall clock."""
+"""The clock that counts a sleep of the machine, which else looks like a step of the wall clock."""
 
 
 def rest(seconds: float) -> None:

@@ -33,7 +33,7 @@ class LogLevel(Enum):
 
 
 class LogFormat(Enum):
-    """How a line is written."""
+    """The format of a line."""
 
     CONSOLE = "console"
     JSON = "json"
@@ -41,7 +41,7 @@ class LogFormat(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggingSettings:
-    """What a service writes to standard error, and how."""
+    """Settings of a service's log on standard error."""
 
     level: LogLevel = LogLevel.INFO
     """The least severe lines that are written."""

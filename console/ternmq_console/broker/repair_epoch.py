@@ -35,7 +35,7 @@ _COLUMNS: Final = ("who", "before", "after", "problem")
 
 @dataclass(frozen=True, slots=True)
 class EpochViews:
-    """What NameServers and members tell."""
+    """Epochs as NameServers and members tell them."""
 
     cluster: str
     nameservers: Sequence[NameServerEpoch]

@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 HEALTH_VARIABLE: Final = "TERNMQ_HEALTH"
 NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
-"""Of `ternmq_client.config`, which is not imported before it is needed."""
+"""The variable of `ternmq_client.config`, which is not imported before it is needed."""
 
 
 def _integer_of(bits: int) -> Callable[[object], int]:

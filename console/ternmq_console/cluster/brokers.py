@@ -12,7 +12,7 @@ from ternmq_console.cli.output import confirm_losses, print_record, print_rows
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
 _TOLD = (*("role", "epoch", "version", "in_per_s", "out_per_s", "flush", "log_bytes", "disk"),)
-"""What a member tells itself."""
+"""Columns that a member tells itself."""
 
 _COLUMNS = ("cluster", "broker", "id", "addresses", "status", *_TOLD)
 

@@ -20,7 +20,7 @@ _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "members": ("group", "client_id", "in_hand", "messages_per_s", "last_consumed", "is_slow"),
     "dead_letters": ("group", "waiting", "kept", "last_died"),
 }
-"""What a terminal has room for; JSON and the files have everything."""
+"""Columns for which a terminal has room; JSON and the files have everything."""
 
 _RATES: Final = frozenset({"in_per_s", "out_per_s", "messages_per_s", "lag_s"})
 

@@ -12,7 +12,7 @@ from ternmq_store.log.log_notes import LastUse
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryReport
 
 _SAID_MAX: Final = 20
-"""Of one kind; how many more there are is said, too."""
+"""Most sentences of one kind; the number of others is said, too."""
 
 
 def next_start(

@@ -69,7 +69,7 @@ _NOT_PLAIN: Final = re.compile(
 
 _OF_HALF: Final = b"\x02TRAN_MSG\x01"
 _OF_HALVES: Final = frozenset({_OF_HALF, b"\x02" + STAGED_FOR.encode()})
-"""What `_NOT_PLAIN` finds of half messages: clients may send those."""
+"""Finds of `_NOT_PLAIN` in half messages: clients may send those."""
 
 
 class RejectedRecord(NamedTuple):
@@ -80,14 +80,14 @@ class RejectedRecord(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """What all records of a request must be like."""
+    """The form that all records of a request must have."""
 
     kind: "np.dtype[np.void]"
     is_checksummed: bool
 
     @property
     def added_bytes(self) -> int:
-        """What a record without room for its checksum grows by."""
+        """Bytes by which a record without room for its checksum grows."""
         return CHECKSUM_BYTES if self.is_checksummed else 0
 
 
@@ -104,7 +104,7 @@ class RecordBatch:
     queues: tuple[QueueRows, ...]
     """Every row is in exactly one of them."""
     properties: Ints
-    """Where in `data` each record's properties begin; they reach to its end."""
+    """Positions in `data` at which each record's properties begin; they reach to its end."""
     is_checksummed: bool = False
     """Every record ends with room for its checksum, which the log fills in; else none does."""
     routed: tuple[int, ...] = ()
@@ -116,12 +116,12 @@ class RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecords:
-    """What became of the records a client sent."""
+    """The records a client sent, checked."""
 
     batch: RecordBatch | None
     """The good ones, in order; None when there are none."""
     indexes: Ints
-    """Which record of the request each row of the batch is."""
+    """For each row of the batch, its index among the records of the request."""
     refused: Sequence[RejectedRecord]
 
 

@@ -20,7 +20,7 @@ from ternmq_model.arrays import Bytes, Ints
 
 CHECKSUM_BYTES: Final = 20
 CHECKSUM_ROOM: Final = b"__CRC32#\x010000000000\x02"
-"""What a record that has no checksum yet keeps in its place."""
+"""The property in place of the checksum of a record that has none yet."""
 
 _DIGITS: Final = 10
 _DIGITS_BEFORE_END: Final = _DIGITS + 1

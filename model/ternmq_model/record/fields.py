@@ -36,7 +36,7 @@ class BatchTopics(NamedTuple):
 
     names: Sequence[bytes]
     of_rows: Ints | None
-    """Which of them each row names; None: all the first."""
+    """For each row, the index of its topic; None: all the first."""
 
 
 def cut_out(records: bytes, begins: Ints, ends: Ints) -> list[bytes]:

@@ -35,7 +35,7 @@ FLAG_ROLLBACK: Final = 0xC
 FLAG_BORN_HOST_V6: Final = 0x10
 FLAG_STORE_HOST_V6: Final = 0x20
 FLAG_COMPRESSION_MASK: Final = 0x701
-"""What a producer may set: compressed, and with what."""
+"""Flags that a producer may set: compressed, and with what."""
 
 BODY_BYTES_MAX: Final = 4 << 20
 PROPERTIES_BYTES_MAX: Final = 32_767
@@ -48,10 +48,10 @@ SIZE_BYTES: Final = 4
 """A record, a blank one too, begins with its size in so many bytes, big-endian."""
 
 BLANK_BYTES: Final = 8
-"""What a blank record writes; also the room that a file always keeps for it."""
+"""Bytes that a blank record writes; also the room that a file always keeps for it."""
 
 BODY_AT: Final = 88
-"""Where the body begins when both hosts are IPv4; 12 bytes later for each IPv6 host."""
+"""Position of the body when both hosts are IPv4; 12 bytes later for each IPv6 host."""
 
 OVERHEAD_BYTES: Final = 91
 """Length of a V1 record with IPv4 hosts and nothing in it."""
@@ -94,22 +94,22 @@ class RecordHeader(NamedTuple):
     """Bits: compression, transaction state, lengths of the hosts."""
 
     born_at_ms: int
-    """When the producer sent it, Unix milliseconds."""
+    """Time of sending by the producer's clock, Unix milliseconds."""
 
     born_host: bytes
     """The producer's address: 4 or 16 bytes of IP address and 4 of the port, big-endian."""
 
     stored_at_ms: int
-    """When the broker stored it, Unix milliseconds."""
+    """Time of storing by the broker's clock, Unix milliseconds."""
 
     store_host: bytes
     """The broker's address, in the same form."""
 
     reconsume_times: int
-    """How often it was sent back by consumers."""
+    """Number of times that consumers sent it back."""
 
     prepared_offset: int
-    """Of the half message of a transaction, its place in the commit log; else 0."""
+    """Place of a transaction's half message in the commit log; else 0."""
 
     body_bytes: int
     """Length of the body as stored."""

@@ -20,13 +20,13 @@ _IPV6_MORE: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class RecordLayout:
-    """Where the parts of records lie whose sizes add up."""
+    """Positions of the parts of records whose sizes add up."""
 
     starts: Ints
     ends: Ints
     headers: Headers
-    """When hosts have several lengths, with room for the longest; the others are filled up with
-    zeros."""
+    """Copies of the headers. With hosts of several lengths all have room for the longest, and the
+    others are filled up with zeros."""
 
     bodies: Ints
     body_ends: Ints

@@ -46,7 +46,7 @@ _START: Final = struct.Struct(">ii")
 
 
 class Verify(enum.IntEnum):
-    """How much of a record is checked."""
+    """Depth of a record's check."""
 
     NOTHING = 0
     """That the sizes add up and that it says it is where it lies: for what is known to be whole."""
@@ -75,7 +75,7 @@ class LogChunk(NamedTuple):
     """At `end` lies the blank record after which the next file goes on."""
 
     error: CorruptRecord | None
-    """What is wrong with the bytes at `end`, if something is."""
+    """The error in the bytes at `end`, if there is one."""
 
 
 def scan_records(

@@ -19,10 +19,10 @@ class Condition:
     """The condition as it was written."""
 
     steps: int = field(compare=False)
-    """How many parts it has: what evaluating it costs at most."""
+    """Number of its parts: the most that evaluating it costs."""
 
     ignored_from: int | None = field(compare=False)
-    """Where in `text` something begins that is no part of it and is ignored; None = nowhere."""
+    """Position in `text` behind which all is ignored; None = nothing is."""
 
     decide: Decide = field(compare=False, repr=False)
     """Evaluates it: true, false or None for unknown; raises `Unconvertible`."""

@@ -46,10 +46,10 @@ class ParsedCondition(NamedTuple):
 
     tree: Node
     nodes: int
-    """How many parts it has."""
+    """Number of its parts."""
 
     ignored_from: int | None
-    """Where in the text something begins that belongs to it no more, and is ignored."""
+    """Position in the text behind which all is ignored."""
 
 
 class _ParsedNode(NamedTuple):

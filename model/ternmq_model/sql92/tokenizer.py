@@ -25,7 +25,7 @@ KEYWORDS: Final = frozenset(
 
 
 class TokenKind(enum.Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     KEYWORD = "keyword"
     NAME = "name"
@@ -44,7 +44,7 @@ class Token(NamedTuple):
     """As it is written; a keyword in capitals."""
 
     position: int
-    """Of its first character."""
+    """Position of its first character."""
 
 
 _SKIPPED: Final = re.compile(

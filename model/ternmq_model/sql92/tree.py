@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Value: TypeAlias = str | int | float | bool | None
-"""What a part of a condition can come to. None: not known, since a property is missing."""
+"""The truth of a part of a condition. None: not known, since a property is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """What the message has under this name: a string, or nothing."""
+    """The message's property of this name: a string, or nothing."""
 
     name: str
 

@@ -20,7 +20,7 @@ class DescribedFields:
     def __init__(self, own: str, module: str) -> None:
         self._own = own
         self.module = module
-        """Where the class is defined, whatever its `__module__` says."""
+        """Module in which the class is defined, whatever its `__module__` says."""
 
     def __get__(self, instance: object, owner: type) -> str:
         own = inspect.cleandoc(self._own)

@@ -27,11 +27,11 @@ CONFIG_VARIABLE = "TERNMQ_CONFIG"
 _RESERVED = frozenset({CONFIG_VARIABLE})
 
 _RESEMBLES = 0.9
-"""How like a setting's variable another one must be to be taken for a slip. Kubernetes gives every
+"""Likeness to a setting's variable from which another is taken for a slip. Kubernetes gives every
 container variables of its services: for one called `ternmq-broker`, TERNMQ_BROKER_SERVICE_PORT."""
 
 _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
-"""How the value of the one variable of Kubernetes begins that is called like a setting: of
+"""Beginning of the value of the one variable of Kubernetes that is called like a setting:
 TERNMQ_BROKER_PORT."""
 
 
