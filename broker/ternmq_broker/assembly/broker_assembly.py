@@ -32,6 +32,7 @@ from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.rpc_policy import slave_handlers
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
 from ternmq_broker.scan.service import ScanService, scan_service
+from ternmq_broker.scheduled.assembly import WaitingParts
 from ternmq_broker.send.admission import admission_of
 from ternmq_broker.send.dedup import DuplicateSearch
 from ternmq_broker.send.processor import SendProcessor, properties_suffix
@@ -53,7 +54,6 @@ from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.retention import StoreRetention
 from ternmq_broker.storage.verification import StoreVerification
 from ternmq_broker.transactions.assembly import TransactionDependencies, Transactions
-from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Environment

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
+from ternmq_broker.scheduled.assembly import WaitingParts
 from ternmq_broker.transactions.assembly import Transactions
-from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.rpc import Handler
 from ternmq_runtime.service import Job

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ternmq_broker.scheduled.timer_wheel import Due
 from ternmq_broker.state import timer_log
 from ternmq_broker.state.timer_log import log_units, write_timer_log
-from ternmq_broker.timer.wheel import Due
 from ternmq_store.queues.units import UNIT
 from tests.support.files import MemoryFileSystem
 

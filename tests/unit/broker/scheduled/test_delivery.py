@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from ternmq_broker.delay.deliverer import Deliverer
+from ternmq_broker.scheduled.delivery import Deliverer
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.internal_append import InternalWriter

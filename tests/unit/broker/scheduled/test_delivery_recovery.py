@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_broker.delay.delivered_before import NO_COPIES, copies_of, delivered_sources
+from ternmq_broker.scheduled.delivery_recovery import NO_COPIES, copies_of, delivered_sources
 from ternmq_broker.storage.internal_record import InternalRecord, batches_of
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.fields import tag_code_of

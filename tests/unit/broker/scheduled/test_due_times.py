@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ternmq_broker.delay.level_wait import LevelWait
+from ternmq_broker.scheduled.due_times import LevelWait
 
 LEVEL = 3
 DELAY_MS = 10_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_broker.delay.real_place import Undeliverable, at_real_place
+from ternmq_broker.scheduled.delivery_target import Undeliverable, at_real_place
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_model.route import TopicConfig

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ternmq_broker.timer.cancelling import Cancelling
-from ternmq_broker.timer.wheel import Due
+from ternmq_broker.scheduled.cancellation import Cancelling
+from ternmq_broker.scheduled.timer_wheel import Due
 from ternmq_model.record.format import Record, decode_record
 from tests.support.records import record
 

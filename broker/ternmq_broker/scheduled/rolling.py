@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from ternmq_broker.scheduled.timer_wheel import Due, TimerWheel
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
 from ternmq_broker.storage.reader import StoreReader
-from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.errors import refusal
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset

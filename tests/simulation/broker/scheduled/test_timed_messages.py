@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from ternmq_broker.scheduled import rolling
 from ternmq_broker.state import tables
 from ternmq_broker.state.table_formats import TIMER
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.timer import rolling
 from ternmq_model.errors import BrokerBusy, MessageRefused, RefusedError, StoreFull
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin

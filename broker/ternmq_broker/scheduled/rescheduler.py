@@ -9,8 +9,8 @@ import logging
 from collections import deque
 from typing import Final
 
-from ternmq_broker.timer.rolling import Rolled, Roller
-from ternmq_broker.timer.wheel import Due
+from ternmq_broker.scheduled.rolling import Rolled, Roller
+from ternmq_broker.scheduled.timer_wheel import Due
 from ternmq_model.clock import Clock
 from ternmq_model.delay import tick_up
 from ternmq_model.offsets import PhysicalOffset, QueueOffset

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from ternmq_broker.delay.real_place import Undeliverable, at_real_place
+from ternmq_broker.scheduled.delivery_target import Undeliverable, at_real_place
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
 from ternmq_model.errors import IllegalMessage, IllegalName, MessageRefused

@@ -2,7 +2,7 @@
 
 Progress moves when what was delivered counts as stored, and is kept once it survives a loss of
 power. What a crash finds delivered and not kept is recognised by its copies in the log
-(`delivered_before`): a failure skips no message, and repeats none that the log holds.
+(`delivery_recovery`): a failure skips no message, and repeats none that the log holds.
 
 Source: RocketMQ `ScheduleMessageService`.
 """
@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.alarm import Alarm
-from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, Copies, copies_of
-from ternmq_broker.delay.deliverer import Deliverer
-from ternmq_broker.delay.lateness import Lateness
-from ternmq_broker.delay.level_wait import LevelWait
+from ternmq_broker.scheduled.alarm import Alarm
+from ternmq_broker.scheduled.delivery import Deliverer
+from ternmq_broker.scheduled.delivery_recovery import LOOK_BYTES_MAX, Copies, copies_of
+from ternmq_broker.scheduled.due_times import LevelWait
+from ternmq_broker.scheduled.lateness import Lateness
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.arrays import Ints

@@ -3,7 +3,7 @@
 What waits is kept in memory as a number each; it is read anew from the queue at every start, from
 the first message that was not delivered. A message is forgotten when it counts as stored in its own
 queue, and that is kept once it survives a loss of power. What a crash finds delivered, or laid
-anew, and not kept is recognised by its copies in the log (`delivered_before`): a failure skips no
+anew, and not kept is recognised by its copies in the log (`delivery_recovery`): a failure skips no
 message, and repeats none that the log holds.
 
 Source: RocketMQ `TimerMessageStore`.
@@ -16,20 +16,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.alarm import Alarm
-from ternmq_broker.delay.delivered_before import LOOK_BYTES_MAX, NO_COPIES, Copies, copies_of
-from ternmq_broker.delay.deliverer import Deliverer
-from ternmq_broker.delay.lateness import Lateness
+from ternmq_broker.scheduled.alarm import Alarm
+from ternmq_broker.scheduled.cancellation import Cancelling
+from ternmq_broker.scheduled.delivery import Deliverer
+from ternmq_broker.scheduled.delivery_recovery import LOOK_BYTES_MAX, NO_COPIES, Copies, copies_of
+from ternmq_broker.scheduled.due_codes import asked_for_ms, codes_of_records, is_time, not_delivered
+from ternmq_broker.scheduled.lateness import Lateness
+from ternmq_broker.scheduled.rescheduler import Mover
+from ternmq_broker.scheduled.rolling import Rolled, Roller, read_many
+from ternmq_broker.scheduled.timer_handover import Handover
+from ternmq_broker.scheduled.timer_wheel import NEVER_MS, Due, TimerWheel
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.timer_files import WheelFiles
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
-from ternmq_broker.timer.cancelling import Cancelling
-from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
-from ternmq_broker.timer.handover import Handover
-from ternmq_broker.timer.moving import Mover
-from ternmq_broker.timer.rolling import Rolled, Roller, read_many
-from ternmq_broker.timer.wheel import NEVER_MS, Due, TimerWheel
 from ternmq_model.clock import Clock
 from ternmq_model.delay import TICK_MS
 from ternmq_model.errors import StoreError, TernError

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from ternmq_broker.timer.wheel import NEVER_MS, Due, TimerWheel
+from ternmq_broker.scheduled.timer_wheel import NEVER_MS, Due, TimerWheel
 
 NOW_MS = 1_700_000_000_000
 

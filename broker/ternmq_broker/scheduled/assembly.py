@@ -4,16 +4,16 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.delay.delay_service import DelayService
-from ternmq_broker.delay.delivered_before import delivered_sources
-from ternmq_broker.delay.deliverer import Deliverer
+from ternmq_broker.scheduled.delay_levels import DelayService
+from ternmq_broker.scheduled.delivery import Deliverer
+from ternmq_broker.scheduled.delivery_recovery import delivered_sources
+from ternmq_broker.scheduled.timed_messages import TimerService
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.steady_clock import DOUBT_MS
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import RoutingRules
-from ternmq_broker.timer.timer_service import TimerService
 from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset

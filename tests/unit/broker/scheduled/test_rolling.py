@@ -1,6 +1,6 @@
 """Laying timed messages anew at the log's end."""
 
-from ternmq_broker.timer.rolling import rolled
+from ternmq_broker.scheduled.rolling import rolled
 from ternmq_model.record.format import decode_record
 from tests.support.records import record
 

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
+from ternmq_broker.scheduled.due_codes import (
+    asked_for_ms,
+    codes_of_records,
+    is_time,
+    not_delivered,
+)
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
 from ternmq_model.delay import EARLIEST_CODE
 from ternmq_model.properties import tag_code
 from ternmq_model.record.format import Record, decode_record

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ternmq_broker.alarm import Alarm
+from ternmq_broker.scheduled.alarm import Alarm
 from tests.support.virtual_time import run_in_virtual_time
 
 

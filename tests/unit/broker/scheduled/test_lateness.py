@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ternmq_broker.delay.lateness import Lateness
+from ternmq_broker.scheduled.lateness import Lateness
 
 
 def test_share_of_deliveries_is_within_the_reported_lateness() -> None:

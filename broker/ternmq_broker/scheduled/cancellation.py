@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ternmq_broker.timer.wheel import Due
+from ternmq_broker.scheduled.timer_wheel import Due
 from ternmq_model.delay import cancel_key
 from ternmq_model.properties import REAL_TOPIC, TIMER_CANCEL, UNIQUE_KEY, decode_properties
 from ternmq_model.record.format import Record

@@ -5,10 +5,10 @@ from typing import Final
 
 import numpy as np
 
+from ternmq_broker.scheduled.timer_wheel import Due
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.timer_files import WheelFiles
 from ternmq_broker.state.timer_log import log_units
-from ternmq_broker.timer.wheel import Due
 from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.names import WHEEL_TOPIC

@@ -12,11 +12,10 @@ from typing import Any, Final, cast
 
 import pytest
 
-from ternmq_broker.delay import delay_service
+from ternmq_broker.scheduled import delay_levels, timed_messages
 from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.state.table_formats import parse_table
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.timer import timer_service
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.json_checksum import add_checksum
 from ternmq_model.message import Message
@@ -284,7 +283,7 @@ def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash
                     assert (await waiting(client)).timed == 600
                     await client.connection.close()
             assert timercheck(around.files).first_offset < 600
-            monkeypatch.setattr(timer_service, "LOOK_BYTES_MAX", 100_000)
+            monkeypatch.setattr(timed_messages, "LOOK_BYTES_MAX", 100_000)
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 for _ in range(20):
@@ -302,7 +301,7 @@ def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash
 def test_copy_that_progress_tells_of_lets_none_be_laid_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(timer_service, "LOOK_BYTES_MAX", 100_000)
+    monkeypatch.setattr(timed_messages, "LOOK_BYTES_MAX", 100_000)
 
     async def main() -> None:
         async with world(flush_mode=FlushMode.ASYNC) as around:
@@ -347,7 +346,7 @@ def test_start_reads_little_of_the_log(
     case: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first message comes after much else; or an old one waits, also with the timer off."""
-    for module in (timer_service, delay_service):
+    for module in (timed_messages, delay_levels):
         monkeypatch.setattr(module, "LOOK_BYTES_MAX", 100_000)
     settings = {"timer_enabled": case != "disabled"}
 

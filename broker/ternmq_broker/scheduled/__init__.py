@@ -1,0 +1,1 @@
+"""Scheduled messages: the 18 delay levels, and messages timed on the wheel."""
