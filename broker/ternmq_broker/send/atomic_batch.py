@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ternmq_model.errors import refusal
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.format import WHOLE_BATCH_BYTES_MAX
+from ternmq_model.record.format import ATOMIC_BATCH_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 
 
@@ -46,8 +46,8 @@ def check_atomic(
         raise refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch is for one queue of one topic")
     if first.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
         raise refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot go to a group's own topic")
-    if request_bytes > WHOLE_BATCH_BYTES_MAX:
-        remark = f"a batch has {request_bytes} bytes, at most {WHOLE_BATCH_BYTES_MAX} fit"
+    if request_bytes > ATOMIC_BATCH_BYTES_MAX:
+        remark = f"a batch has {request_bytes} bytes, at most {ATOMIC_BATCH_BYTES_MAX} fit"
         raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
     for row in batch.routed:
         remark = f"message {row} of the batch: what is delayed or half cannot be in a batch"

@@ -41,7 +41,7 @@ BODY_BYTES_MAX: Final = 4 << 20
 PROPERTIES_BYTES_MAX: Final = 32_767
 RECORD_BYTES_MAX: Final = BODY_BYTES_MAX + 65_536
 
-WHOLE_BATCH_BYTES_MAX: Final = 4 << 20
+ATOMIC_BATCH_BYTES_MAX: Final = 4 << 20
 """Longest batch, its records in store format, that is stored together or not at all."""
 
 SIZE_BYTES: Final = 4

@@ -9,7 +9,7 @@ from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record.format import WHOLE_BATCH_BYTES_MAX
+from ternmq_model.record.format import ATOMIC_BATCH_BYTES_MAX
 from ternmq_producer.batch.pending_send import PendingSend, ResultSink
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def check_length(topic: str, record_bytes: int) -> None:
     Raises:
         IllegalMessage: They are.
     """
-    if record_bytes > WHOLE_BATCH_BYTES_MAX:
+    if record_bytes > ATOMIC_BATCH_BYTES_MAX:
         raise IllegalMessage(
             f"batch for {topic!r}: has {record_bytes} bytes in store format, "
-            f"at most {WHOLE_BATCH_BYTES_MAX} fit"
+            f"at most {ATOMIC_BATCH_BYTES_MAX} fit"
         )
 
 
