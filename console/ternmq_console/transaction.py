@@ -118,7 +118,7 @@ def _ask_first(staged_for: str, brokers: Collection[str], nameserver: str, *, fo
         require_all(found.unreachable)
         if not force:
             for one in found:
-                one.check_left_behind()
+                one.check_not_in_use()
     confirm_losses(losses(found))
 
 

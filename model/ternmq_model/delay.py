@@ -67,15 +67,15 @@ def wheel_code(properties: Mapping[str, str], stored_at_ms: int) -> int | None:
     Returns:
         More than any tag's code; None when the record says no time.
     """
-    due_ms = _whole(properties.get(TIMER_DUE_MS))
+    due_ms = _integer(properties.get(TIMER_DUE_MS))
     if due_ms is None or not EARLIEST_CODE <= due_ms < _DUE_MS_MAX:
         return None
     asked_ms = due_ms
     after_s, after_ms = properties.get(TIMER_DELAY_SEC), properties.get(TIMER_DELAY_MS)
     if after_s is None and after_ms is None:
-        asked_ms = _whole(properties.get(TIMER_DELIVER_MS)) or due_ms
+        asked_ms = _integer(properties.get(TIMER_DELIVER_MS)) or due_ms
     elif TIMER_ROLLS not in properties:
-        after = _whole(after_ms) if after_s is None else (_whole(after_s) or 0) * 1000
+        after = _integer(after_ms) if after_s is None else (_integer(after_s) or 0) * 1000
         asked_ms = stored_at_ms + (after or 0)
     elif TIMER_ENQUEUED_MS in properties:
         asked_ms = due_ms + _FOREIGN_TICK_MS  # perhaps rounded down, and nobody knows from what
@@ -97,5 +97,5 @@ def cancel_key(topic: str, told: str) -> str:
     return told if told.startswith(prefix) else prefix + told
 
 
-def _whole(text: str | None) -> int | None:
+def _integer(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 18 else None

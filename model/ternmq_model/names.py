@@ -104,7 +104,7 @@ def check_group(group: str) -> str:
     return _check("group", group, GROUP_BYTES_MAX)
 
 
-def check_kept_group(group: str) -> str:
+def check_stored_group(group: str) -> str:
     """Return `group` when a store may have it; it may be longer than one that is used.
 
     Raises:

@@ -57,7 +57,7 @@ def is_in_use(quiet_ms: int) -> bool:
     return quiet_ms < STAGED_QUIET_MS
 
 
-def check_left_behind(staged_for: str, quiet_ms: int, *, broker_name: str = "") -> None:
+def check_not_in_use(staged_for: str, quiet_ms: int, *, broker_name: str = "") -> None:
     """Refuse to roll back what somebody may work on. Pure.
 
     Args:

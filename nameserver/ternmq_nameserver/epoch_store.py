@@ -69,7 +69,7 @@ class EpochStore:
         """Return the highest epoch of a broker name that was ever accepted; 0 for none."""
         return self._table.get(cluster, broker_name)
 
-    def has_kept(self, cluster: str, broker_name: str, epoch: int) -> bool:
+    def has_saved(self, cluster: str, broker_name: str, epoch: int) -> bool:
         """Tell whether `accept` would have nothing to wait for."""
         now, saved = (each.get(cluster, broker_name) for each in (self._table, self._saved))
         return epoch <= saved <= now  # another name may have taken its place
@@ -84,7 +84,7 @@ class EpochStore:
             StoreFailed: The disk refused; asking again tries again.
         """
         self._table = self._table.raised(cluster, broker_name, epoch)
-        if self.has_kept(cluster, broker_name, epoch):
+        if self.has_saved(cluster, broker_name, epoch):
             return
         saved = self._saver.saved()
         if saved is not None:

@@ -92,7 +92,7 @@ class NameServerService:
         registration = self._registration_of(request)
         name = (registration.cluster, registration.broker_name)
         try:
-            if not self._epochs.has_kept(*name, registration.epoch):
+            if not self._epochs.has_saved(*name, registration.epoch):
                 self._routes.check(registration, highest_epoch=self._epochs.highest(*name))
                 await self._epochs.accept(*name, registration.epoch)
                 registration = self._registration_of(request)  # its topics may be news by now

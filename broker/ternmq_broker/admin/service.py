@@ -21,7 +21,7 @@ from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_broker.statistics.lag import GroupLag
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
-from ternmq_model.names import check_kept_group, check_topic, is_system_topic
+from ternmq_model.names import check_stored_group, check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import QUEUES_MAX, TOPICS_AT_ONCE_MAX, Permission, TopicConfig
 from ternmq_model.version import __version__
@@ -248,7 +248,7 @@ class AdminService:
     ) -> admin.DescribeGroupReply:
         """Tell a group's members and how far it is."""
         context = self._context
-        group = check_kept_group(request.group)
+        group = check_stored_group(request.group)
         members = context.sessions.table.members(group)
         offsets = context.offsets.topics_of(group)
         if not members and not offsets and context.groups.get(group) is None:

@@ -13,7 +13,7 @@ from typing import Final
 from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.state.clients import ClientSession
 from ternmq_model.errors import refusal
-from ternmq_model.names import check_group, check_kept_group
+from ternmq_model.names import check_group, check_stored_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -84,7 +84,7 @@ class ClientQueryService:
         self, request: admin.DescribeConsumerRequest, call: Call
     ) -> admin.DescribeConsumerReply:
         """Ask one member of a group how consuming goes. Cancelling is safe."""
-        group, client_id = check_kept_group(request.group), request.client_id
+        group, client_id = check_stored_group(request.group), request.client_id
         session = next(
             (one for one in self.sessions.table.members(group) if one.client_id == client_id), None
         )

@@ -20,7 +20,7 @@ from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, RefusedError, refusal
-from ternmq_model.names import check_kept_group, check_topic, is_system_group
+from ternmq_model.names import check_stored_group, check_topic, is_system_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -145,7 +145,7 @@ class GroupAdminService:
     ) -> admin.CloneOffsetsReply:
         """Let one group be as far as another; when it answers, that is on disk."""
         context = self._context
-        source, group = check_kept_group(request.from_group), _users_own(request.to_group)
+        source, group = check_stored_group(request.from_group), _users_own(request.to_group)
         self._check_is_known(source)
         if source == group:
             raise _invalid(f"group {group!r} cannot be cloned to itself")
@@ -277,7 +277,7 @@ def _users_own(group: str) -> str:
         IllegalName: The name is illegal.
         PermissionRefused: It belongs to the broker.
     """
-    if is_system_group(check_kept_group(group)):
+    if is_system_group(check_stored_group(group)):
         raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} belongs to the broker")
     return group
 

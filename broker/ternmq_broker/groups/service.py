@@ -30,7 +30,7 @@ from ternmq_model.errors import (
     TernError,
     refusal,
 )
-from ternmq_model.names import check_group, check_kept_group, check_topic, is_system_group
+from ternmq_model.names import check_group, check_stored_group, check_topic, is_system_group
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -196,7 +196,7 @@ class GroupService:
         self, request: groups.ListMembersRequest, call: Call
     ) -> groups.ListMembersReply:
         """Tell a group's live members."""
-        members = self._context.sessions.table.members(check_kept_group(request.group))
+        members = self._context.sessions.table.members(check_stored_group(request.group))
         return groups.ListMembersReply(client_ids=[each.client_id for each in members])
 
     async def commit_offsets(
@@ -274,7 +274,7 @@ class GroupService:
     ) -> groups.QueryOffsetReply:
         """Tell how far a group is, and whether it will still be there after a crash."""
         context = self._context
-        group, topic = check_kept_group(request.group), check_topic(request.topic)
+        group, topic = check_stored_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
         is_unsaved = partial(context.offsets.has_unsaved_begin, group, topic, request.queue_id)
         if is_unsaved():

@@ -10,7 +10,7 @@ from ternmq_broker.state.fastjson import as_int, as_object, version_from_dict, v
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import refusal
 from ternmq_model.group_settings import GroupSettings
-from ternmq_model.names import check_group, check_kept_group, check_new_name, is_legal
+from ternmq_model.names import check_group, check_new_name, check_stored_group, is_legal
 from ternmq_model.response_code import ResponseCode
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -40,7 +40,7 @@ def check_settings(settings: GroupSettings) -> GroupSettings:
         IllegalName: The group's name is illegal.
         InvalidParameter: A number cannot be; names it.
     """
-    check_kept_group(settings.group)
+    check_stored_group(settings.group)
     for name, value, most in (
         ("retry_queues", settings.retry_queues, RETRY_QUEUES_MAX),
         ("retries_max", settings.retries_max, RETRIES_MAX),
@@ -206,7 +206,7 @@ class GroupTable:
         as_object(value.get("forbiddenTable") or {}, "forbiddenTable")
         entries = as_object(value.get("subscriptionGroupTable", {}), "subscriptionGroupTable")
         table.odd = {
-            name: entries[name] for name in entries if not is_legal(check_kept_group, name)
+            name: entries[name] for name in entries if not is_legal(check_stored_group, name)
         }
         for name, entry in entries.items():
             if name in table.odd:

@@ -11,7 +11,7 @@ from ternmq_broker.state.fastjson import as_int, as_object, version_from_dict, v
 from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.recent_changes import RecentChanges
 from ternmq_model.data_version import DataVersion
-from ternmq_model.names import check_kept_group, check_topic, is_legal
+from ternmq_model.names import check_stored_group, check_topic, is_legal
 from ternmq_model.offsets import QueueOffset
 
 logger = logging.getLogger(__name__)
@@ -363,4 +363,4 @@ def _is_odd(key: str) -> bool:
     topic, separator, group = key.partition(_SEPARATOR)
     if not (topic and separator and group):
         raise ValueError(f"offsets of {key!r}: the key must be topic@group")
-    return not (is_legal(check_topic, topic) and is_legal(check_kept_group, group))
+    return not (is_legal(check_topic, topic) and is_legal(check_stored_group, group))

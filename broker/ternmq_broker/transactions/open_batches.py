@@ -23,7 +23,7 @@ from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.transaction import Resolution, check_left_behind
+from ternmq_model.transaction import Resolution, check_not_in_use
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 
@@ -130,7 +130,7 @@ class OpenBatches:
             now_ms = self.clock.monotonic_ms()
             add_to(found, rows, self.table.worked_on_at, now_ms=now_ms)
             for batch in found.values():
-                check_left_behind(batch.staged_for, batch.quiet_ms)
+                check_not_in_use(batch.staged_for, batch.quiet_ms)
         outcomes = await self.ender.end([_rollback(row.half) for row in rows])
         return [outcome.error for outcome in outcomes if outcome.error is not None]
 

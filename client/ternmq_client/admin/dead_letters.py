@@ -17,7 +17,7 @@ from ternmq_model.errors import (
     TopicNotFound,
     refusal,
 )
-from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept_group
+from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_stored_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -146,7 +146,7 @@ class DeadLetterAdmin(AdminCalls):
         Raises:
             Unreachable: It has none where brokers answer, and not all do; names each such.
         """
-        topic = DEAD_LETTER_PREFIX + check_kept_group(group)
+        topic = DEAD_LETTER_PREFIX + check_stored_group(group)
 
         async def kept(data: BrokerData, connection: Connection) -> list[DeadLetter]:
             found: list[DeadLetter] = []
@@ -248,7 +248,7 @@ class DeadLetterAdmin(AdminCalls):
 
         None are returned of a group without dead letters.
         """
-        request = admin.DeleteTopicRequest(topic=DEAD_LETTER_PREFIX + check_kept_group(group))
+        request = admin.DeleteTopicRequest(topic=DEAD_LETTER_PREFIX + check_stored_group(group))
         async with self._found(group) as (queues, _):
             connections = {each.data.broker_name: each.connection for each in queues}
             for connection in connections.values():
@@ -380,7 +380,7 @@ class DeadLetterAdmin(AdminCalls):
         self, group: str
     ) -> AsyncGenerator[tuple[Sequence[_DeadLetterQueue], Sequence[Connection]]]:
         """Give the queues of a group's dead letters, if any, and a connection to each master."""
-        topic = DEAD_LETTER_PREFIX + check_kept_group(group)
+        topic = DEAD_LETTER_PREFIX + check_stored_group(group)
         async with self._masters(await self._wanted()) as masters:
             found: list[_DeadLetterQueue] = []
             for data, connection in masters:

@@ -14,7 +14,7 @@ from ternmq_model.errors import (
     refusal,
 )
 from ternmq_model.group_settings import GroupSettings
-from ternmq_model.names import check_group, check_kept_group, check_topic
+from ternmq_model.names import check_group, check_stored_group, check_topic
 from ternmq_model.offsets import OFFSET_MAX
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -48,7 +48,7 @@ class GroupChanges(AdminCalls):
             Unreachable: A master does not answer: nothing is changed.
             TransportError: A master gives no answer; as with a refusal.
         """
-        check_kept_group(settings.group)
+        check_stored_group(settings.group)
         request = admin.PutGroupRequest(settings=group_settings_to_pb(settings))
 
         async def put(_: BrokerData, connection: Connection) -> admin.PutGroupReply:
@@ -81,7 +81,7 @@ class GroupChanges(AdminCalls):
             Unreachable: A master does not answer: nothing is deleted.
             TransportError: A master gives no answer; as with a refusal.
         """
-        check_kept_group(group)
+        check_stored_group(group)
         request = admin.DeleteGroupRequest(group=group, with_dead_letters=with_dead_letters)
 
         async def delete(_: BrokerData, connection: Connection) -> admin.DeleteGroupReply:
@@ -133,7 +133,7 @@ class GroupChanges(AdminCalls):
             Unreachable: A master does not answer: nothing is changed.
             TransportError: A master gives no answer; as with a refusal.
         """
-        check_kept_group(group)
+        check_stored_group(group)
         check_topic(topic)
         if [at_ms is not None, offset is not None, first, last].count(True) != 1:
             raise UsageError("a reset goes to exactly one of: a time, an offset, first, last")
@@ -194,7 +194,7 @@ class GroupChanges(AdminCalls):
             Unreachable: A master does not answer: nothing is changed.
             TransportError: A master gives no answer; as with a refusal.
         """
-        check_kept_group(from_group)
+        check_stored_group(from_group)
         check_group(to_group)
         request = admin.CloneOffsetsRequest(from_group=from_group, to_group=to_group, topic=topic)
 

@@ -14,7 +14,7 @@ from ternmq_client.admin.descriptions import (
     require_all,
 )
 from ternmq_model.errors import ClientNotOnline, GroupNotFound, refusal
-from ternmq_model.names import check_group, check_kept_group, group_order
+from ternmq_model.names import check_group, check_stored_group, group_order
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
@@ -59,7 +59,7 @@ class GroupAdmin(AdminCalls):
             GroupNotFound: No broker knows it.
             Unreachable: No broker that answers knows it, and not all answer; names each such.
         """
-        found = await self.describe_groups([check_kept_group(group)])
+        found = await self.describe_groups([check_stored_group(group)])
         if not found:
             require_all(found.unreachable)
             raise refusal(
@@ -108,7 +108,9 @@ class GroupAdmin(AdminCalls):
             ClientNotOnline: It is no member, or does not answer.
             Unreachable: It is no member at the brokers that answer, and not all do.
         """
-        request = admin.DescribeConsumerRequest(group=check_kept_group(group), client_id=client_id)
+        request = admin.DescribeConsumerRequest(
+            group=check_stored_group(group), client_id=client_id
+        )
 
         async def state(_: BrokerData, connection: Connection) -> RunningState:
             reply = await connection.call(DESCRIBE_CONSUMER, request, timeout_s=self._timeout_s)

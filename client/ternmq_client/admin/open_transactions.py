@@ -9,7 +9,7 @@ from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import BrokerList, require_all
 from ternmq_model.errors import RequestTimedOut, TernError, Unreachable, UsageError
 from ternmq_model.route import BrokerData
-from ternmq_model.transaction import check_left_behind, is_in_use
+from ternmq_model.transaction import check_not_in_use, is_in_use
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.rpc import Connection, Rep, Req, StreamRpc
 from ternmq_remoting.service_methods import LIST_TRANSACTIONS, ROLL_BACK_STAGED
@@ -56,13 +56,13 @@ class OpenBatch:
         """True while a driver may still work on them: less than 3 minutes have passed."""
         return is_in_use(self.quiet_ms)
 
-    def check_left_behind(self) -> None:
+    def check_not_in_use(self) -> None:
         """Refuse to roll them back while somebody may work on them.
 
         Raises:
             RefusedError: ILLEGAL_OPERATION; names the batch.
         """
-        check_left_behind(self.staged_for, self.quiet_ms, broker_name=self.broker_name)
+        check_not_in_use(self.staged_for, self.quiet_ms, broker_name=self.broker_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class TransactionAdmin(AdminCalls):
         require_all(found.unreachable)
         if not force:
             for one in found:
-                one.check_left_behind()
+                one.check_not_in_use()
         if not found:
             return []
 

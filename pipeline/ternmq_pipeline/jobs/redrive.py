@@ -17,7 +17,7 @@ from ternmq_client.admin.descriptions import require_all
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
-from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_kept_group
+from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_stored_group
 from ternmq_pipeline.jobs.cluster_queries import ask, check_topics, resume_offsets, retry_option
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
@@ -88,7 +88,7 @@ def redrive(
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
-    letters = DEAD_LETTER_PREFIX + check_kept_group(group)
+    letters = DEAD_LETTER_PREFIX + check_stored_group(group)
     if batch_rows < 1:
         raise UsageError(f"batch_rows={batch_rows}: at least 1")
     if not checkpoint and not dry_run:

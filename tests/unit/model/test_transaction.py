@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.transaction import check_left_behind, is_in_use
+from ternmq_model.transaction import check_not_in_use, is_in_use
 
 
 @pytest.mark.parametrize(("quiet_ms", "is_so"), [(0, True), (179_999, True), (180_000, False)])
@@ -13,7 +13,7 @@ def test_batch_is_in_use_for_three_minutes_after_work_on_it(quiet_ms: int, is_so
 
 
 def test_batch_in_use_is_named_and_left_alone() -> None:
-    check_left_behind("q/1", 180_000)
+    check_not_in_use("q/1", 180_000)
     with pytest.raises(RefusedError, match=r"q/2 may be in use: 59 s ago") as refused:
-        check_left_behind("q/2", 59_000)
+        check_not_in_use("q/2", 59_000)
     assert refused.value.code == ResponseCode.ILLEGAL_OPERATION

@@ -33,7 +33,7 @@ from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName
-from ternmq_model.names import check_kept_group, check_topic
+from ternmq_model.names import check_stored_group, check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.converters import group_settings_to_pb
 from ternmq_remoting.environment import Blocking
@@ -172,7 +172,7 @@ class TableApplier:
         told = await services.blocking.run(FilterTable.from_dict, content)
         for one in told:
             check_topic(one.topic)
-            check_kept_group(one.group)
+            check_stored_group(one.group)
         now_ms, log_end = services.clock.wall_ms(), services.store.max_physical
         services.tables.filters.take_over(told, now_ms=now_ms, log_end=log_end)
 

@@ -7,7 +7,7 @@ from ternmq_broker.state.fastjson import as_int
 from ternmq_broker.state.offset_versions import VERSION_MAX
 from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_model.errors import IllegalName
-from ternmq_model.names import check_kept_group, check_topic
+from ternmq_model.names import check_stored_group, check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import QUEUES_MAX
 
@@ -30,7 +30,7 @@ def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[VersionedOffset, bo
             raise ValueError(f"offset {row!r} has another shape")
         try:
             check_topic(topic)
-            check_kept_group(group)
+            check_stored_group(group)
         except IllegalName as error:
             raise ValueError(str(error)) from None
         numbers = as_int(queue_id, "queue"), as_int(offset, "offset"), as_int(version, "version")
