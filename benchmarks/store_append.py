@@ -19,7 +19,7 @@ import numpy as np
 from ternmq_model.index_keys import find_keys
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.batch import RecordBatch, check_records
-from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.format import encode_record
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
@@ -57,7 +57,7 @@ def batch_of(
     if pairs is None:
         pairs = [b"UNIQ_KEY\x01%032x\x02TAGS\x01TagA\x02" % row for row in range(count)]
     body = os.urandom(body_bytes)
-    suffix = CHECKSUM_ROOM if is_checksummed else b""
+    suffix = RESERVED_CHECKSUM if is_checksummed else b""
     records = [
         encode_record(
             topic=b"benchmark",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ternmq_model.compression import compress
 from ternmq_model.errors import CorruptBody, CorruptRecord
-from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.format import MAGIC_V2, encode_record
 from ternmq_model.stored_message import decode_single
 from tests.support.examples import examples
@@ -40,7 +40,7 @@ def encoded_properties(draw: st.DrawFn) -> bytes:
     for _ in range(draw(st.integers(0, 5))):
         made += draw(NAMES) + draw(st.sampled_from([b"\x01"] * 8 + [b""])) + draw(VALUES)
         made += draw(SEPARATORS)
-    return made + draw(st.sampled_from([b"", CHECKSUM_ROOM]))
+    return made + draw(st.sampled_from([b"", RESERVED_CHECKSUM]))
 
 
 def to_v2(record: bytes, topic: bytes) -> bytes:

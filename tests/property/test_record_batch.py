@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_model.record.batch import CheckedRecords, check_records
-from ternmq_model.record.checksum import CHECKSUM_ROOM, has_checksum
+from ternmq_model.record.checksum import RESERVED_CHECKSUM, has_checksum
 from ternmq_model.record.fields import tag_code_of
 from ternmq_model.record.format import decode_record
 from tests.support.records import record, sizes_of
@@ -19,7 +19,7 @@ RECORDS = st.builds(
     queue_id=st.integers(0, 3),
     body=st.binary(max_size=40),
     properties=st.dictionaries(NAMES, VALUES, max_size=4),
-    suffix=st.sampled_from([b"", CHECKSUM_ROOM]),
+    suffix=st.sampled_from([b"", RESERVED_CHECKSUM]),
 )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.checksum import (
-    CHECKSUM_ROOM,
+    RESERVED_CHECKSUM,
     checksum_digits,
     checksum_of,
     verify_checksum,
@@ -43,7 +43,7 @@ def to_v2(record: bytes, topic: bytes) -> bytes:
 
 def with_checksum(record: bytes) -> bytes:
     """Return the record with its checksum, if it has room for one."""
-    if not record.endswith(CHECKSUM_ROOM):
+    if not record.endswith(RESERVED_CHECKSUM):
         return record
     digits = checksum_digits(checksum_of(record))
     return record[: -len(digits) - 1] + digits + b"\x02"
@@ -61,7 +61,7 @@ def files(draw: st.DrawFn) -> tuple[bytearray, int]:
             queue_id=draw(st.sampled_from([0, 1, 70_000, -1])),
             body=draw(st.sampled_from([b"", b"body", bytes(700)])),
             properties=draw(PROPERTIES)
-            + draw(st.sampled_from([b"", CHECKSUM_ROOM, CHECKSUM_ROOM])),
+            + draw(st.sampled_from([b"", RESERVED_CHECKSUM, RESERVED_CHECKSUM])),
             born_at_ms=1,
             born_host=draw(HOSTS),
             store_host=draw(HOSTS),

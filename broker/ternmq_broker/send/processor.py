@@ -23,7 +23,7 @@ from ternmq_broker.storage.ack_policy import (
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError, refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
-from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.status import refusal_of
@@ -155,4 +155,4 @@ def properties_suffix(config: BrokerConfig, *, is_checksummed: bool) -> bytes:
         TRACE_ON: "true" if config.trace else "false",
         CLUSTER: config.cluster,
     }
-    return encode_properties(properties) + (CHECKSUM_ROOM if is_checksummed else b"")
+    return encode_properties(properties) + (RESERVED_CHECKSUM if is_checksummed else b"")

@@ -17,7 +17,7 @@ from ternmq_model.errors import IllegalMessage
 from ternmq_model.names import TOPIC_BYTES_MAX, check_topic
 from ternmq_model.properties import HIDDEN, SOURCE, decode_properties, encode_properties
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import queues_of, tag_codes_of
 from ternmq_model.record.format import (
     BODY_BYTES_MAX,
@@ -118,7 +118,7 @@ def encode_internal(
     """
     properties = encode_properties(record.properties)
     if is_checksummed:
-        properties += CHECKSUM_ROOM
+        properties += RESERVED_CHECKSUM
     topic = check_topic(record.topic).encode("ascii")
     for length, limit, what in (
         (len(topic), TOPIC_BYTES_MAX, "topic"),

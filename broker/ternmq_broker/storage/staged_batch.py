@@ -25,7 +25,7 @@ from ternmq_model.properties import (
     decode_properties,
 )
 from ternmq_model.record.batch import RecordBatch, is_plain
-from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import QueueRows, cut_out
 from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 
@@ -71,7 +71,7 @@ def stage_rows(batch: RecordBatch, rules: RoutingRules) -> StagedBatch | None:
     has_one_key = (b"\x02" + joined).count(_KEY_AGAIN) == len(leads)
     if not is_plain(joined) or not has_one_key or not all(map(_begins_with_key, leads)):
         return None
-    shared = _shared_properties(tail.removesuffix(CHECKSUM_ROOM), rules)
+    shared = _shared_properties(tail.removesuffix(RESERVED_CHECKSUM), rules)
     return None if shared is None else _rewritten(batch, leads, tail, shared)
 
 
@@ -82,7 +82,7 @@ def _common_tail(parts: list[bytes], *, is_checksummed: bool) -> bytes | None:
     if at < 0:
         return None
     tail = first[at + 1 :]
-    if tail.endswith(CHECKSUM_ROOM) is not is_checksummed or not last.endswith(tail):
+    if tail.endswith(RESERVED_CHECKSUM) is not is_checksummed or not last.endswith(tail):
         return None
     return tail
 
@@ -128,7 +128,7 @@ def _rewritten(
     batch: RecordBatch, leads: list[bytes], tail: bytes, shared: _TailProperties
 ) -> StagedBatch | None:
     count = len(leads)
-    room = CHECKSUM_ROOM if batch.is_checksummed else b""
+    room = RESERVED_CHECKSUM if batch.is_checksummed else b""
     bare = tail.removesuffix(room) + _ID
     places: list[bytes] = [b""] * count
     for topic, queue_id, rows in batch.queues:

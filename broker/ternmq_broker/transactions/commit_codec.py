@@ -17,7 +17,7 @@ from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC, TRANSACTION_ID, UNIQUE_KEY
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.checksum import CHECKSUM_ROOM, strip_checksum
+from ternmq_model.record.checksum import RESERVED_CHECKSUM, strip_checksum
 from ternmq_model.record.fields import queues_of, tag_codes_of
 from ternmq_model.record.format import (
     FLAG_BORN_HOST_V6,
@@ -140,7 +140,7 @@ def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> Rec
     topics: dict[str, int] = {}
     pieces: list[bytes] = []
     middles: list[int] = []
-    room = CHECKSUM_ROOM if is_checksummed else b""
+    room = RESERVED_CHECKSUM if is_checksummed else b""
     for one in commits:
         topics.setdefault(one.topic, len(topics))
         properties = one.properties + room

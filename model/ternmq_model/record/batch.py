@@ -28,8 +28,8 @@ from ternmq_model.properties import (
 )
 from ternmq_model.record.checksum import (
     CHECKSUM_BYTES,
-    CHECKSUM_ROOM,
-    rows_with_room,
+    RESERVED_CHECKSUM,
+    rows_with_reserved_checksum,
     strip_checksum,
 )
 from ternmq_model.record.fields import (
@@ -212,7 +212,7 @@ def conform_checksums(batch: RecordBatch, *, is_checksummed: bool) -> RecordBatc
 
 
 def _fit_checksums(batch: RecordBatch, *, is_checksummed: bool) -> RecordBatch:
-    room = CHECKSUM_ROOM if is_checksummed else b""
+    room = RESERVED_CHECKSUM if is_checksummed else b""
     begins, ends = batch.starts.tolist(), (batch.starts + batch.sizes).tolist()
     pieces: list[bytes] = []
     sizes: list[int] = []
@@ -309,15 +309,15 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
         return _check_each(records, starts, ends, fits, form)
     properties_bytes = (view[properties - 2].astype(np.int64) << 8) | view[properties - 1]
     closed = (properties_bytes == 0) | (view[ends - 1] == _PAIR_END)
-    has_room = rows_with_room(records, properties, ends)
+    is_reserved = rows_with_reserved_checksum(records, properties, ends)
     fits = (
         (properties + properties_bytes == ends)
-        & (properties_bytes + form.added_bytes * ~has_room <= PROPERTIES_BYTES_MAX)
+        & (properties_bytes + form.added_bytes * ~is_reserved <= PROPERTIES_BYTES_MAX)
         & closed
     )
     if not fits.all():
         return _check_each(records, starts, ends, fits, form)
-    parts = cut_out(records, properties, ends - CHECKSUM_BYTES * has_room)
+    parts = cut_out(records, properties, ends - CHECKSUM_BYTES * is_reserved)
     found = find_topics(records, topics, topic_bytes)
     names = [name for topic in found.names if (name := topic_name(topic)) is not None]
     marks = _marks(b"".join(parts))
@@ -333,7 +333,7 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     batch = RecordBatch(
         records, starts, sizes, headers, codes, queues, properties, is_checksummed, routed
     )
-    if (has_room != is_checksummed).any():
+    if (is_reserved != is_checksummed).any():
         return _fit_checksums(batch, is_checksummed=is_checksummed)
     return batch
 
@@ -360,7 +360,7 @@ def _check_few(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArra
     if not all(good):
         return np.array(good)
     starts = np.cumsum(sizes) - sizes
-    bare = [_without_room(part) for part in parts]
+    bare = [_without_checksum(part) for part in parts]
     batch = RecordBatch(
         records,
         starts,
@@ -381,9 +381,9 @@ def _check_few(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArra
     return batch
 
 
-def _without_room(properties: bytes) -> bytes:
+def _without_checksum(properties: bytes) -> bytes:
     """Return encoded properties without the room for a checksum at their end, if there is any."""
-    return strip_checksum(properties) if properties.endswith(CHECKSUM_ROOM) else properties
+    return strip_checksum(properties) if properties.endswith(RESERVED_CHECKSUM) else properties
 
 
 def is_plain(joined: bytes) -> bool:
@@ -456,7 +456,7 @@ def _reason_of(decoded: Record, length: int, form: _Form) -> str:
         return f"topic {decoded.topic!r} is not a legal name"
     if len(decoded.topic) > TOPIC_BYTES_MAX:
         return f"topic has {len(decoded.topic)} bytes, at most {TOPIC_BYTES_MAX} can be sent to"
-    properties = _without_room(decoded.properties)
+    properties = _without_checksum(decoded.properties)
     if len(properties) + form.added_bytes > PROPERTIES_BYTES_MAX:
         return _too_long(len(properties) + form.added_bytes)
     return _property_reason(properties)

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from ternmq_model.arrays import Bytes, Ints
 
 CHECKSUM_BYTES: Final = 20
-CHECKSUM_ROOM: Final = b"__CRC32#\x010000000000\x02"
+RESERVED_CHECKSUM: Final = b"__CRC32#\x010000000000\x02"
 """The property in place of the checksum of a record that has none yet."""
 
 _DIGITS: Final = 10
 _DIGITS_BEFORE_END: Final = _DIGITS + 1
-_NAME: Final = CHECKSUM_ROOM[:9]
+_NAME: Final = RESERVED_CHECKSUM[:9]
 _PAIR_END: Final = 2
 _POWERS: Final = 10 ** np.arange(_DIGITS, dtype=np.uint32)
 _ZERO: Final = ord("0")
-assert len(CHECKSUM_ROOM) == CHECKSUM_BYTES
+assert len(RESERVED_CHECKSUM) == CHECKSUM_BYTES
 
 
 def checksum_digits(value: int) -> bytes:
@@ -71,15 +71,17 @@ def verify_checksum(record: bytes | memoryview, properties: bytes) -> bool:
     )
 
 
-def rows_with_room(data: bytes, properties: Ints, ends: Ints) -> NDArray[np.bool_]:
-    """Tell for each record whether its properties end with `CHECKSUM_ROOM` exactly.
+def rows_with_reserved_checksum(data: bytes, properties: Ints, ends: Ints) -> NDArray[np.bool_]:
+    """Tell for each record whether its properties end with `RESERVED_CHECKSUM` exactly.
 
     Args:
         data: Records back to back.
         properties: Where each record's properties begin in it.
         ends: Where they, and so the record, end; at least 21 bytes from the start of `data`.
     """
-    last: NDArray[np.bool_] = _window(data, CHECKSUM_BYTES)[ends - CHECKSUM_BYTES] == CHECKSUM_ROOM
+    last: NDArray[np.bool_] = (
+        _window(data, CHECKSUM_BYTES)[ends - CHECKSUM_BYTES] == RESERVED_CHECKSUM
+    )
     before = np.frombuffer(data, dtype=np.uint8)[ends - CHECKSUM_BYTES - 1]
     left = ends - properties - CHECKSUM_BYTES
     is_own: NDArray[np.bool_] = (left == 0) | ((left > 0) & (before == _PAIR_END))

@@ -12,7 +12,7 @@ from ternmq_broker.storage.internal_record import (
 )
 from ternmq_model.errors import IllegalMessage, IllegalName
 from ternmq_model.properties import tag_code
-from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.format import (
     FLAG_BORN_HOST_V6,
     FLAG_COMMIT,
@@ -51,7 +51,7 @@ def test_record_is_rewritten_unchanged_but_for_its_checksum() -> None:
         sys_flag=FLAG_COMPRESSED | FLAG_COMMIT,
         reconsume_times=3,
         prepared_offset=77,
-        suffix=CHECKSUM_ROOM,
+        suffix=RESERVED_CHECKSUM,
     )
     inner = internal_record_of(decoded(data))
     assert inner.properties == {"TAGS": "late", "UNIQ_KEY": "1"}

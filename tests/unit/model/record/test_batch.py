@@ -13,7 +13,7 @@ from ternmq_model.record.batch import (
     reserved_reason,
     select_rows,
 )
-from ternmq_model.record.checksum import CHECKSUM_ROOM
+from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import tag_code_of
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_COMPRESSED, decode_record
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
@@ -95,7 +95,7 @@ def test_rows_that_may_be_rerouted_are_flagged(plain: int) -> None:
         record("other", properties={"a": "b", "TRAN_MSG": "true"}),
         record(properties={"DELAYED": "3", "TIMER_OF_MINE": "UTC"}),
         record(properties={"DELAY": "3"}),
-        record(properties={"TIMER_DELAY_SEC": "3"}, suffix=CHECKSUM_ROOM),
+        record(properties={"TIMER_DELAY_SEC": "3"}, suffix=RESERVED_CHECKSUM),
         is_checksummed=True,
     )
     assert batch.routed == (plain, plain + 2, plain + 3)

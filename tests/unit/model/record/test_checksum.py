@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import conform_checksums, select_rows
 from ternmq_model.record.checksum import (
-    CHECKSUM_ROOM,
+    RESERVED_CHECKSUM,
     checksum_digits,
     has_checksum,
     match_checksums,
@@ -31,14 +31,14 @@ def test_digits_begin_with_the_least_significant_and_end_with_zeros() -> None:
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        (CHECKSUM_ROOM, True),
-        (b"a\x01b\x02" + CHECKSUM_ROOM, True),
+        (RESERVED_CHECKSUM, True),
+        (b"a\x01b\x02" + RESERVED_CHECKSUM, True),
         (b"a\x01b\x02__CRC32#\x011234567890\x02", True),
         (b"", False),
-        (CHECKSUM_ROOM[:-1], False),
-        (b"a\x01b" + CHECKSUM_ROOM, False),
+        (RESERVED_CHECKSUM[:-1], False),
+        (b"a\x01b" + RESERVED_CHECKSUM, False),
         (b"__CRC32#\x01123456789x\x02", False),
-        (CHECKSUM_ROOM + b"a\x01b\x02", False),
+        (RESERVED_CHECKSUM + b"a\x01b\x02", False),
     ],
 )
 def test_checksum_is_recognized_only_in_its_place(properties: bytes, expected: bool) -> None:
@@ -49,7 +49,7 @@ def test_checksum_is_recognized_only_in_its_place(properties: bytes, expected: b
 @given(bodies=st.lists(st.binary(max_size=200), min_size=1, max_size=5))
 def test_checksums_cover_everything_before_them(bodies: list[bytes]) -> None:
     batch = batch_of(
-        *(record(body=body, suffix=CHECKSUM_ROOM) for body in bodies), is_checksummed=True
+        *(record(body=body, suffix=RESERVED_CHECKSUM) for body in bodies), is_checksummed=True
     )
     data = np.frombuffer(batch.data, dtype=np.uint8).copy()
     put_checksums(data, batch.starts, batch.sizes)
@@ -66,8 +66,8 @@ def test_checksums_cover_everything_before_them(bodies: list[bytes]) -> None:
 
 def test_any_changed_byte_is_noticed() -> None:
     batch = batch_of(
-        record(body=b"a", suffix=CHECKSUM_ROOM),
-        record(body=b"bb", suffix=CHECKSUM_ROOM),
+        record(body=b"a", suffix=RESERVED_CHECKSUM),
+        record(body=b"bb", suffix=RESERVED_CHECKSUM),
         is_checksummed=True,
     )
     good = np.frombuffer(batch.data, dtype=np.uint8).copy()
@@ -85,11 +85,11 @@ def test_any_changed_byte_is_noticed() -> None:
 
 @pytest.mark.parametrize("is_checksummed", [True, False])
 def test_batch_has_space_for_checksums_everywhere_or_nowhere(is_checksummed: bool) -> None:
-    suffix = CHECKSUM_ROOM if is_checksummed else b""
+    suffix = RESERVED_CHECKSUM if is_checksummed else b""
     mixed = (
-        record("A", 1, suffix=CHECKSUM_ROOM),
+        record("A", 1, suffix=RESERVED_CHECKSUM),
         record("B", properties={"TAGS": "x"}),
-        record("A", 1, suffix=CHECKSUM_ROOM),
+        record("A", 1, suffix=RESERVED_CHECKSUM),
     )
     batch = batch_of(*mixed, is_checksummed=is_checksummed)
     wanted = (
@@ -116,7 +116,7 @@ def test_conforming_batch_is_left_alone() -> None:
     batch = batch_of(record())
     assert conform_checksums(batch, is_checksummed=False) is batch
     longer = conform_checksums(batch, is_checksummed=True)
-    assert longer.data == record(suffix=CHECKSUM_ROOM)
+    assert longer.data == record(suffix=RESERVED_CHECKSUM)
     assert conform_checksums(longer, is_checksummed=False).data == batch.data
 
 
@@ -134,11 +134,11 @@ def test_properties_without_space_for_a_checksum_are_refused_where_needed() -> N
     "bad",
     [
         record(suffix=b"__CRC32#\x010000000001\x02"),
-        record(suffix=CHECKSUM_ROOM + b"a\x01b\x02"),
-        record(suffix=CHECKSUM_ROOM + CHECKSUM_ROOM),
+        record(suffix=RESERVED_CHECKSUM + b"a\x01b\x02"),
+        record(suffix=RESERVED_CHECKSUM + RESERVED_CHECKSUM),
         record(properties={"__CRC32#": "1"}),
-        record(properties={"__CRC32#": "1"}, suffix=CHECKSUM_ROOM),
-        record(properties={"REAL_TOPIC": "A"}, suffix=CHECKSUM_ROOM),
+        record(properties={"__CRC32#": "1"}, suffix=RESERVED_CHECKSUM),
+        record(properties={"REAL_TOPIC": "A"}, suffix=RESERVED_CHECKSUM),
     ],
 )
 def test_checksums_set_by_clients_are_refused(bad: bytes, is_checksummed: bool) -> None:

@@ -7,7 +7,7 @@ import pytest
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record.checksum import CHECKSUM_ROOM, has_checksum, verify_checksum
+from ternmq_model.record.checksum import RESERVED_CHECKSUM, has_checksum, verify_checksum
 from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record, sizes_of
@@ -22,10 +22,12 @@ def test_every_record_carries_its_checksum_across_files_and_restarts() -> None:
     for number in range(3):
         bodies = [bytes((number,)) * 900 for _ in range(4)]
         batch = batch_of(
-            *(record(body=body, suffix=CHECKSUM_ROOM) for body in bodies), is_checksummed=True
+            *(record(body=body, suffix=RESERVED_CHECKSUM) for body in bodies), is_checksummed=True
         )
         append(store, batch)
-        append(store, batch_of(record(body=b"alone", suffix=CHECKSUM_ROOM), is_checksummed=True))
+        append(
+            store, batch_of(record(body=b"alone", suffix=RESERVED_CHECKSUM), is_checksummed=True)
+        )
     settle(store)
     before = drain(store, "flights", 0)
     assert len(before) == 15
@@ -41,7 +43,7 @@ def test_every_record_carries_its_checksum_across_files_and_restarts() -> None:
 def test_records_are_stored_as_configured_however_they_arrive(is_checksummed: bool) -> None:
     store = open_store(MemoryFileSystem(), config=replace(SMALL, record_checksum=is_checksummed))
     append(store, batch_of(record(), record()))
-    append(store, batch_of(record(suffix=CHECKSUM_ROOM), is_checksummed=True))
+    append(store, batch_of(record(suffix=RESERVED_CHECKSUM), is_checksummed=True))
     settle(store)
     found = [whole(data) for _, data in drain(store, "flights", 0)]
     assert [has_checksum(each.properties) for each in found] == [is_checksummed] * 3
