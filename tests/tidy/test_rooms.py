@@ -1,0 +1,158 @@
+"""Rooms: the folders of each role, imports one way between them, and one thing for each name."""
+
+import ast
+import graphlib
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from pathlib import PurePath
+from typing import Final
+
+import pytest
+
+from tests.tidy.source import Source, parse
+from tools.project import PACKAGES, relative, shipped_files
+
+PACKAGES_MAX: Final = 2
+"""Packages that may have a module of one name."""
+
+COMMON: Final = frozenset(
+    {
+        *("service", "config", "stream", "rules", "query"),
+        *("assembly", "registration", "admission", "validation", "atomic_batch", "dedup"),
+        *("request_reply", "long_polling", "answers", "offset_moved", "sessions"),
+        *("offset_rules", "locks", "filters", "resets", "retry", "client_queries", "holds"),
+        *("delay_levels", "timer_wheel", "rolling", "delivery", "table", "transitions"),
+        *("check_policy", "check_back", "recovery", "half_codec", "worker_pool", "request"),
+        *("settings", "loop", "retention", "reader", "ack_policy", "internal_append"),
+        *("system_topic_routing", "topics", "groups", "offsets", "clients", "lock_table"),
+    }
+)
+"""Names of modules that say the same in every package."""
+
+
+def part_of(module: str, package: str) -> str | None:
+    """Return the part of `package` that `module` lies in; None outside, `__init__` for itself."""
+    if module == package:
+        return "__init__"
+    rest = module.removeprefix(f"{package}.")
+    return None if rest == module else rest.split(".")[0]
+
+
+def circle(package: str, imports: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the imports that lead round a circle of parts of `package`; none when none does.
+
+    Args:
+        package: Its parts are the modules and packages right below it, and its own `__init__`.
+        imports: What each module imports, by dotted names. A package's `__init__` goes by the name
+            of the package.
+    """
+    between: dict[str, dict[str, str]] = defaultdict(dict)
+    for module, others in imports.items():
+        part = part_of(module, package)
+        for other in others:
+            to = part_of(other, package)
+            if part and to and part != to:
+                between[part].setdefault(to, f"{module} imports {other}")
+    try:
+        graphlib.TopologicalSorter(between).prepare()
+    except graphlib.CycleError as error:
+        # What is imported stands before what imports it.
+        parts: list[str] = error.args[1]
+        return [between[part][to] for to, part in itertools.pairwise(parts)]
+    return []
+
+
+def shared_names(named: Iterable[tuple[str, str]], most: int) -> dict[str, set[str]]:
+    """Return the names that stand in more than `most` places, with these places."""
+    places: dict[str, set[str]] = defaultdict(set)
+    for name, place in named:
+        places[name].add(place)
+    return {name: where for name, where in places.items() if len(where) > most}
+
+
+@cache
+def product() -> dict[str, Source]:
+    """Return every module that the wheel ships, by its dotted name."""
+    packages = {relative(package.parent): package.name for package in PACKAGES.values()}
+    found: dict[str, Source] = {}
+    for path in shipped_files():
+        file = PurePath(relative(path))
+        parts = file.parts if file.parts[0] in packages.values() else file.parts[1:]
+        name = ".".join(parts).removesuffix(".py").removesuffix(".__init__")
+        found[name] = parse(relative(path), path.read_text())
+    return found
+
+
+@cache
+def imports() -> dict[str, frozenset[str]]:
+    """Return what each module of the product imports of it, also inside functions."""
+    modules = product()
+    found: dict[str, frozenset[str]] = {}
+    for module, source in modules.items():
+        named: set[str] = set()
+        for node, name in source.imports:
+            taken = node.names if isinstance(node, ast.ImportFrom) else []
+            whole = {f"{name}.{alias.name}" for alias in taken} & modules.keys()
+            named |= whole if len(whole) == len(taken) and taken else whole | {name}
+        found[module] = frozenset(named & modules.keys())
+    return found
+
+
+def packages_with_parts() -> list[str]:
+    """Return every package of the product, and of each role its top."""
+    return [name for name, source in product().items() if source.file.endswith("__init__.py")]
+
+
+@pytest.mark.parametrize("package", packages_with_parts())
+def test_imports_between_the_parts_of_a_package_go_one_way(package: str) -> None:
+    assert not (found := circle(package, imports())), "\n".join(found)
+
+
+def test_names_of_modules_are_in_two_packages_at_most() -> None:
+    named = (
+        (module.rpartition(".")[2], module.rpartition(".")[0])
+        for module, source in product().items()
+        if not source.file.endswith("__init__.py")
+    )
+    found = shared_names((each for each in named if each[0] not in COMMON), PACKAGES_MAX)
+    assert not found
+
+
+def test_names_of_classes_stand_once_in_the_product() -> None:
+    named = (
+        (node.name, module)
+        for module, source in product().items()
+        for node in source.nodes(ast.ClassDef)
+    )
+    assert not shared_names(named, 1)
+
+
+def test_circle_names_the_imports_that_close_it() -> None:
+    given = {
+        "a": ["a.x"],
+        "a.x": ["a.y.one", "b"],
+        "a.y.one": ["a.y.two", "a.y"],
+        "a.y.two": ["a.z"],
+        "a.z": ["a.x"],
+    }
+    found = circle("a", given)
+    assert set(found) == {"a.x imports a.y.one", "a.y.two imports a.z", "a.z imports a.x"}
+    assert not circle("a.y", given | {"a.y.one": ["a.y.two"]})
+    assert not circle("a", given | {"a.z": ["a.z.inner"]})
+
+
+def test_package_that_hands_on_what_its_module_takes_back_is_a_circle() -> None:
+    found = circle("a", {"a": ["a.x"], "a.x": ["a"]})
+    assert set(found) == {"a.x imports a", "a imports a.x"}
+
+
+def test_imports_see_modules_and_what_is_taken_from_them() -> None:
+    assert "ternmq_model.errors" in imports()["ternmq_broker.config"]
+    assert "ternmq_model" not in imports()["ternmq_broker.config"]
+
+
+def test_shared_names_counts_places_and_not_mentions() -> None:
+    named = [("A", "x"), ("A", "x"), ("B", "x"), ("B", "y")]
+    assert shared_names(named, 1) == {"B": {"x", "y"}}
