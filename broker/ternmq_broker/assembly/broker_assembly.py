@@ -32,7 +32,7 @@ from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.rpc_policy import slave_handlers
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
 from ternmq_broker.scan.service import ScanService, scan_service
-from ternmq_broker.scheduled.assembly import WaitingParts
+from ternmq_broker.scheduled.assembly import ScheduledAssembly
 from ternmq_broker.send.admission import admission_of
 from ternmq_broker.send.dedup import DuplicateSearch
 from ternmq_broker.send.processor import SendProcessor, properties_suffix
@@ -132,7 +132,7 @@ class BrokerAssembly:
         self._offset_moved = self._build_offset_moved()
         self._admin = self._admin_service(identity)
         self._real_topics = real_topics_of(member, store, tables, env, registrar.changed)
-        self._waiting = WaitingParts(
+        self._waiting = ScheduledAssembly(
             *(config, store, self._internal_writer, tables, env),
             topics=self._real_topics,
             wake=wake,

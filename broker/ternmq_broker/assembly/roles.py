@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
-from ternmq_broker.scheduled.assembly import WaitingParts
+from ternmq_broker.scheduled.assembly import ScheduledAssembly
 from ternmq_broker.transactions.assembly import Transactions
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.rpc import Handler
@@ -32,7 +32,7 @@ class MasterRole:
     def __init__(
         self,
         store: MessageStore,
-        waiting: WaitingParts,
+        waiting: ScheduledAssembly,
         transactions: Transactions,
         offset_moved: OffsetMovedPublisher,
         *,

@@ -1,4 +1,4 @@
-"""Waking a job at a moment: it then sleeps however long there is nothing to do."""
+"""The alarm of a job: it wakes the job at a moment, so that it may sleep until then."""
 
 import asyncio
 from collections.abc import Callable

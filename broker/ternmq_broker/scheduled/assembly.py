@@ -1,13 +1,13 @@
-"""The parts that deliver what waits: built around an open store, and wired to each other."""
+"""The assembly of scheduled messages: delay levels and timer, built around an open store."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.scheduled.delay_levels import DelayService
+from ternmq_broker.scheduled.delay_levels import DelayLevels
 from ternmq_broker.scheduled.delivery import Deliverer
 from ternmq_broker.scheduled.delivery_recovery import delivered_sources
-from ternmq_broker.scheduled.timed_messages import TimerService
+from ternmq_broker.scheduled.timed_messages import TimedMessages
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.steady_clock import DOUBT_MS
 from ternmq_broker.storage.internal_append import InternalWriter
@@ -26,7 +26,7 @@ from ternmq_store.message_store import MessageStore
 logger = logging.getLogger(__name__)
 
 
-class WaitingParts:
+class ScheduledAssembly:
     """Delayed and timed messages of one broker. Owned by `BrokerAssembly`.
 
     Args:
@@ -56,10 +56,10 @@ class WaitingParts:
         self._tables = tables
         self._clock = env.clock
         self._timer_enabled = config.timer_enabled
-        self.delays = DelayService(reader, deliverer, tables.delays, env.clock, wake=wake)
-        self.timer = TimerService(
+        self.delays = DelayLevels(reader, deliverer, tables.delays, env.clock, wake=wake)
+        self.timer = TimedMessages(
             *(reader, deliverer, inner, tables.timer, tables.save_timer, env.clock),
-            wheel_files=tables.wheel_files,
+            timer_files=tables.timer_files,
             wake=wake,
             pending_max=config.timer_pending_max,
         )

@@ -1,4 +1,4 @@
-"""Timed messages that cancel others: of the same topic, due at the same tick. Pure.
+"""Cancellation of timed messages by others of the same topic, due at the same tick. Pure.
 
 Source: RocketMQ `TimerMessageStore.TimerDequeueGetMessageService`.
 """
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ternmq_broker.scheduled.timer_wheel import Due
+from ternmq_broker.scheduled.timer_wheel import DueMessages
 from ternmq_model.delay import cancel_key
 from ternmq_model.properties import REAL_TOPIC, TIMER_CANCEL, UNIQUE_KEY, decode_properties
 from ternmq_model.record.format import Record
 
 
-class Cancelling:
-    """What is cancelled of the ticks that are being delivered. Owned by `TimerService`."""
+class Cancellations:
+    """Keys that are cancelled at the ticks being delivered. Owned by `TimedMessages`."""
 
     def __init__(self) -> None:
         self._keys: dict[int, dict[str, int]] = {}
@@ -26,7 +26,7 @@ class Cancelling:
             (offset for keys in self._keys.values() for offset in keys.values()), default=None
         )
 
-    def without_cancelled(self, records: Sequence[Record | None], due: Due) -> list[Record]:
+    def without_cancelled(self, records: Sequence[Record | None], due: DueMessages) -> list[Record]:
         """Return what is to be delivered of a batch; asking again changes nothing.
 
         Args:
@@ -51,11 +51,11 @@ class Cancelling:
                 kept.append(record)
         return kept
 
-    def waiting(self) -> Due:
+    def waiting(self) -> DueMessages:
         """Return what cancels and is not forgotten."""
         rows = [(offset, due_ms) for due_ms, keys in self._keys.items() for offset in keys.values()]
         offsets, dues_ms = np.array(rows, dtype=np.int64).reshape(-1, 2).T
-        return Due(offsets, dues_ms, np.ones_like(offsets))
+        return DueMessages(offsets, dues_ms, np.ones_like(offsets))
 
     def forget(self, read_ms: int) -> None:
         """Forget what cancels at ticks up to `read_ms`: they are over."""

@@ -1,6 +1,6 @@
-"""Delivers delayed messages: each level has a queue, in which messages wait in the order of time.
+"""The delay levels: each has a queue, in which messages wait in the order of time.
 
-Progress moves when what was delivered counts as stored, and is kept once it survives a loss of
+LevelProgress moves when what was delivered counts as stored, and is kept once it survives a loss of
 power. What a crash finds delivered and not kept is recognised by its copies in the log
 (`delivery_recovery`): a failure skips no message, and repeats none that the log holds.
 
@@ -18,7 +18,7 @@ import numpy as np
 from ternmq_broker.scheduled.alarm import Alarm
 from ternmq_broker.scheduled.delivery import Deliverer
 from ternmq_broker.scheduled.delivery_recovery import LOOK_BYTES_MAX, Copies, copies_of
-from ternmq_broker.scheduled.due_times import LevelWait
+from ternmq_broker.scheduled.due_times import LevelDueTimes
 from ternmq_broker.scheduled.lateness import Lateness
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.storage.reader import StoreReader
@@ -41,25 +41,25 @@ DELAY_JOB: Final = "deliver-delayed"
 
 _BATCH: Final = ReadLimits(256, 1 << 20)
 _LOOK_MAX_S: Final = 10.0
-"""While something waits: how soon it is noticed that the machine has slept."""
+"""Limit on a sleep while something waits: the machine may sleep, too."""
 
 _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 5.0
 _UNSAVED_LOOK_S: Final = 1.0
 
 
-class Progress(NamedTuple):
-    """How far a level is, once the log is on the disk up to `end`."""
+class LevelProgress(NamedTuple):
+    """Progress of a level, once the log is on the disk up to `end`."""
 
     level: int
     offset: QueueOffset
     begin: PhysicalOffset
-    """Where the log ended before it was delivered so far."""
+    """End of the log before it was delivered so far."""
 
     end: PhysicalOffset
 
 
-class DelayService:
+class DelayLevels:
     """The 18 levels. Owned by the broker's loop.
 
     Args:
@@ -87,13 +87,13 @@ class DelayService:
         self._alarm = Alarm(lambda: wake(DELAY_JOB))
         now_ms = clock.wall_ms()
         self._waits = {
-            level: LevelWait(level, self._end(level), now_ms=now_ms)
+            level: LevelDueTimes(level, self._end(level), now_ms=now_ms)
             for level in range(1, DELAY_LEVEL_MAX + 1)
         }
         self._next: dict[int, QueueOffset] = {}
-        self._unsaved: deque[Progress] = deque()
+        self._unsaved: deque[LevelProgress] = deque()
         self._begun: dict[int, PhysicalOffset] = {}
-        """Of levels whose delivery fails: where the log ended before the first attempt."""
+        """End of the log before the first attempt, by level whose delivery fails."""
         self._copies: dict[int, Copies] = {}
         """By level, what an earlier use has delivered; until progress that tells of it is kept."""
         self._failures = 0
@@ -194,7 +194,7 @@ class DelayService:
 
     @property
     def unsettled_end(self) -> PhysicalOffset:
-        """Up to where the log must be on the disk for all progress to be settled."""
+        """Offset up to which the log must be on the disk for all progress to be settled."""
         return self._unsaved[-1].end if self._unsaved else PhysicalOffset(0)
 
     def stop(self) -> None:
@@ -296,7 +296,7 @@ class DelayService:
         self.dropped += done.dropped
         self._next[level] = next_offset
         end = max(done.end, self.unsettled_end)
-        self._unsaved.append(Progress(level, next_offset, begin, PhysicalOffset(end)))
+        self._unsaved.append(LevelProgress(level, next_offset, begin, PhysicalOffset(end)))
 
     def _corrected(self, level: int, first: QueueOffset) -> QueueOffset:
         """Return where to go on with a level, which is somewhere in its queue."""
@@ -310,7 +310,7 @@ class DelayService:
             )
             self._next[level] = correct
             begin = self._store.max_physical
-            self._unsaved.append(Progress(level, correct, begin, self.unsettled_end))
+            self._unsaved.append(LevelProgress(level, correct, begin, self.unsettled_end))
         return correct
 
     def _look_at(self, due_ms: int) -> None:

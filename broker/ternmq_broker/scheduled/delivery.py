@@ -1,18 +1,22 @@
-"""Stores what has waited in its own queue, and says when that can be relied on."""
+"""Delivery of scheduled messages: each is stored in its own queue when its time has come.
+
+Source: RocketMQ `ScheduleMessageService.messageTimeUp`, `TimerMessageStore.convertMessage`.
+"""
 
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from ternmq_broker.scheduled.delivery_target import Undeliverable, at_real_place
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
-from ternmq_model.errors import IllegalMessage, IllegalName, MessageRefused
+from ternmq_model.errors import IllegalMessage, IllegalName, MessageRefused, RefusedError
+from ternmq_model.names import is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC
 from ternmq_model.record.format import Record
 from ternmq_model.route import TopicConfig
 from ternmq_store.message_store import Appended
@@ -20,17 +24,21 @@ from ternmq_store.message_store import Appended
 logger = logging.getLogger(__name__)
 
 
-class Delivered(NamedTuple):
-    """What became of some records."""
+class Undeliverable(Exception):
+    """A record that has no place to go to, and why."""
+
+
+class DeliveryResult(NamedTuple):
+    """Fate of some records."""
 
     end: PhysicalOffset
-    """Where they end in the log; 0 when none was stored."""
+    """End of them in the log; 0 when none was stored."""
 
     stored_at_ms: int
-    """Of the last one; 0 when none was stored."""
+    """Store time of the last one; 0 when none was stored."""
 
     dropped: int
-    """How many there is no place for."""
+    """Number of records that have no queue to go to."""
 
 
 @dataclass(slots=True)
@@ -46,7 +54,7 @@ class Deliverer:
     writer: InternalWriter
     find: Callable[[str, int, PhysicalOffset], TopicConfig | None]
 
-    async def deliver(self, records: Sequence[Record]) -> Delivered:
+    async def deliver(self, records: Sequence[Record]) -> DeliveryResult:
         """Store records in their own queues, in order, and wait until they count.
 
         What can never be delivered is dropped, and logged by reason: nothing behind it must wait
@@ -60,7 +68,7 @@ class Deliverer:
         for record in records:
             try:
                 find = partial(self._find, record.header.physical_offset)
-                inner = at_real_place(internal_record_of(record), find)
+                inner = at_target(internal_record_of(record), find)
                 good.append(with_source(inner, record))
             except Undeliverable as error:
                 reasons[str(error)] += 1
@@ -68,8 +76,8 @@ class Deliverer:
         for reason, count in reasons.items():
             logger.warning("messages that waited dropped count=%d reason=%s", count, reason)
         if appended is None:
-            return Delivered(PhysicalOffset(0), 0, reasons.total())
-        return Delivered(appended.end, appended.stored_at_ms, reasons.total())
+            return DeliveryResult(PhysicalOffset(0), 0, reasons.total())
+        return DeliveryResult(appended.end, appended.stored_at_ms, reasons.total())
 
     def _find(self, at: PhysicalOffset, topic: str, queue_id: int) -> TopicConfig | None:
         return self.find(topic, queue_id, at)
@@ -87,3 +95,37 @@ class Deliverer:
         half = len(records) // 2
         first = await self._put(records[:half], reasons)
         return await self._put(records[half:], reasons) or first
+
+
+def at_target(
+    record: InternalRecord, find: Callable[[str, int], TopicConfig | None]
+) -> InternalRecord:
+    """Return the record as it is to be stored in its own queue.
+
+    Its properties stay, those that told of the wait among them. If the topic has fewer queues by
+    now, it goes to one of those.
+
+    Args:
+        record: As it waited.
+        find: Returns a topic that should have that queue, None when there is none.
+
+    Raises:
+        Undeliverable: It names no queue; or its topic was deleted, and its messages with it; or
+            belongs to the broker.
+    """
+    topic, number = record.properties.get(REAL_TOPIC, ""), record.properties.get(REAL_QUEUE_ID, "")
+    if not topic or not number.isascii() or not number.isdigit() or len(number) > 9:
+        raise Undeliverable(f"it names no queue: {topic[:140]!r} {number[:20]!r}")
+    if is_send_forbidden(topic):
+        raise Undeliverable(f"topic {topic!r} belongs to the broker")
+    queue_id = int(number)
+    try:
+        config = find(topic, queue_id)
+    except (IllegalName, RefusedError) as error:
+        raise Undeliverable(f"topic {topic[:140]!r} cannot be: {error}") from None
+    queues = 0 if config is None else max(config.read_queues, config.write_queues)
+    if not queues:
+        raise Undeliverable(f"topic {topic[:140]!r} was deleted")
+    return replace(
+        record, topic=topic, queue_id=queue_id if queue_id < queues else queue_id % queues
+    )

@@ -1,4 +1,4 @@
-"""What earlier uses have delivered beyond the progress that they kept.
+"""Recovery of deliveries that earlier uses made beyond the progress that they kept.
 
 A delivered record tells where its source waited, and so does one that was laid anew to wait. A
 crash comes before progress is kept, so the log is looked through at the next start, behind the
@@ -24,7 +24,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.read.log_source import LogSource
 
 LOOK_BYTES_MAX: Final = 64 << 20
-"""While messages wait, the place is kept anew when so much of the log lies behind it."""
+"""Bytes of the log behind the kept place after which, while messages wait, it is kept anew."""
 
 _UNITS: Final = 65_536
 

@@ -1,4 +1,4 @@
-"""What is to be known of a timed message before it waits. Pure."""
+"""Codes of the wheel timer's queue, which say when timed messages are due. Pure."""
 
 from collections.abc import Sequence
 from typing import Final

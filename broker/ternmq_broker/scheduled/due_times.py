@@ -1,4 +1,4 @@
-"""When the messages of one level are due, whatever happens to the clock. Pure.
+"""Due times of the messages of one delay level, whatever happens to the clock. Pure.
 
 A queue keeps of each message when it is due: its store time and the level's delay. What the clock
 has moved since is added: a delay is a length of time. No message that is found at the broker's
@@ -16,8 +16,8 @@ from ternmq_model.arrays import Ints
 from ternmq_model.delay import level_delay_ms
 
 
-class LevelWait:
-    """What one level has to wait for. Owned by `DelayService`.
+class LevelDueTimes:
+    """Due times of one level. Owned by `DelayLevels`.
 
     Args:
         level: From 1 to 18.

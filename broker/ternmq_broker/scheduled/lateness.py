@@ -1,4 +1,4 @@
-"""How late messages were delivered, in little memory. Pure."""
+"""Lateness of deliveries, counted in little memory. Pure."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ class Lateness:
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """Number of deliveries."""
         return int(self._counts.sum())
 
     def at_most_ms(self, share: float) -> int:

@@ -1,4 +1,4 @@
-"""What becomes of waiting messages when the broker's clock has moved.
+"""The rescheduler of waiting messages when the broker's clock has moved.
 
 A message that was to wait for a length of time is due so much later or earlier; one that was to
 wait until a time is due as before. All are laid at the log's end anew, from the first of the queue
@@ -9,8 +9,8 @@ import logging
 from collections import deque
 from typing import Final
 
-from ternmq_broker.scheduled.rolling import Rolled, Roller
-from ternmq_broker.scheduled.timer_wheel import Due
+from ternmq_broker.scheduled.rolling import Roller, RollResult
+from ternmq_broker.scheduled.timer_wheel import DueMessages
 from ternmq_model.clock import Clock
 from ternmq_model.delay import tick_up
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -40,10 +40,10 @@ def moved_due_ms(record: Record, due_ms: int, by_ms: int | None, *, now_ms: int 
     return min(due_ms, tick_up(now_ms + due_ms - record.header.stored_at_ms))
 
 
-class Mover:
+class Rescheduler:
     """Lays waiting messages anew under the times that hold after steps of the clock.
 
-    Owned by `TimerService`, which delivers nothing meanwhile.
+    Owned by `TimedMessages`, which delivers nothing meanwhile.
 
     Args:
         roller: Lays messages anew.
@@ -54,8 +54,8 @@ class Mover:
         self._roller = roller
         self._clock = clock
         self._moves: deque[TimerMove] = deque()
-        self._left: Due | None = None
-        """What waits since before the first of the moves, by queue offset."""
+        self._left: DueMessages | None = None
+        """Messages that wait since before the first of the moves, by queue offset."""
 
     def note(self, move: TimerMove) -> None:
         """Take note of a step of the clock."""
@@ -63,7 +63,7 @@ class Mover:
 
     @property
     def waiting(self) -> int:
-        """How many messages are in no wheel, since they are laid anew."""
+        """Number of messages that are in no wheel, since they are laid anew."""
         return 0 if self._left is None else len(self._left)
 
     @property
@@ -81,7 +81,7 @@ class Mover:
         """Messages are being laid anew."""
         return self._left is not None
 
-    def begin(self, waits: Due) -> None:
+    def begin(self, waits: DueMessages) -> None:
         """Begin with the first of the steps.
 
         Args:
@@ -89,18 +89,18 @@ class Mover:
         """
         self._left = waits
 
-    async def step(self) -> Rolled:
+    async def step(self) -> RollResult:
         """Lay a batch of messages anew.
 
         Raises:
             TernError: It failed; the batch is looked at again.
         """
         assert self._left is not None, "begun"
-        batch = Due(*(column[:_BATCH_MESSAGES] for column in self._left))
-        done = Rolled(0, 0, PhysicalOffset(0))
+        batch = self._left.rows(slice(_BATCH_MESSAGES))
+        done = RollResult(0, 0, PhysicalOffset(0))
         if len(batch):
             done = await self._roller.lay_anew(batch, self._moved_ms)
-            self._left = Due(*(column[done.looked_at :] for column in self._left))
+            self._left = self._left.rows(slice(done.looked_at, None))
         if not len(self._left):
             self._left = None
             by_ms = self._moves.popleft().by_ms

@@ -1,4 +1,4 @@
-"""Laying timed messages at the log's end anew, and letting files go in which they wait.
+"""Rolling: timed messages are laid at the log's end anew, so that old files can go.
 
 Source: RocketMQ `TimerMessageStore`, which does so with all that waits for more than two days.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ternmq_broker.scheduled.timer_wheel import Due, TimerWheel
+from ternmq_broker.scheduled.timer_wheel import DueMessages, TimerWheel
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
 from ternmq_broker.storage.reader import StoreReader
@@ -26,17 +26,17 @@ _BATCH_MESSAGES: Final = 256
 _BATCH_BYTES: Final = 1 << 20
 
 
-class Rolled(NamedTuple):
-    """What was laid anew."""
+class RollResult(NamedTuple):
+    """Messages that were laid anew."""
 
     looked_at: int
-    """How many messages that was tried with, from the first on."""
+    """Number of messages that it was tried with, from the first on."""
 
     messages: int
     end: PhysicalOffset
-    """Where it ends in the log; 0 when nothing could be."""
+    """End of them in the log; 0 when nothing could be."""
 
-    originals: Due | None = None
+    originals: DueMessages | None = None
     """As which it waited; None where no message in front of those waits on."""
 
 
@@ -52,7 +52,7 @@ class Roller:
         self._reader = reader
         self._writer = writer
 
-    async def roll(self, wheel: TimerWheel, held_end: PhysicalOffset) -> Rolled | None:
+    async def roll(self, wheel: TimerWheel, held_end: PhysicalOffset) -> RollResult | None:
         """Lay a batch of what lies in the log before `held_end` at its end.
 
         Returns:
@@ -70,12 +70,14 @@ class Roller:
         except BaseException:
             _put_back(wheel, due)
             raise
-        _put_back(wheel, Due(*(column[done.looked_at :] for column in due)))
-        return done._replace(originals=Due(*(column[: done.looked_at] for column in due)))
+        _put_back(wheel, due.rows(slice(done.looked_at, None)))
+        return done._replace(originals=due.rows(slice(done.looked_at)))
 
     async def lay_anew(
-        self, due: Due, moved_ms: Callable[[Record, int], int] = lambda _record, due_ms: due_ms
-    ) -> Rolled:
+        self,
+        due: DueMessages,
+        moved_ms: Callable[[Record, int], int] = lambda _record, due_ms: due_ms,
+    ) -> RollResult:
         """Lay some of the first of `due` at the log's end.
 
         Args:
@@ -96,7 +98,7 @@ class Roller:
             end = (await self._writer.put(good, timeout_s=math.inf)).end
         if len(good) < len(records):
             logger.error("timed messages damaged or gone count=%d", len(records) - len(good))
-        return Rolled(len(records), len(good), end)
+        return RollResult(len(records), len(good), end)
 
 
 def rolled(record: Record, due_ms: int) -> InternalRecord:
@@ -109,7 +111,7 @@ def rolled(record: Record, due_ms: int) -> InternalRecord:
     return with_source(replace(inner, properties=properties), record)
 
 
-def _put_back(wheel: TimerWheel, due: Due) -> None:
+def _put_back(wheel: TimerWheel, due: DueMessages) -> None:
     order = due.offsets.argsort()
     wheel.add(due.offsets[order], (due.due_ms + due.cancels)[order])
 

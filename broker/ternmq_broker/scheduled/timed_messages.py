@@ -1,10 +1,9 @@
-"""Delivers timed messages: they lie in the wheel timer's queue until their time has come.
+"""Timed messages: they lie in the wheel timer's queue until their time has come.
 
-What waits is kept in memory as a number each; it is read anew from the queue at every start, from
-the first message that was not delivered. A message is forgotten when it counts as stored in its own
-queue, and that is kept once it survives a loss of power. What a crash finds delivered, or laid
-anew, and not kept is recognised by its copies in the log (`delivery_recovery`): a failure skips no
-message, and repeats none that the log holds.
+Each is kept in memory as a number, read from the queue at every start, from the first message that
+was not delivered. One is forgotten when it counts as stored in its own queue, and that is kept once
+it survives a loss of power. Those that a crash finds delivered or rolled, and not kept, have copies
+in the log (`delivery_recovery`): a failure skips no message, and repeats none that the log holds.
 
 Source: RocketMQ `TimerMessageStore`.
 """
@@ -17,17 +16,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_broker.scheduled.alarm import Alarm
-from ternmq_broker.scheduled.cancellation import Cancelling
+from ternmq_broker.scheduled.cancellation import Cancellations
 from ternmq_broker.scheduled.delivery import Deliverer
 from ternmq_broker.scheduled.delivery_recovery import LOOK_BYTES_MAX, NO_COPIES, Copies, copies_of
 from ternmq_broker.scheduled.due_codes import asked_for_ms, codes_of_records, is_time, not_delivered
 from ternmq_broker.scheduled.lateness import Lateness
-from ternmq_broker.scheduled.rescheduler import Mover
-from ternmq_broker.scheduled.rolling import Rolled, Roller, read_many
-from ternmq_broker.scheduled.timer_handover import Handover
-from ternmq_broker.scheduled.timer_wheel import NEVER_MS, Due, TimerWheel
+from ternmq_broker.scheduled.rescheduler import Rescheduler
+from ternmq_broker.scheduled.rolling import Roller, RollResult, read_many
+from ternmq_broker.scheduled.timer_handover import TimerHandover
+from ternmq_broker.scheduled.timer_wheel import NEVER_MS, DueMessages, TimerWheel
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.state.timer_files import WheelFiles
+from ternmq_broker.state.timer_files import TimerFiles
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
@@ -46,21 +45,21 @@ TIMER_JOB: Final = "deliver-timed"
 _ENQUEUE_UNITS: Final = 65_536
 _BATCH_MESSAGES: Final = 256
 _LOOK_MAX_S: Final = 10.0
-"""While something waits: how soon it is noticed that the machine has slept."""
+"""Limit on a sleep while something waits: the machine may sleep, too."""
 
 _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 5.0
 _KEEP_MS: Final = 1000
 
 
-class Candidate(NamedTuple):
-    """What may be kept once the log is on the disk up to `end`."""
+class CheckpointCandidate(NamedTuple):
+    """Checkpoint that may be kept once the log is on the disk up to `end`."""
 
     checkpoint: TimerCheckpoint
     end: PhysicalOffset
 
 
-class TimerService:
+class TimedMessages:
     """The timed messages of one broker. Owned by its loop.
 
     Args:
@@ -70,7 +69,7 @@ class TimerService:
         kept: How far a previous use came.
         save: Keeps how far this one is, durably; raises StoreError.
         clock: For what is due.
-        wheel_files: By which RocketMQ knows what waits.
+        timer_files: By which RocketMQ knows what waits.
         wake: Runs the job of that name now.
         pending_max: More are not taken.
     """
@@ -84,7 +83,7 @@ class TimerService:
         save: Callable[[TimerCheckpoint], Awaitable[None]],
         clock: Clock,
         *,
-        wheel_files: WheelFiles,
+        timer_files: TimerFiles,
         wake: Callable[[str], None],
         pending_max: int,
     ) -> None:
@@ -92,11 +91,11 @@ class TimerService:
         self._store = reader.store
         self._deliverer = deliverer
         self._roller = Roller(reader, writer)
-        self._mover = Mover(self._roller, clock)
+        self._rescheduler = Rescheduler(self._roller, clock)
         self._kept = kept
         self._save = save
         self._clock = clock
-        self._handover = Handover(self._store, wheel_files, clock)
+        self._handover = TimerHandover(self._store, timer_files, clock)
         self._pending_max = pending_max
         self._wake = wake
         self._alarm = Alarm(lambda: wake(TIMER_JOB))
@@ -107,16 +106,16 @@ class TimerService:
         self._read_ms = kept.read_ms
         self._is_known = True
         self._is_dirty = False
-        self._candidate: Candidate | None = None
+        self._candidate: CheckpointCandidate | None = None
         self._is_refused = False
-        self._in_hand: Due | None = None
+        self._in_hand: DueMessages | None = None
         self._begun = PhysicalOffset(0)
-        """Where the log ended when that was taken in hand, or a batch to be laid anew."""
+        """End of the log when that was taken in hand, or a batch to be laid anew."""
         self._copies = NO_COPIES
-        """What the log has again, delivered or laid anew, and kept progress may not tell of."""
-        self._cancelling = Cancelling()
+        """Copies in the log, delivered or laid anew, that kept progress may not tell of."""
+        self._cancellations = Cancellations()
         self._end = PhysicalOffset(0)
-        """Up to where the log must be on the disk for what was delivered to stay so."""
+        """Offset up to which the log must be on the disk for what was delivered to stay so."""
         self._kept_at_ms = clock.monotonic_ms()
         self._failures = 0
         self.lateness = Lateness()
@@ -131,9 +130,9 @@ class TimerService:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait."""
+        """Number of messages that wait."""
         in_hand = 0 if self._in_hand is None else len(self._in_hand)
-        return len(self._wheel) + in_hand + self._mover.waiting
+        return len(self._wheel) + in_hand + self._rescheduler.waiting
 
     @property
     def is_full(self) -> bool:
@@ -142,7 +141,7 @@ class TimerService:
 
     @property
     def behind(self) -> int:
-        """How many messages of the queue are not in the wheel yet."""
+        """Number of messages of the queue that are not in the wheel yet."""
         _, end = self._store.queue_range(WHEEL_TOPIC, 0)
         return max(end - max(self._next, 0), 0)
 
@@ -160,7 +159,7 @@ class TimerService:
         move = TimerMove(self._store.next_offset(WHEEL_TOPIC, 0), by_ms)
         if by_ms is not None or move not in session.clock.timer_moves:
             session.timer_follows(move)
-            self._mover.note(move)
+            self._rescheduler.note(move)
         self._wake(TIMER_JOB)
 
     def go_on_moving(self) -> None:
@@ -168,7 +167,7 @@ class TimerService:
         session = self._store.session
         session.timer_followed(self._kept.begins_at)
         for move in session.clock.timer_moves:
-            self._mover.note(move)
+            self._rescheduler.note(move)
 
     async def step(self) -> bool:
         """Take new messages in, then deliver a batch of what is due: one step of a job."""
@@ -176,7 +175,7 @@ class TimerService:
             await self._take_over()
             # All that lies there first: a message may cancel another one.
             has_more = await self._take_in()
-            if not has_more and self._mover.end is None:
+            if not has_more and self._rescheduler.end is None:
                 has_more = await self._deliver() or await self._roll()
             await self._keep()
         except TernError as error:
@@ -190,7 +189,9 @@ class TimerService:
             logger.info("timed messages are delivered again")
         if not has_more and self.waiting:
             ahead_ms = self._wheel.first_ms - self._clock.wall_ms()
-            is_held = self._mover.end is not None  # a message that is stored cannot be read yet
+            is_held = (
+                self._rescheduler.end is not None
+            )  # a message that is stored cannot be read yet
             ahead_s = _LOOK_MAX_S if is_held else max(ahead_ms, 0) / 1000
             self._alarm.set(min(ahead_s, _LOOK_MAX_S))
         return has_more
@@ -210,7 +211,7 @@ class TimerService:
         if self._is_dirty or (self._next >= 0 and self.waiting):
             self._candidate = self._progress()
         is_safe = self._store.max_physical <= self._store.flushed_offset
-        if self._candidate is not None and self._mover.end is None and is_safe:
+        if self._candidate is not None and self._rescheduler.end is None and is_safe:
             await self._handover.leave(self._waits(), self._candidate.checkpoint)
         refused = await self._keep()
         self._alarm.clear()
@@ -229,8 +230,8 @@ class TimerService:
         """
         first, end = self._store.queue_range(WHEEL_TOPIC, 0)
         begin = max(self._next, first)
-        if self._mover.end is not None:
-            end = min(end, self._mover.end)  # what came later is not to be moved
+        if self._rescheduler.end is not None:
+            end = min(end, self._rescheduler.end)  # what came later is not to be moved
         if begin >= end:
             return False
         count = min(_ENQUEUE_UNITS, end - begin)
@@ -258,17 +259,17 @@ class TimerService:
         Raises:
             TernError: It failed; they are looked at again.
         """
-        if self._mover.end is None or self._next < self._mover.end:
+        if self._rescheduler.end is None or self._next < self._rescheduler.end:
             return False
-        if not self._mover.is_moving:
+        if not self._rescheduler.is_moving:
             waits = self._waits()
             if self._in_hand is None:
                 self._begun = self._store.max_physical
-            self._wheel, self._in_hand, self._cancelling = TimerWheel(), None, Cancelling()
-            self._mover.begin(waits)
-        self._note_rolled(await self._mover.step(), self._begun)
+            self._wheel, self._in_hand, self._cancellations = TimerWheel(), None, Cancellations()
+            self._rescheduler.begin(waits)
+        self._note_rolled(await self._rescheduler.step(), self._begun)
         self._begun = self._store.max_physical
-        if not self._mover.is_moving:
+        if not self._rescheduler.is_moving:
             self._read_ms = 0  # of what waits now, nothing has been delivered
         return True
 
@@ -281,15 +282,15 @@ class TimerService:
         self._next = QueueOffset(self._known.begins_at)
         self._is_dirty |= len(self._copies.offsets) > 0
 
-    def _waits(self) -> Due:
+    def _waits(self) -> DueMessages:
         """Return what waits and is not being laid anew, by queue offset."""
-        found = [self._wheel.waiting(), self._cancelling.waiting()]
+        found = [self._wheel.waiting(), self._cancellations.waiting()]
         if self._in_hand is not None:
             found.append(self._in_hand)
-        waits = Due(*map(np.concatenate, zip(*found, strict=True)))
+        waits = DueMessages(*map(np.concatenate, zip(*found, strict=True)))
         # A message in hand that cancels is known twice.
         _, rows = np.unique(waits.offsets, return_index=True)
-        return Due(*(column[rows] for column in waits))
+        return waits.rows(rows)
 
     async def _take_over(self) -> None:
         """Let RocketMQ find where to begin, then no wheel, before anything is stored or delivered.
@@ -327,7 +328,7 @@ class TimerService:
         damaged = records.count(None)
         if damaged:
             logger.error("timed messages damaged or gone, not delivered count=%d", damaged)
-        kept = self._cancelling.without_cancelled(records, due)
+        kept = self._cancellations.without_cancelled(records, due)
         done = await self._deliverer.deliver(kept)
         self.delivered += len(kept) - done.dropped
         self.dropped += done.dropped + damaged
@@ -336,7 +337,7 @@ class TimerService:
             asked_ms = np.array([asked_for_ms(record) for record in kept], dtype=np.int64)
             self.lateness.add(done.stored_at_ms - asked_ms)
         self._end = max(self._end, done.end)
-        self._in_hand = Due(*(column[count:] for column in due)) if count < len(due) else None
+        self._in_hand = due.rows(slice(count, None)) if count < len(due) else None
         self._is_dirty = True
         self._note_done(now_ms)
         return True
@@ -365,7 +366,7 @@ class TimerService:
         place = self._store.searches.place_of(WHEEL_TOPIC, 0, last)
         return end if place is None else PhysicalOffset(max(end, place + 1))
 
-    def _note_rolled(self, done: Rolled, begin: PhysicalOffset) -> None:
+    def _note_rolled(self, done: RollResult, begin: PhysicalOffset) -> None:
         if (due := done.originals) is not None:
             # One row for all: what tells of the last offset and time tells of them.
             last = Copies(*np.array([[due.offsets.max()], [due.due_ms.max()], [begin]]))
@@ -411,7 +412,7 @@ class TimerService:
         Args:
             checkpoint: Tells of the others.
         """
-        is_in_hand = self._in_hand is not None or self._mover.is_moving
+        is_in_hand = self._in_hand is not None or self._rescheduler.is_moving
         begin = self._begun if is_in_hand else self._store.max_physical
         return 1 + int(self._untold(checkpoint).places.min(initial=begin))
 
@@ -433,8 +434,8 @@ class TimerService:
             return self._known.begins_at
         lowest = [
             self._wheel.first_offset(),
-            self._cancelling.first_offset,
-            self._mover.first_offset,
+            self._cancellations.first_offset,
+            self._rescheduler.first_offset,
         ]
         if self._in_hand is not None:
             lowest.append(int(self._in_hand.offsets.min()))
@@ -446,13 +447,13 @@ class TimerService:
         if self._in_hand is not None:
             first_ms = min(first_ms, int(self._in_hand.due_ms.min()))
         read_ms = min(now_ms, first_ms - 1) // TICK_MS * TICK_MS
-        self._cancelling.forget(read_ms)
+        self._cancellations.forget(read_ms)
         # It goes back for a message that came too late, which is delivered next; or with the clock.
         self._is_known = read_ms >= self._read_ms
         if self._is_known:
             self._read_ms = read_ms
 
-    def _progress(self) -> Candidate | None:
+    def _progress(self) -> CheckpointCandidate | None:
         """Return what may be kept when the log is on the disk so far; None when it is not known."""
         if not self._is_known:
             return None
@@ -466,7 +467,7 @@ class TimerService:
             changes=self._kept.changes + 1,
         )
         look_behind = self._look_behind(checkpoint)
-        return Candidate(checkpoint._replace(look_behind=look_behind), self._end)
+        return CheckpointCandidate(checkpoint._replace(look_behind=look_behind), self._end)
 
     async def _keep(self) -> StoreError | None:
         """Keep how far we are, when it is time and no loss of power can belie it.

@@ -1,13 +1,13 @@
-"""What RocketMQ has, and finds, of timed messages beside their queue."""
+"""The handover of timed messages from RocketMQ, and back to it, beside their queue."""
 
 import logging
 from typing import Final
 
 import numpy as np
 
-from ternmq_broker.scheduled.timer_wheel import Due
+from ternmq_broker.scheduled.timer_wheel import DueMessages
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.state.timer_files import WheelFiles
+from ternmq_broker.state.timer_files import TimerFiles
 from ternmq_broker.state.timer_log import log_units
 from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
@@ -22,8 +22,8 @@ _AGAIN_MS: Final = 60_000
 _UNITS: Final = 65_536
 
 
-class Handover:
-    """Takes timed messages over from RocketMQ, and leaves them to it. Owned by `TimerService`.
+class TimerHandover:
+    """Takes timed messages over from RocketMQ, and leaves them to it. Owned by `TimedMessages`.
 
     Args:
         store: Has the messages.
@@ -31,7 +31,7 @@ class Handover:
         clock: For when to try again.
     """
 
-    def __init__(self, store: MessageStore, files: WheelFiles, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, files: TimerFiles, clock: Clock) -> None:
         self._store, self._files, self._clock = store, files, clock
         self._is_done = False
         self._again_at_ms = clock.monotonic_ms()
@@ -55,7 +55,7 @@ class Handover:
                 return None
         return (self._again_at_ms - now_ms) / 1000
 
-    async def leave(self, waits: Due, checkpoint: TimerCheckpoint) -> None:
+    async def leave(self, waits: DueMessages, checkpoint: TimerCheckpoint) -> None:
         """Leave RocketMQ a timer log; none if nothing waits. What the disk refuses is logged.
 
         Args:
@@ -63,7 +63,7 @@ class Handover:
             checkpoint: How far messages are delivered; to be kept next.
         """
         first, _ = self._store.queue_range(WHEEL_TOPIC, 0)
-        waits = Due(*(column[waits.offsets >= first] for column in waits))
+        waits = waits.rows(waits.offsets >= first)
         if not (self._is_done and len(waits) and checkpoint.read_ms):
             return
         last = QueueOffset(checkpoint.next_offset - 1)

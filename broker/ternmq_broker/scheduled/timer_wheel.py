@@ -1,4 +1,4 @@
-"""The timed messages that wait, by when they are due. Pure.
+"""The wheel of timed messages that wait, by due time. Pure.
 
 A bucket holds what is due within 64 ticks, 6.4 s: one number of 8 bytes for each message, which
 has the tick within the bucket, whether it cancels, and its offset in the wheel timer's queue.
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
 from ternmq_model.delay import TICK_MS
@@ -33,7 +34,7 @@ _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 NEVER_MS: Final = 1 << 62
 
 
-class Due(NamedTuple):
+class DueMessages(NamedTuple):
     """Messages that are due: columns of one length, in the order of delivery."""
 
     offsets: Ints
@@ -44,9 +45,13 @@ class Due(NamedTuple):
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def rows(self, chosen: slice | Ints | NDArray[np.bool_]) -> "DueMessages":
+        """Return some of them."""
+        return DueMessages(*(column[chosen] for column in self))
+
 
 class TimerWheel:
-    """What waits. Owned by `TimerService`."""
+    """Wheel of the messages that wait. Owned by `TimedMessages`."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, array[int]] = {}
@@ -104,7 +109,7 @@ class TimerWheel:
         if not is_later:
             bucket[:] = array("q", sorted(bucket, key=_OFFSET_MASK.__and__))
 
-    def take(self, now_ms: int, count_max: int) -> Due:
+    def take(self, now_ms: int, count_max: int) -> DueMessages:
         """Return messages that are due and forget them: the earliest, at most `count_max`.
 
         Those that came too late for their tick are first.
@@ -125,11 +130,15 @@ class TimerWheel:
                 left -= len(part)
             elif not self._open_next(now_tick):
                 break
-        done = found[0] if len(found) == 1 else Due(*map(np.concatenate, zip(*found, strict=True)))
+        done = (
+            found[0]
+            if len(found) == 1
+            else DueMessages(*map(np.concatenate, zip(*found, strict=True)))
+        )
         self._count -= len(done)
         return done
 
-    def _take_sorted(self, now_tick: int, count_max: int) -> Due | None:
+    def _take_sorted(self, now_tick: int, count_max: int) -> DueMessages | None:
         """Return what is due of the open bucket, None when nothing is."""
         base = self._open << _TICK_BITS
         keys = self._sorted[self._position : self._position + count_max]
@@ -181,7 +190,7 @@ class TimerWheel:
         if self._position < len(self._sorted):
             yield int((self._sorted[self._position :] & _OFFSET_MASK).min())
 
-    def waiting(self) -> Due:
+    def waiting(self) -> DueMessages:
         """Return all that waits, in no order."""
         late = np.array(self._late, dtype=np.int64).reshape(-1, 2)
         keys = np.frombuffer(b"".join(self._buckets.values()), dtype=np.int64)
@@ -193,9 +202,9 @@ class TimerWheel:
             _of_bucket(self._open, self._sorted[self._position :]),
             _due(keys, bases + (keys >> _TICK_SHIFT)),
         )
-        return Due(*map(np.concatenate, zip(*found, strict=True)))
+        return DueMessages(*map(np.concatenate, zip(*found, strict=True)))
 
-    def take_before(self, offset: int, count_max: int) -> Due:
+    def take_before(self, offset: int, count_max: int) -> DueMessages:
         """Return messages that lie before a queue offset, and forget them; in no order.
 
         Not those whose time has come or is about to: they are not looked at.
@@ -219,14 +228,16 @@ class TimerWheel:
                 del self._buckets[number]
                 self._order.remove(number)
         heapq.heapify(self._order)
-        done = Due(*map(np.concatenate, zip(*found, strict=True)))
+        done = DueMessages(*map(np.concatenate, zip(*found, strict=True)))
         self._count -= len(done)
         return done
 
 
-def _of_bucket(number: int, keys: Ints) -> Due:
+def _of_bucket(number: int, keys: Ints) -> DueMessages:
     return _due(keys, (number << _TICK_BITS) + (keys >> _TICK_SHIFT))
 
 
-def _due(keys: Ints, ticks: Ints) -> Due:
-    return Due(keys & _OFFSET_MASK, ticks * TICK_MS, ((keys & _KIND_BIT) == 0).astype(np.int64))
+def _due(keys: Ints, ticks: Ints) -> DueMessages:
+    return DueMessages(
+        keys & _OFFSET_MASK, ticks * TICK_MS, ((keys & _KIND_BIT) == 0).astype(np.int64)
+    )

@@ -28,7 +28,7 @@ from ternmq_broker.state.table_formats import (
 )
 from ternmq_broker.state.table_generations import check_refusals, config_folder, settle
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.state.timer_files import WheelFiles
+from ternmq_broker.state.timer_files import TimerFiles
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP as TRANSACTIONS_GROUP
 from ternmq_broker.state.transaction_scan_offset import ScanOffset
@@ -91,7 +91,7 @@ class Tables:
         self.filters, self.scan_offset = filters, scan_offset
         self.timer = TimerCheckpoint()
         """Checkpoint of timed messages, as last kept."""
-        self.wheel_files = WheelFiles(files, blocking, config.data)
+        self.timer_files = TimerFiles(files, blocking, config.data)
         self._timer_path = folder / TIMER.name
         self._disk = (files, blocking)
         self._unsaved = unsaved
@@ -350,7 +350,7 @@ async def _disown(tables: Tables) -> None:
     if tables.timer.timer_log_position:
         return  # RocketMQ's, which a master takes over
     try:
-        await tables.wheel_files.retire()
+        await tables.timer_files.retire()
     except OSError as error:
         logger.error("RocketMQ would repeat timed messages error=%s", error)
 

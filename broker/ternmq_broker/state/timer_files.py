@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _WHEEL: Final = "timerwheel"
 
 
-class WheelFiles:
+class TimerFiles:
     """The files of RocketMQ's wheel and timer log. One call at a time.
 
     Nothing is lost with them, so an error of theirs leaves the store as it is.

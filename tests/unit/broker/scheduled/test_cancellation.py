@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ternmq_broker.scheduled.cancellation import Cancelling
-from ternmq_broker.scheduled.timer_wheel import Due
+from ternmq_broker.scheduled.cancellation import Cancellations
+from ternmq_broker.scheduled.timer_wheel import DueMessages
 from ternmq_model.record.format import Record, decode_record
 from tests.support.records import record
 
@@ -20,19 +20,19 @@ def timed(key: str, topic: str = "A", cancels: str = "") -> Record:
     return found
 
 
-def due(*rows: tuple[int, int, int]) -> Due:
-    return Due(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
+def due(*rows: tuple[int, int, int]) -> DueMessages:
+    return DueMessages(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
 
 
 @pytest.mark.parametrize("cancels", ["one", "A+one"])
 def test_cancelling_message_names_a_key_with_its_topic_or_without(cancels: str) -> None:
     records = [timed("c", cancels=cancels), timed("one"), timed("two"), timed("one", "B")]
     batch = due((7, DUE_MS, 1), (1, DUE_MS, 0), (2, DUE_MS, 0), (3, DUE_MS, 0))
-    assert Cancelling().without_cancelled(records, batch) == records[2:]
+    assert Cancellations().without_cancelled(records, batch) == records[2:]
 
 
 def test_cancelling_by_topic_key_and_tick_is_idempotent() -> None:
-    cancelling = Cancelling()
+    cancelling = Cancellations()
     records = [timed("c", cancels="one"), timed("one"), timed("one", "B"), timed("two"), None]
     batch = due(
         (7, DUE_MS, 1), (1, DUE_MS, 0), (2, DUE_MS, 0), (3, DUE_MS, 0), (4, DUE_MS, 0), (5, 1, 0)
@@ -45,7 +45,7 @@ def test_cancelling_by_topic_key_and_tick_is_idempotent() -> None:
 
 
 def test_cancellation_is_kept_until_its_tick_is_over() -> None:
-    cancelling = Cancelling()
+    cancelling = Cancellations()
     batch = due((7, DUE_MS, 1), (5, DUE_MS + 100, 1))
     cancelling.without_cancelled([timed("c", cancels="x"), timed("d", cancels="y")], batch)
     assert cancelling.first_offset == 5
@@ -58,7 +58,7 @@ def test_cancellation_is_kept_until_its_tick_is_over() -> None:
 
 
 def test_cancelling_messages_are_told_until_they_are_forgotten() -> None:
-    cancelling = Cancelling()
+    cancelling = Cancellations()
     assert not len(cancelling.waiting())
     cancelling.without_cancelled([timed("c", cancels="one")], due((7, DUE_MS, 1)))
     for _ in range(2):

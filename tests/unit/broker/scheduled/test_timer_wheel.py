@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from ternmq_broker.scheduled.timer_wheel import NEVER_MS, Due, TimerWheel
+from ternmq_broker.scheduled.timer_wheel import NEVER_MS, DueMessages, TimerWheel
 
 NOW_MS = 1_700_000_000_000
 
@@ -22,7 +22,7 @@ def take(wheel: TimerWheel, now_ms: int, count_max: int = 100) -> list[tuple[int
     return rows(wheel.take(now_ms, count_max))
 
 
-def rows(due: Due) -> list[tuple[int, int, int]]:
+def rows(due: DueMessages) -> list[tuple[int, int, int]]:
     return list(zip(*(column.tolist() for column in due), strict=True))
 
 

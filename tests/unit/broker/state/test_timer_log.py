@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ternmq_broker.scheduled.timer_wheel import Due
+from ternmq_broker.scheduled.timer_wheel import DueMessages
 from ternmq_broker.state import timer_log
 from ternmq_broker.state.timer_log import log_units, write_timer_log
 from ternmq_store.queues.units import UNIT
@@ -19,8 +19,8 @@ UNIT_OF_LOG = struct.Struct(">iqiqiqiiq")
 Row = tuple[int, int, int, int, int, int, int, int, int]
 
 
-def due(*rows: tuple[int, int, int]) -> Due:
-    return Due(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
+def due(*rows: tuple[int, int, int]) -> DueMessages:
+    return DueMessages(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
 
 
 def units(*offsets: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
@@ -37,7 +37,7 @@ def rows_in(content: bytes) -> list[Row]:
     return [each for each in whole if each[0] == size]
 
 
-def left(waits: Due, *, last: tuple[int, ...] = ()) -> list[tuple[str, bytes]]:
+def left(waits: DueMessages, *, last: tuple[int, ...] = ()) -> list[tuple[str, bytes]]:
     """Return the files of the log of what waits."""
     files = MemoryFileSystem()
     log = log_units(
