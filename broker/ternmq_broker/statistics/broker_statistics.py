@@ -27,7 +27,7 @@ GroupKey = tuple[str, str]
 """Topic and group."""
 
 KEYS_MAX: Final = 16_384
-"""Of each kind; the oldest makes room for one more. A counter takes 2 KiB."""
+"""Limit on counters of each kind; the oldest makes room for one more. A counter takes 2 KiB."""
 
 SAMPLES_PER_STEP: Final = 1_000
 """A bound on the time for which the loop is held."""
@@ -66,12 +66,12 @@ class BrokerStatistics:
 
     @property
     def queues(self) -> Mapping[QueueKey, Counter]:
-        """What was put into each queue."""
+        """Counters of puts, by queue."""
         return self._put
 
     @property
     def readers(self) -> Mapping[ReaderKey, Counter]:
-        """What each group got from each queue."""
+        """Counters of gets, by group and queue."""
         return self._got
 
     @property

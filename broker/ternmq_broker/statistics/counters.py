@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class SamplingSpan(NamedTuple):
-    """How far back a rate looks."""
+    """Span over which a rate is taken."""
 
     period_ms: int
     """Between two samples."""

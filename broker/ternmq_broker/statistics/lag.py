@@ -1,4 +1,4 @@
-"""How far groups are behind, in time: the store times of messages at the offsets they are at.
+"""Lag of groups in time, by the store times of the messages at their offsets.
 
 Source: RocketMQ `ConsumeStats`, `OffsetWrapper`, `ConsumerLagCalculator`.
 """

@@ -21,7 +21,7 @@ from ternmq_runtime.service import Job
 _YIELD_EVERY: Final = 200
 _REPLY_BYTES_MAX: Final = 4 << 20
 _ITEM_BYTES: Final = 140
-"""Of an item in a reply, besides its name and key; at most."""
+"""Limit on the bytes of an item in a reply besides its name and key."""
 
 _SAMPLES_PAUSE_S: Final = 10.0
 

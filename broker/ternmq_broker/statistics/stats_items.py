@@ -21,7 +21,7 @@ class SpanValue(NamedTuple):
     """Per second."""
 
     average: float
-    """Of one call; 0 without calls."""
+    """Average of one call; 0 without calls."""
 
 
 class StatsItem(NamedTuple):
