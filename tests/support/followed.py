@@ -222,7 +222,7 @@ async def reigning(
         claims = EpochClaims(replicas, lambda: master.ask(), clock, wake)
         follow = FollowService(
             *(replicas, IDENTITY, store, clock, blocking),
-            told_higher=claims.told,
+            told_higher=claims.add,
             is_closing=lambda: master.is_closing,
         )
         status = StatusService(

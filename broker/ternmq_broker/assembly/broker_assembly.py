@@ -132,7 +132,7 @@ class BrokerAssembly:
         self._offset_moved = self._build_offset_moved()
         self._admin = self._admin_service(identity)
         self._real_topics = real_topics_of(member, store, tables, env, registrar.changed)
-        self._waiting = ScheduledAssembly(
+        self._scheduled = ScheduledAssembly(
             *(config, store, self._internal_writer, tables, env),
             topics=self._real_topics,
             wake=wake,
@@ -185,7 +185,7 @@ class BrokerAssembly:
             )
         return MasterRole(
             self._store,
-            self._waiting,
+            self._scheduled,
             self._transactions,
             self._offset_moved,
             flush_to=self._store_loop.flush_to,
@@ -283,7 +283,7 @@ class BrokerAssembly:
                 is_clock_doubted=lambda: self._clock.is_doubted,
                 is_closing=self.is_closing,
                 storing=self._admission.storing,
-                rules=self._waiting.rules,
+                rules=self._scheduled.rules,
                 open_max=lambda: self._live.broker.transactions_open_max,
             )
         )
@@ -309,7 +309,7 @@ class BrokerAssembly:
             on_created=lambda _topic: registrar.changed(),
             is_checksummed=store_config.record_checksum,
             rules=lambda: replace(
-                self._waiting.rules(),
+                self._scheduled.rules(),
                 retried=retried,
                 no_transactions=self._transactions.refusal(),
             ),
@@ -381,7 +381,7 @@ class BrokerAssembly:
                 topic_deleted=changes.deleted,
                 deletions_saved=changes.deletions_saved,
                 no_cleaning=self._retention.passes,
-                waiting=lambda: self._waiting.describe(),
+                waiting=lambda: self._scheduled.describe(),
                 transactions=lambda: self._transactions.describe(),
                 clean_store=self._retention.clean_now,
                 lag=GroupLag(self._store, self._env.clock, self._env.blocking),

@@ -23,7 +23,7 @@ class MasterRole:
 
     Args:
         store: Written by this member alone.
-        waiting: Delivers delayed and timed messages.
+        scheduled: Delivers delayed and timed messages.
         transactions: Checks and ends transactions.
         offset_moved: Stores events of corrected offsets.
         flush_to: Brings the log to the disk up to an offset, if it can.
@@ -32,14 +32,14 @@ class MasterRole:
     def __init__(
         self,
         store: MessageStore,
-        waiting: ScheduledAssembly,
+        scheduled: ScheduledAssembly,
         transactions: Transactions,
         offset_moved: OffsetMovedPublisher,
         *,
         flush_to: Callable[[PhysicalOffset], Awaitable[None]],
     ) -> None:
         self._store = store
-        self._waiting = waiting
+        self._scheduled = scheduled
         self._transactions = transactions
         self._offset_moved = offset_moved
         self._flush_to = flush_to
@@ -50,27 +50,27 @@ class MasterRole:
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that store by themselves."""
-        return (*self._waiting.jobs(), *self._transactions.jobs(), self._offset_moved.job())
+        return (*self._scheduled.jobs(), *self._transactions.jobs(), self._offset_moved.job())
 
     async def begin(self) -> None:
         """Find out what was delivered already: before the jobs begin."""
-        await self._waiting.begin()
+        await self._scheduled.begin()
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Take note of new messages."""
-        self._waiting.arrived(arrivals)
+        self._scheduled.arrived(arrivals)
 
     def stepped(self, by_ms: int) -> None:
         """Note that the clock has moved by so much: ahead, or back."""
         self._store.session.clock_stepped(by_ms, self._store.max_physical)
-        self._waiting.stepped(by_ms)
+        self._scheduled.stepped(by_ms)
 
     async def leave(self) -> None:
         """Do nothing: the jobs of a master wait for nobody but its own store."""
 
     async def settle(self) -> None:
         """Bring the progress of the jobs, which have ended, into the tables."""
-        await self._waiting.settle(self._flush_to)
+        await self._scheduled.settle(self._flush_to)
 
     async def drain(self) -> None:
         """Store what transactions still have to store: slaves that keep up get it, too."""

@@ -131,7 +131,7 @@ def replication_services(
         services.append(
             FollowService(
                 *(side, member.identity, store, env.clock, env.blocking),
-                told_higher=claims.told,
+                told_higher=claims.add,
                 is_closing=is_closing,
             )
         )

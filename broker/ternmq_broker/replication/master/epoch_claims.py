@@ -53,7 +53,7 @@ class EpochClaims:
         """Return the job that asks."""
         return Job(name=CONFIRM_JOB, interval_s=ASK_PAUSE_MS / 1000, step=self.step)
 
-    def told(self, broker_id: int, host: str) -> None:
+    def add(self, broker_id: int, host: str) -> None:
         """Take note that slave `broker_id` claims a higher epoch, and have others asked soon.
 
         One host is one slave, under however many ids it says hello.
