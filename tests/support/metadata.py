@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from ternmq_broker.replication.tables.applier import TableDependencies
+from ternmq_broker.replication.tables.applier import TableContext
 from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.replication.tables.synchronizer import (
-    SynchronizerDependencies,
+    SynchronizerContext,
     TableSynchronizer,
 )
 from ternmq_broker.state.tables import StoreView, Tables, load_tables
@@ -117,10 +117,10 @@ async def pair() -> AsyncGenerator[Pair]:
         master, slave = await member(network, "m"), await member(network, "s")
         made: list[Pair] = []
         follower = TableSynchronizer(
-            SynchronizerDependencies(
+            SynchronizerContext(
                 env=slave.env,
                 connection=lambda: made[0].connection,
-                tables=TableDependencies(
+                tables=TableContext(
                     tables=slave.tables,
                     store=slave.store,
                     clock=slave.env.clock,

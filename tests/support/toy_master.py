@@ -16,7 +16,7 @@ from ternmq_broker.replication.protocol import epochs_to_pb
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.replication.slave.follow_rules import LogChange
-from ternmq_broker.replication.slave.follower import FollowerDependencies, LogFollower
+from ternmq_broker.replication.slave.follower import FollowerContext, LogFollower
 from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.loop import StoreLoop
@@ -204,7 +204,7 @@ async def toy_slave(
         remember=state.remember,
     )
     follower = LogFollower(
-        FollowerDependencies(
+        FollowerContext(
             cluster=CLUSTER,
             broker_name=NAME,
             broker_id=1,

@@ -53,7 +53,7 @@ from ternmq_broker.storage.memory_limit import memory_bytes
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.retention import StoreRetention
 from ternmq_broker.storage.verification import StoreVerification
-from ternmq_broker.transactions.assembly import TransactionDependencies, Transactions
+from ternmq_broker.transactions.assembly import TransactionContext, Transactions
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Environment
@@ -264,7 +264,7 @@ class BrokerAssembly:
     def _build_transactions(self, store_config: StoreConfig) -> Transactions:
         tables = self._tables
         return Transactions(
-            TransactionDependencies(
+            TransactionContext(
                 config=self._config,
                 file_reserved_hours=store_config.file_reserved_hours,
                 store=self._store,

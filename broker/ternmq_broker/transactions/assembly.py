@@ -20,15 +20,15 @@ from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN
 from ternmq_broker.storage.system_topic_routing import RoutingRules
-from ternmq_broker.transactions.check_back import CheckDependencies, TransactionChecker
+from ternmq_broker.transactions.check_back import CheckContext, TransactionChecker
 from ternmq_broker.transactions.check_policy import CheckPolicy
 from ternmq_broker.transactions.check_policy import staged_ms as staged_lasts_ms
 from ternmq_broker.transactions.end_lookup import EndLookup
-from ternmq_broker.transactions.end_transaction import EndDependencies, EndTransactionProcessor
+from ternmq_broker.transactions.end_transaction import EndContext, EndTransactionProcessor
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.open_batches import OpenBatches
 from ternmq_broker.transactions.readiness import Readiness
-from ternmq_broker.transactions.recovery import RecoveryDependencies, TransactionRecovery
+from ternmq_broker.transactions.recovery import RecoveryContext, TransactionRecovery
 from ternmq_broker.transactions.service import TransactionService
 from ternmq_broker.transactions.staged_commits import StagedCommits
 from ternmq_broker.transactions.state_lookup import StateLookup
@@ -55,7 +55,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TransactionDependencies:
+class TransactionContext:
     """Parts of the broker that transactions use. All owned by the broker's loop."""
 
     config: BrokerConfig
@@ -88,7 +88,7 @@ class TransactionDependencies:
 class Transactions:
     """The transactions of one broker. Owned by the broker's loop."""
 
-    def __init__(self, services: TransactionDependencies) -> None:
+    def __init__(self, services: TransactionContext) -> None:
         self._services = services
         config, store = services.config, services.store
         self.table = TransactionTable()
@@ -111,7 +111,7 @@ class Transactions:
             op_bytes_max=config.transaction_op_bytes,
         )
         self.checker = TransactionChecker(
-            CheckDependencies(
+            CheckContext(
                 table=self.table,
                 transitions=self._transitions,
                 halves=self._halves,
@@ -134,7 +134,7 @@ class Transactions:
         readiness = Readiness(self._ready, services.is_closing)
         end_lookup = EndLookup(self.table, self._halves)
         ender = EndTransactionProcessor(
-            EndDependencies(
+            EndContext(
                 table=self.table,
                 transitions=self._transitions,
                 halves=self._halves,
@@ -168,13 +168,13 @@ class Transactions:
         )
         return TransactionService(ender, states, batches)
 
-    def _recovery_dependencies(self, store: MessageStore) -> RecoveryDependencies:
+    def _recovery_dependencies(self, store: MessageStore) -> RecoveryContext:
         services = self._services
         half = services.offsets.query(GROUP, HALF_TOPIC, 0)
         done = services.offsets.query(GROUP, OP_TOPIC, 0)
         # An op offset counts only beside the half offset that it was kept for.
         is_kept = half is not None and done is not None
-        return RecoveryDependencies(
+        return RecoveryContext(
             table=self.table,
             halves=self._halves,
             clock=services.clock,

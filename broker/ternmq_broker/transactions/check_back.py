@@ -78,7 +78,7 @@ class CheckCounts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckDependencies:
+class CheckContext:
     """Parts that the check-back uses. All owned by the broker's loop."""
 
     table: TransactionTable
@@ -119,7 +119,7 @@ class TransactionChecker:
         counts: What it did.
     """
 
-    def __init__(self, services: CheckDependencies) -> None:
+    def __init__(self, services: CheckContext) -> None:
         self.counts = CheckCounts()
         self._services = services
         self._turn = 0

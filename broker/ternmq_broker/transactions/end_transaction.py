@@ -55,7 +55,7 @@ class EndResult(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EndDependencies:
+class EndContext:
     """Parts that the processor uses. All owned by the broker's loop."""
 
     table: TransactionTable
@@ -76,7 +76,7 @@ class EndDependencies:
 class EndTransactionProcessor:
     """Ends transactions. One request at a time works on one transaction; others wait for it."""
 
-    def __init__(self, services: EndDependencies) -> None:
+    def __init__(self, services: EndContext) -> None:
         self._services = services
         self._released = asyncio.Event()
 

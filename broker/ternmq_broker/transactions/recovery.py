@@ -43,7 +43,7 @@ _ENDS_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RecoveryDependencies:
+class RecoveryContext:
     """Parts and offsets that a recovery uses."""
 
     table: TransactionTable
@@ -74,7 +74,7 @@ class TransactionRecovery:
         unreadable: Records of the two topics that were passed over because they are damaged.
     """
 
-    def __init__(self, services: RecoveryDependencies) -> None:
+    def __init__(self, services: RecoveryContext) -> None:
         self.unreadable = 0
         self._services = services
         self._reader = services.halves.reader

@@ -60,7 +60,7 @@ FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FollowerDependencies:
+class FollowerContext:
     """Parts that a follower uses."""
 
     cluster: str
@@ -100,7 +100,7 @@ class LogFollower:
         metadata_age_ms: Tells how long ago the tables were last those of the master; -1 = never.
     """
 
-    def __init__(self, services: FollowerDependencies) -> None:
+    def __init__(self, services: FollowerContext) -> None:
         self._services = services
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False

@@ -5,10 +5,10 @@ from contextlib import AbstractAsyncContextManager
 
 from ternmq_broker.replication.role.membership import Membership, TermEnd
 from ternmq_broker.replication.slave.follow_rules import LogChange
-from ternmq_broker.replication.slave.follower import FollowerDependencies, LogFollower
-from ternmq_broker.replication.tables.applier import TableDependencies
+from ternmq_broker.replication.slave.follower import FollowerContext, LogFollower
+from ternmq_broker.replication.tables.applier import TableContext
 from ternmq_broker.replication.tables.synchronizer import (
-    SynchronizerDependencies,
+    SynchronizerContext,
     TableSynchronizer,
 )
 from ternmq_broker.state.replication_record import LogCut
@@ -57,7 +57,7 @@ class SlaveReplication:
         self._changes_log = False
         identity = member.identity
         self.follower = LogFollower(
-            FollowerDependencies(
+            FollowerContext(
                 cluster=identity.cluster,
                 broker_name=identity.name,
                 broker_id=identity.broker_id,
@@ -77,10 +77,10 @@ class SlaveReplication:
         store_loop.on_safe = self.follower.safe_moved
         store_loop.is_copying = self.follower.is_far_behind
         self._metadata = TableSynchronizer(
-            SynchronizerDependencies(
+            SynchronizerContext(
                 env=env,
                 connection=lambda: self.follower.connection,
-                tables=TableDependencies(
+                tables=TableContext(
                     tables=tables,
                     store=store,
                     clock=env.clock,

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TableDependencies:
+class TableContext:
     """Parts that the applier uses. All owned by the broker's loop.
 
     Tables are read in the blocking pool, where a large one holds nobody up.
@@ -69,7 +69,7 @@ class TableApplier:
     What comes from the wire is checked as what comes from a file is: names, shapes, ranges.
     """
 
-    def __init__(self, services: TableDependencies) -> None:
+    def __init__(self, services: TableContext) -> None:
         self._services = services
         self._waiting: deque[TableUpdate] = deque()
         self._takes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.replication.tables.applier import TableApplier, TableDependencies
+from ternmq_broker.replication.tables.applier import TableApplier, TableContext
 from ternmq_broker.replication.tables.table_reader import TableReader, TableUpdate
 from ternmq_model.errors import BrokerBusy, StoreError, TernError
 from ternmq_remoting.environment import Environment
@@ -23,14 +23,14 @@ _WAIT_MS: Final = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SynchronizerDependencies:
+class SynchronizerContext:
     """Parts that a synchronizer uses."""
 
     env: Environment
     connection: Callable[[], Connection | None]
     """Returns the way to the master while it is followed, and what is told on it is to be taken."""
 
-    tables: TableDependencies
+    tables: TableContext
 
 
 class TableSynchronizer:
@@ -39,7 +39,7 @@ class TableSynchronizer:
     Source: RocketMQ `SlaveSynchronize`.
     """
 
-    def __init__(self, services: SynchronizerDependencies) -> None:
+    def __init__(self, services: SynchronizerContext) -> None:
         self._services = services
         self._taker = TableApplier(services.tables)
         self._connection: Connection | None = None
