@@ -88,9 +88,9 @@ class TransactionContext:
 class Transactions:
     """The transactions of one broker. Owned by the broker's loop."""
 
-    def __init__(self, services: TransactionContext) -> None:
-        self._services = services
-        config, store = services.config, services.store
+    def __init__(self, context: TransactionContext) -> None:
+        self._context = context
+        config, store = context.config, context.store
         self.table = TransactionTable()
         self._ready = asyncio.Event()
         self._is_blind = False
@@ -98,16 +98,16 @@ class Transactions:
             timeout_ms=config.transaction_timeout_ms,
             interval_ms=config.transaction_check_interval_ms,
             checks_max=config.transaction_checks_max,
-            age_max_ms=max(1, services.file_reserved_hours) * _HOUR_MS,
+            age_max_ms=max(1, context.file_reserved_hours) * _HOUR_MS,
             span_max=_SPAN_MAX,
         )
-        self._halves = HalfReader(services.reader)
+        self._halves = HalfReader(context.reader)
         self._transitions = Transitions(
             self.table,
-            services.writer,
-            services.clock,
-            store_host=services.store_host,
-            space_made=services.space_made,
+            context.writer,
+            context.clock,
+            store_host=context.store_host,
+            space_made=context.space_made,
             op_bytes_max=config.transaction_op_bytes,
         )
         self.checker = TransactionChecker(
@@ -115,11 +115,11 @@ class Transactions:
                 table=self.table,
                 transitions=self._transitions,
                 halves=self._halves,
-                sessions=services.sessions,
-                clock=services.clock,
+                sessions=context.sessions,
+                clock=context.clock,
                 policy=self._policy,
                 ready=self._ready,
-                is_confirmed=lambda at: services.ack_policy.confirmations.reached(
+                is_confirmed=lambda at: context.ack_policy.confirmations.reached(
                     PhysicalOffset(at + 1)
                 ),
                 holds_file=lambda at: at < store.cleaner.held_end,
@@ -130,65 +130,65 @@ class Transactions:
         store.cleaner.holders.append(self.needed_from)
 
     def _service(self) -> TransactionService:
-        services = self._services
-        readiness = Readiness(self._ready, services.is_closing)
+        context = self._context
+        readiness = Readiness(self._ready, context.is_closing)
         end_lookup = EndLookup(self.table, self._halves)
         ender = EndTransactionProcessor(
             EndContext(
                 table=self.table,
                 transitions=self._transitions,
                 halves=self._halves,
-                topics=services.real_topics,
-                ack_policy=services.ack_policy,
+                topics=context.real_topics,
+                ack_policy=context.ack_policy,
                 staged=StagedCommits(
-                    services.reader, self._transitions, services.real_topics, services.ack_policy
+                    context.reader, self._transitions, context.real_topics, context.ack_policy
                 ),
                 readiness=readiness,
-                storing=services.storing,
+                storing=context.storing,
                 end_lookup=end_lookup,
-                rules=services.rules,
+                rules=context.rules,
             )
         )
         states = StateLookup(
             table=self.table,
             halves=self._halves,
-            topics=services.real_topics,
-            ack_policy=services.ack_policy,
+            topics=context.real_topics,
+            ack_policy=context.ack_policy,
             readiness=readiness,
             end_lookup=end_lookup,
             ender=ender,
-            clock=services.clock,
+            clock=context.clock,
         )
         batches = OpenBatches(
             table=self.table,
             halves=self._halves,
-            clock=services.clock,
+            clock=context.clock,
             readiness=readiness,
             ender=ender,
         )
         return TransactionService(ender, states, batches)
 
     def _recovery_dependencies(self, store: MessageStore) -> RecoveryContext:
-        services = self._services
-        half = services.offsets.query(GROUP, HALF_TOPIC, 0)
-        done = services.offsets.query(GROUP, OP_TOPIC, 0)
+        context = self._context
+        half = context.offsets.query(GROUP, HALF_TOPIC, 0)
+        done = context.offsets.query(GROUP, OP_TOPIC, 0)
         # An op offset counts only beside the half offset that it was kept for.
         is_kept = half is not None and done is not None
         return RecoveryContext(
             table=self.table,
             halves=self._halves,
-            clock=services.clock,
-            is_doubted=services.is_clock_doubted,
+            clock=context.clock,
+            is_doubted=context.is_clock_doubted,
             policy=self._policy,
             half_offset=QueueOffset(0) if half is None else half,
             op_offset=done if is_kept and done is not None else QueueOffset(0),
-            scan_offset=services.scan_offset.offset,
+            scan_offset=context.scan_offset.offset,
             end=store.max_physical,
         )
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the requests."""
-        ops_s = self._services.config.transaction_op_interval_ms / 1000
+        ops_s = self._context.config.transaction_op_interval_ms / 1000
         return (
             Job(name="transactions", interval_s=_PAUSE_S, step=self.step),
             Job(name="transactions-ops", interval_s=ops_s, step=self.write_ops),
@@ -204,7 +204,7 @@ class Transactions:
 
     async def _recovered(self) -> bool:
         """Find out what the log says, if it can be read already; tell whether that succeeded."""
-        store = self._services.store
+        store = self._context.store
         if store.dispatched_offset < self._recovery.end and store.failure is None:
             return False
         try:
@@ -214,7 +214,7 @@ class Transactions:
                 self._is_blind = True
                 logger.error("what became of transactions cannot be read yet error=%s", error)
             return False
-        self.table.know_work_from(self._services.clock.monotonic_ms())
+        self.table.know_work_from(self._context.clock.monotonic_ms())
         self._ready.set()
         return True
 
@@ -228,15 +228,15 @@ class Transactions:
 
     def _keep(self) -> None:
         """Keep how far the two topics are done with."""
-        services, table = self._services, self.table
-        flushed, now_ms = services.store.flushed_offset, services.clock.wall_ms()
+        context, table = self._context, self.table
+        flushed, now_ms = context.store.flushed_offset, context.clock.wall_ms()
         half = table.half_offset(flushed)
         if half > 0:
             for topic, offset in ((HALF_TOPIC, half), (OP_TOPIC, table.op_offset(half))):
-                version = services.offsets.versions.get(GROUP, topic, 0)
-                services.offsets.commit(GROUP, topic, 0, offset, version, now_ms=now_ms)
+                version = context.offsets.versions.get(GROUP, topic, 0)
+                context.offsets.commit(GROUP, topic, 0, offset, version, now_ms=now_ms)
         if len(table) or table.unwritten_bytes:
-            services.scan_offset.put(table.scan_offset(flushed))
+            context.scan_offset.put(table.scan_offset(flushed))
 
     async def settle(self) -> None:
         """Leave nothing for the next start to look for: nobody ends transactions any more."""
@@ -256,7 +256,7 @@ class Transactions:
             queue_offsets: Of each, ascending.
             staged_ms: How long each is staged; `STAGED_OWN` = as this broker waits, `NOT_STAGED`.
         """
-        now_ms = self._services.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         for own_ms in np.unique(staged_ms).tolist():
             rows = staged_ms == own_ms
             places = physical_offsets[rows].tolist()
@@ -272,19 +272,19 @@ class Transactions:
 
     def make_topics(self) -> None:
         """Have the topics of transactions among the broker's."""
-        services = self._services
+        context = self._context
         for topic in TOPICS:
-            if services.topics.get(topic) is None:
+            if context.topics.get(topic) is None:
                 config = TopicConfig(topic, 1, 1)
-                services.topics.put(config, now_ms=services.clock.wall_ms())
-                services.topic_created(config)
+                context.topics.put(config, now_ms=context.clock.wall_ms())
+                context.topic_created(config)
 
     def refusal(self) -> RefusedError | None:
         """Return why no transaction may begin now; None when it may."""
-        services = self._services
-        if not services.config.transactions_accepted:
+        context = self._context
+        if not context.config.transactions_accepted:
             return refusal(ResponseCode.NO_PERMISSION, "this broker accepts no transactions")
-        if len(self.table) >= services.open_max():
+        if len(self.table) >= context.open_max():
             remark = (
                 f"{len(self.table)} transactions are open, {self.table.staged} of them staged: no "
                 "more are accepted (broker.transactions_open_max; what is left behind is told by "

@@ -119,35 +119,35 @@ class TransactionChecker:
         counts: What it did.
     """
 
-    def __init__(self, services: CheckContext) -> None:
+    def __init__(self, context: CheckContext) -> None:
         self.counts = CheckCounts()
-        self._services = services
+        self._context = context
         self._turn = 0
         self._expired: deque[OpenTransaction] = deque()
 
     async def step(self) -> bool:
         """Look at what is due, so much of it at once: one step of a job."""
-        services = self._services
-        if not services.ready.is_set():
+        context = self._context
+        if not context.ready.is_set():
             return False
-        now_ms = services.clock.monotonic_ms()
+        now_ms = context.clock.monotonic_ms()
         producers: dict[str, list[ClientSession]] = {}
         plan, looked = _CheckPlan(), 0
         more = False
         if not self._expired:
-            expired, more = services.table.take_expired(now_ms, places_max=_PLACES_MAX)
+            expired, more = context.table.take_expired(now_ms, places_max=_PLACES_MAX)
             self._expired.extend(expired)
         while plan.bytes < _STEP_BYTES and looked < _LOOKS_MAX:
             if looked % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
                 await let_in()
-            due = services.table.take_due(now_ms, maximum=1)
+            due = context.table.take_due(now_ms, maximum=1)
             if not due and not self._expired:
                 break
             looked += 1
             entry = due[0] if due else self._expired.popleft()
-            if not services.table.is_open(entry):
+            if not context.table.is_open(entry):
                 continue
-            after_ms = services.policy.interval_ms
+            after_ms = context.policy.interval_ms
             try:
                 after_ms = await self._look(entry, now_ms, producers, plan)
             except TernError as error:
@@ -155,8 +155,8 @@ class TransactionChecker:
                     "transaction not looked at transaction=%d error=%s", entry.transaction, error
                 )
             finally:
-                if services.table.is_open(entry):
-                    services.table.rest(entry, until_ms=now_ms + after_ms)
+                if context.table.is_open(entry):
+                    context.table.rest(entry, until_ms=now_ms + after_ms)
         self._store(plan)
         return more or looked == _LOOKS_MAX or plan.bytes >= _STEP_BYTES
 
@@ -168,14 +168,14 @@ class TransactionChecker:
         plan: _CheckPlan,
     ) -> int:
         """Decide about one transaction; return when to look again."""
-        services, policy = self._services, self._services.policy
-        if entry.is_ending or not services.is_confirmed(entry.physical_offset):
+        context, policy = self._context, self._context.policy
+        if entry.is_ending or not context.is_confirmed(entry.physical_offset):
             return _AGAIN_MS
         if (after_ms := self._undecided_ms(entry, now_ms, producers)) is not None:
             return after_ms
         offset = entry.physical_offset
-        found = await services.halves.read(offset)
-        if not services.table.is_open(entry) or entry.is_ending or entry.physical_offset != offset:
+        found = await context.halves.read(offset)
+        if not context.table.is_open(entry) or entry.is_ending or entry.physical_offset != offset:
             return _AGAIN_MS
         if found is None:
             if entry.is_staged and entry.due_at_ms <= now_ms:
@@ -198,14 +198,14 @@ class TransactionChecker:
 
     def _producers(self, group: str, known: dict[str, list[ClientSession]]) -> list[ClientSession]:
         if group not in known:
-            known[group] = self._services.sessions.table.producers(group)
+            known[group] = self._context.sessions.table.producers(group)
         return known[group]
 
     def _undecided_ms(
         self, entry: OpenTransaction, now_ms: int, producers: dict[str, list[ClientSession]]
     ) -> int | None:
         """Return when to look again at one of which nothing can have changed; None to read it."""
-        policy = self._services.policy
+        policy = self._context.policy
         if entry.is_staged:
             return None
         if now_ms - entry.began_at_ms > policy.age_max_ms or self._must_move(entry):
@@ -245,13 +245,13 @@ class TransactionChecker:
                     plan.add(plan.copies, TransitionRecord(entry, half, copy))
 
     def _must_move(self, entry: OpenTransaction) -> bool:
-        services = self._services
+        context = self._context
         if entry.is_staged:
             return False
         return is_left_behind(
-            behind=services.table.half_end - entry.queue_offset,
-            policy=services.policy,
-            holds_file=services.holds_file(entry.physical_offset),
+            behind=context.table.half_end - entry.queue_offset,
+            policy=context.policy,
+            holds_file=context.holds_file(entry.physical_offset),
         )
 
     def _ask(self, half: HalfRecord, inner: InternalRecord, there: list[ClientSession]) -> bool:
@@ -268,7 +268,7 @@ class TransactionChecker:
         self._turn += 1
         count = len(there)
         return any(
-            self._services.sessions.command(there[(self._turn + step) % count], reply)
+            self._context.sessions.command(there[(self._turn + step) % count], reply)
             for step in range(count)
         )
 
@@ -286,14 +286,14 @@ class TransactionChecker:
         self._roll_back([pair for pair in plan.expired if self._is_untouched(*pair)])
 
     def _is_untouched(self, entry: OpenTransaction, half: HalfRecord | None) -> bool:
-        return self._services.table.is_open(entry) and not entry.is_ending
+        return self._context.table.is_open(entry) and not entry.is_ending
 
     def _roll_back(self, expired: Sequence[tuple[OpenTransaction, HalfRecord | None]]) -> None:
         """Roll back what was staged and is over, all by one op message."""
         if not expired:
             return
         try:
-            self._services.transitions.expire(expired, why=_WHY_EXPIRED)
+            self._context.transitions.expire(expired, why=_WHY_EXPIRED)
         except TernError as error:
             logger.warning("staged not rolled back yet count=%d error=%s", len(expired), error)
             return
@@ -313,9 +313,9 @@ class TransactionChecker:
             return
         try:
             if why:
-                self._services.transitions.park(still, why=why)
+                self._context.transitions.park(still, why=why)
             else:
-                self._services.transitions.put_back(still)
+                self._context.transitions.put_back(still)
         except (UsageError, MessageRefused) as error:
             # One of them can never be stored: the others can.
             if len(still) > 1:
@@ -347,14 +347,14 @@ class TransactionChecker:
         )
         if why:
             try:
-                self._services.transitions.give_up(change.entry, why=why)
+                self._context.transitions.give_up(change.entry, why=why)
             except TernError as refused:
                 logger.warning("transaction not given up error=%s", refused)
 
     def _is_same(self, change: TransitionRecord) -> bool:
         entry = change.entry
         return (
-            self._services.table.is_open(entry)
+            self._context.table.is_open(entry)
             and not entry.is_ending
             and entry.physical_offset == change.half.physical_offset
         )
@@ -369,7 +369,7 @@ class TransactionChecker:
             "transaction given up transaction=%d offset=%d group=%s reason=%s",
             *(entry.transaction, entry.physical_offset, entry.group, _WHY_UNREADABLE),
         )
-        self._services.transitions.give_up(entry, why=_WHY_UNREADABLE)
+        self._context.transitions.give_up(entry, why=_WHY_UNREADABLE)
         self.counts.unreadable += 1
 
 

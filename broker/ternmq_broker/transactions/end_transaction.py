@@ -76,8 +76,8 @@ class EndContext:
 class EndTransactionProcessor:
     """Ends transactions. One request at a time works on one transaction; others wait for it."""
 
-    def __init__(self, services: EndContext) -> None:
-        self._services = services
+    def __init__(self, context: EndContext) -> None:
+        self._context = context
         self._released = asyncio.Event()
 
     async def end(self, requests: Sequence[EndRequest]) -> list[EndResult]:
@@ -85,9 +85,9 @@ class EndTransactionProcessor:
 
         Cancelling is safe: what was stored by then counts, the rest is as it was.
         """
-        with self._services.storing():
+        with self._context.storing():
             try:
-                await self._services.readiness.check()
+                await self._context.readiness.check()
             except RefusedError as unable:
                 return [EndResult(unable) for _ in requests]
             return await self._end(requests)
@@ -104,7 +104,7 @@ class EndTransactionProcessor:
             others: list[int] = []
             for index in left:
                 request = requests[index]
-                entry = self._services.table.get(request.transaction)
+                entry = self._context.table.get(request.transaction)
                 if request.resolution is Resolution.UNKNOWN:
                     outcomes[index] = EndResult()
                 elif entry is not None and entry.is_ending:
@@ -167,7 +167,7 @@ class EndTransactionProcessor:
                 commits, waiting_bytes = [], 0
         await self._commit(commits, outcomes)
         try:
-            await self._services.transitions.roll_back(list(rollbacks.values()))
+            await self._context.transitions.roll_back(list(rollbacks.values()))
         except TernError as error:
             outcomes.update(dict.fromkeys(rollbacks, EndResult(_refusal(error))))
 
@@ -179,7 +179,7 @@ class EndTransactionProcessor:
             lambda pair: requests[pair[0]].resolution is Resolution.COMMIT and pair[1].is_staged,
             claimed,
         )
-        return await self._services.staged.commit_first(
+        return await self._context.staged.commit_first(
             [ClaimedCommit(requests[index], entry) for index, entry in commits]
         )
 
@@ -188,18 +188,18 @@ class EndTransactionProcessor:
     ) -> RefusedError | None:
         """Commit; return why that may only be done later, if so."""
         try:
-            await self._services.transitions.commit([change for _, change in commits])
+            await self._context.transitions.commit([change for _, change in commits])
         except (UsageError, MessageRefused) as error:
             # One of them can never be stored: the others can.
             for index, change in commits if len(commits) > 1 else ():
-                if self._services.table.is_open(change.entry):
+                if self._context.table.is_open(change.entry):
                     await self._commit([(index, change)], outcomes)
             if len(commits) == 1:
                 outcomes[commits[0][0]] = EndResult(_refusal(error))
         except TernError as error:
             refused = _refusal(error)
             for index, change in commits:
-                if self._services.table.is_open(change.entry):
+                if self._context.table.is_open(change.entry):
                     outcomes[index] = EndResult(refused)
             return _holding(refused)
         return None
@@ -210,10 +210,10 @@ class EndTransactionProcessor:
         Raises:
             TernError: It may not be, or cannot be read now.
         """
-        services = self._services
-        if not services.ack_policy.confirmations.reached(PhysicalOffset(entry.physical_offset + 1)):
-            await services.ack_policy.wait(PhysicalOffset(entry.physical_offset + 1))
-        found = await services.halves.read(entry.physical_offset)
+        context = self._context
+        if not context.ack_policy.confirmations.reached(PhysicalOffset(entry.physical_offset + 1)):
+            await context.ack_policy.wait(PhysicalOffset(entry.physical_offset + 1))
+        found = await context.halves.read(entry.physical_offset)
         if found is None:
             remark = f"the half message of transaction {request.transaction} cannot be read"
             raise refusal(ResponseCode.SYSTEM_ERROR, remark)
@@ -223,30 +223,30 @@ class EndTransactionProcessor:
         if request.resolution is Resolution.ROLLBACK:
             return TransitionRecord(entry, half, inner)
         at = PhysicalOffset(entry.physical_offset)
-        config = services.topics.find(half.topic, half.queue_id, at)
+        config = context.topics.find(half.topic, half.queue_id, at)
         if config is None:
             remark = f"topic {half.topic!r} of transaction {request.transaction} was deleted"
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         queues = max(config.read_queues, config.write_queues, 1)
         message = message_of(inner, half, queue_id=half.queue_id % queues)
         return TransitionRecord(
-            entry, half, waiting(message, services.rules()) if half.is_delayed else message
+            entry, half, waiting(message, context.rules()) if half.is_delayed else message
         )
 
     async def _settle(self, requests: Sequence[EndRequest], outcomes: dict[int, EndResult]) -> None:
         """Give outcomes to all that have none: their transactions ended, now or long ago."""
-        services = self._services
+        context = self._context
         ends: dict[int, EndedTransaction] = {}
         over: list[int] = []
         for index, request in enumerate(requests):
             if index not in outcomes:
-                known = services.table.ended(request.transaction)
+                known = context.table.ended(request.transaction)
                 if known is None:
                     over.append(index)
                 else:
                     ends[index] = known
         try:
-            found = await services.end_lookup.find([requests[index] for index in over])
+            found = await context.end_lookup.find([requests[index] for index in over])
         except TernError as error:
             found = [_refusal(error)] * len(over)
         for index, ended in zip(over, found, strict=True):
@@ -261,15 +261,15 @@ class EndTransactionProcessor:
                 del ends[index]
         unsafe: RefusedError | None = None
         last = max((ended.end for ended in ends.values()), default=PhysicalOffset(0))
-        if not services.ack_policy.confirmations.reached(last) or (
-            services.ack_policy.topics_saved() is not None
+        if not context.ack_policy.confirmations.reached(last) or (
+            context.ack_policy.topics_saved() is not None
         ):
             try:
-                await services.ack_policy.wait(last)
+                await context.ack_policy.wait(last)
             except TernError as error:
                 unsafe = _refusal(error)
         for index, ended in ends.items():
-            if unsafe is not None and not services.ack_policy.confirmations.reached(ended.end):
+            if unsafe is not None and not context.ack_policy.confirmations.reached(ended.end):
                 outcomes[index] = EndResult(unsafe)
             else:
                 outcomes[index] = EndResult(None, ended.queue_id, ended.queue_offset)

@@ -68,17 +68,17 @@ class TransactionRecovery:
     """One recovery: fills a start's table with what the log says.
 
     Args:
-        services: With the offsets as the files kept them.
+        context: With the offsets as the files kept them.
 
     Attributes:
         unreadable: Records of the two topics that were passed over because they are damaged.
     """
 
-    def __init__(self, services: RecoveryContext) -> None:
+    def __init__(self, context: RecoveryContext) -> None:
         self.unreadable = 0
-        self._services = services
-        self._reader = services.halves.reader
-        self._end = services.end
+        self._context = context
+        self._reader = context.halves.reader
+        self._end = context.end
         self._ops: list[tuple[QueueOffset, QueueOffset]] = []
         self._found: dict[PhysicalOffset, OpenTransaction] = {}
         """Rows of the table to be. There may be a million: nothing else is kept of each."""
@@ -86,10 +86,10 @@ class TransactionRecovery:
         self._by_place: dict[QueueOffset, PhysicalOffset] = {}
         self._groups: dict[str, str] = {}
         self._ended: list[tuple[OpenTransaction, EndedTransaction, PhysicalOffset]] = []
-        self._now_ms = services.clock.monotonic_ms()
-        self._wall_ms = services.clock.wall_ms()
-        self._is_doubted = services.is_doubted()
-        self._moves = services.halves.reader.store.session.clock.moves
+        self._now_ms = context.clock.monotonic_ms()
+        self._wall_ms = context.clock.wall_ms()
+        self._is_doubted = context.is_doubted()
+        self._moves = context.halves.reader.store.session.clock.moves
 
     async def run(self) -> None:
         """Fill the table. Reads in bounded pieces; what else the broker does goes first.
@@ -100,8 +100,8 @@ class TransactionRecovery:
             RefusedError: The disk failed; another one may be tried.
             OSError: Likewise.
         """
-        half_end = await self._read(HALF_TOPIC, self._services.half_offset, self._take_halves)
-        op_end = await self._read(OP_TOPIC, self._services.op_offset, self._take_ops)
+        half_end = await self._read(HALF_TOPIC, self._context.half_offset, self._take_halves)
+        op_end = await self._read(OP_TOPIC, self._context.op_offset, self._take_ops)
         self._by_place.clear()
         if self._found:
             await self._scan()
@@ -140,7 +140,7 @@ class TransactionRecovery:
     def _take_staged(self, half: StagedHalf) -> None:
         place = half.physical_offset
         age_ms = self._age_ms(half.stored_at_ms, place, is_staged=True)
-        lasts_ms = staged_ms(half.immunity_ms, self._services.policy)
+        lasts_ms = staged_ms(half.immunity_ms, self._context.policy)
         self._found[place] = OpenTransaction(
             *(place, place, half.queue_offset),
             self._now_ms - age_ms,
@@ -161,7 +161,7 @@ class TransactionRecovery:
             at += size
 
     def _take_half(self, record: Record) -> None:
-        half = self._services.halves.half_of(record)
+        half = self._context.halves.half_of(record)
         if half is None:
             self.unreadable += 1
             return
@@ -176,7 +176,7 @@ class TransactionRecovery:
             self._by_place.setdefault(half.first_queue_offset, half.transaction)
 
     def _entry_of(self, half: HalfRecord) -> OpenTransaction:
-        policy, is_staged = self._services.policy, bool(half.staged_for)
+        policy, is_staged = self._context.policy, bool(half.staged_for)
         age_ms = self._age_ms(half.began_at_ms, half.transaction, is_staged=is_staged)
         now_ms = self._wall_ms - moved_ms(self._moves, half.physical_offset)
         after_ms = look_after_ms(half, policy, age_ms=age_ms, now_ms=now_ms)
@@ -195,7 +195,7 @@ class TransactionRecovery:
         age_ms = max(0, self._wall_ms - began_at_ms - moved_ms(self._moves, place))
         if not self._is_doubted:
             return age_ms
-        return 0 if is_staged else min(age_ms, self._services.policy.timeout_ms)
+        return 0 if is_staged else min(age_ms, self._context.policy.timeout_ms)
 
     def _take_op(self, record: Record) -> None:
         if decode_properties(record.properties).get(TAGS) != OP_TAG:
@@ -210,8 +210,8 @@ class TransactionRecovery:
 
     async def _scan(self) -> None:
         """Find what ended and has no op message."""
-        services, store = self._services, self._reader.store
-        start = max(services.scan_offset, min(self._found))
+        context, store = self._context, self._reader.store
+        start = max(context.scan_offset, min(self._found))
         if start >= self._end:
             return
         logger.info(
@@ -231,7 +231,7 @@ class TransactionRecovery:
 
     async def _end_of(self, entry: OpenTransaction, record: PreparedRecord) -> EndedTransaction:
         """Return how a transaction ended; without its half message, only that it did."""
-        found = await self._services.halves.read(entry.physical_offset)
+        found = await self._context.halves.read(entry.physical_offset)
         half = None if found is None else found[0]
         is_parked = record.topic == CHECK_MAX_TOPIC
         place = (record.queue_id, record.queue_offset)
@@ -251,7 +251,7 @@ class TransactionRecovery:
 
     def _hand_over(self, half_end: QueueOffset, op_end: QueueOffset) -> None:
         """Let the table have what was found, in one go."""
-        table = self._services.table
+        table = self._context.table
         table.half_end = max(table.half_end, half_end)
         table.op_end = max(table.op_end, op_end)
         for highest, number in self._ops:

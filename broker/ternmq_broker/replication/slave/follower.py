@@ -100,8 +100,8 @@ class LogFollower:
         metadata_age_ms: Tells how long ago the tables were last those of the master; -1 = never.
     """
 
-    def __init__(self, services: FollowerContext) -> None:
-        self._services = services
+    def __init__(self, context: FollowerContext) -> None:
+        self._context = context
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
         self._lasted = False
@@ -120,7 +120,7 @@ class LogFollower:
         self._acknowledged_at_ms = 0
         self._confirmed_kept = PhysicalOffset(-1)
         self._problem = "its master was not found yet"
-        services.store.cleaner.holders.append(lambda: self._master_start)
+        context.store.cleaner.holders.append(lambda: self._master_start)
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs; `leave` before they are left."""
@@ -156,22 +156,20 @@ class LogFollower:
         return lasted and not self._is_leaving
 
     async def _follow_one(self) -> None:
-        services = self._services
-        if services.store.failure is not None:
-            self._note(f"the store failed: {services.store.failure}")
+        context = self._context
+        if context.store.failure is not None:
+            self._note(f"the store failed: {context.store.failure}")
             return
         begun_ms: int | None = None
         try:
-            highest = services.state.highest_epoch
-            connection = await services.discovery.master(
-                epoch_min=highest, own_id=services.broker_id
-            )
+            highest = context.state.highest_epoch
+            connection = await context.discovery.master(epoch_min=highest, own_id=context.broker_id)
             self._master = str(connection.address)
             try:
                 stream: FollowStream = connection.open(FOLLOW)
                 try:
                     if await self._agree(stream):
-                        begun_ms = services.env.clock.monotonic_ms()
+                        begun_ms = context.env.clock.monotonic_ms()
                         self._begin(stream, connection)
                         await self._take_pieces(stream)
                 finally:
@@ -186,15 +184,15 @@ class LogFollower:
         except TernError as error:
             self._note(str(error))
         if begun_ms is not None:
-            self._lasted = services.env.clock.monotonic_ms() - begun_ms > _SECOND_MS
+            self._lasted = context.env.clock.monotonic_ms() - begun_ms > _SECOND_MS
 
     def _note(self, problem: str) -> None:
         """Take note of why there is no following; it is logged when it is another reason."""
         if problem != self._problem and not self._is_leaving:
             logger.warning(
                 "master not followed broker=%s id=%s master=%s reason=%s",
-                self._services.broker_name,
-                self._services.broker_id,
+                self._context.broker_name,
+                self._context.broker_id,
                 self._master or "unknown",
                 problem,
             )
@@ -202,7 +200,7 @@ class LogFollower:
 
     def _log(self) -> SlaveLog:
         """Return the log as it is told to a master: of an empty one only where it begins."""
-        store, state = self._services.store, self._services.state
+        store, state = self._context.store, self._context.state
         start, end = store.min_physical, store.max_physical
         if start == end:
             return SlaveLog("", (), start, end, store.log_file_bytes)
@@ -217,19 +215,19 @@ class LogFollower:
             TransportError: It is gone.
             StoreError: The disk refused to keep what it told.
         """
-        services, log = self._services, self._log()
+        context, log = self._context, self._log()
         hello = replication.FollowHello(
-            cluster=services.cluster,
-            broker_name=services.broker_name,
-            broker_id=services.broker_id,
-            incarnation=services.incarnation,
+            cluster=context.cluster,
+            broker_name=context.broker_name,
+            broker_id=context.broker_id,
+            incarnation=context.incarnation,
             store_id=log.store_id,
             epochs=epochs_to_pb(log.epochs),
             log_start=log.start,
             log_end=log.end,
             log_file_bytes=0 if log.is_empty else log.file_bytes,
-            highest_epoch=services.state.highest_epoch,
-            flush_mode=services.flush_mode.value,
+            highest_epoch=context.state.highest_epoch,
+            flush_mode=context.flush_mode.value,
         )
         await stream.write(replication.FollowRequest(hello=hello))
         while True:
@@ -240,11 +238,11 @@ class LogFollower:
                 raise ProtocolBroken("bytes came before the master had accepted")
             probe = reply.probe
             check_probe(probe, log)
-            task = services.store.feed.checksum(
+            task = context.store.feed.checksum(
                 PhysicalOffset(probe.start), PhysicalOffset(probe.end)
             )
             try:
-                crc = await services.env.blocking.run(task.run)
+                crc = await context.env.blocking.run(task.run)
             except OSError as error:
                 raise ProtocolBroken(f"bytes it asks about cannot be read: {error}") from error
             probed = replication.FollowProbed(end=probe.end, crc=crc)
@@ -262,7 +260,7 @@ class LogFollower:
         return reply
 
     async def _accept(self, accepted: replication.FollowAccepted, log: SlaveLog) -> bool:
-        services, state = self._services, self._services.state
+        context, state = self._context, self._context.state
         if accepted.status.code:
             raise error_of(accepted.status, self._master)
         epochs = epochs_from_pb(accepted.epochs)
@@ -273,7 +271,7 @@ class LogFollower:
         if change is not None:
             self._note(change.text)
             self._is_leaving = True
-            services.on_change(change)
+            context.on_change(change)
             return False
         await state.adopt(
             store_id=accepted.store_id,
@@ -282,23 +280,23 @@ class LogFollower:
             master_role=accepted.master_role,
             in_sync_replicas=accepted.in_sync_replicas,
         )
-        self._is_leaving |= services.is_term_over(self._epoch)
+        self._is_leaving |= context.is_term_over(self._epoch)
         return not self._is_leaving
 
     def _begin(self, stream: FollowStream, connection: Connection) -> None:
         self._stream, self.connection = stream, connection
-        self._heard_at_ms = self._services.env.clock.monotonic_ms()
+        self._heard_at_ms = self._context.env.clock.monotonic_ms()
         self._acknowledged = PhysicalOffset(-1)
         self._problem = ""
         logger.info(
             "master followed broker=%s id=%s master=%s epoch=%s from=%s",
-            self._services.broker_name,
-            self._services.broker_id,
+            self._context.broker_name,
+            self._context.broker_id,
             self._master,
             self._epoch,
-            self._services.store.max_physical,
+            self._context.store.max_physical,
         )
-        self._services.wake(ACKNOWLEDGE_JOB)
+        self._context.wake(ACKNOWLEDGE_JOB)
 
     async def _take_pieces(self, stream: FollowStream) -> None:
         """Append what comes for as long as it comes.
@@ -306,8 +304,8 @@ class LogFollower:
         Raises:
             TernError: It ended, one way or the other.
         """
-        services = self._services
-        clock, store, state = services.env.clock, services.store, services.state
+        context = self._context
+        clock, store, state = context.env.clock, context.store, context.state
         while (reply := await stream.read()) is not None:
             self._heard_at_ms = clock.monotonic_ms()
             piece = reply.piece
@@ -326,7 +324,7 @@ class LogFollower:
                 await self._append(piece)
                 self._note_behind()
             store.confirm_limit = told
-            services.appended()
+            context.appended()
         raise ProtocolBroken("it ended the stream")
 
     async def _append(self, piece: replication.LogPiece) -> None:
@@ -335,10 +333,10 @@ class LogFollower:
         Raises:
             StoreError: The bytes are not what a log goes on with, or the disk failed.
         """
-        services, is_told = self._services, False
+        context, is_told = self._context, False
         while True:
             try:
-                services.store.append_replicated(
+                context.store.append_replicated(
                     piece.data,
                     PhysicalOffset(piece.start),
                     is_checksummed=piece.is_checksummed,
@@ -356,20 +354,20 @@ class LogFollower:
                 await pause
             finally:
                 self._waits_for_room = False
-                self._heard_at_ms = services.env.clock.monotonic_ms()
+                self._heard_at_ms = context.env.clock.monotonic_ms()
         if is_told:
-            logger.info("there is room again broker=%s", services.broker_name)
+            logger.info("there is room again broker=%s", context.broker_name)
             self._problem = ""
 
     async def _busy_pause(self) -> None:
         """Wait for the file that is being made, or for notes that are being written."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ROOM_PAUSE_S):
-                if not await self._services.space_made():
+                if not await self._context.space_made():
                     await asyncio.sleep(_BUSY_PAUSE_S)
 
     def _tell_room(self, error: StoreFull) -> bool:
-        logger.error("no room to follow broker=%s error=%s", self._services.broker_name, error)
+        logger.error("no room to follow broker=%s error=%s", self._context.broker_name, error)
         self._problem = str(error)
         return True
 
@@ -379,7 +377,7 @@ class LogFollower:
         self._note_behind()
 
     def _note_behind(self) -> None:
-        if self._services.store.max_physical >= self._master_end:
+        if self._context.store.max_physical >= self._master_end:
             self._behind_since_ms = None
         elif self._behind_since_ms is None:
             self._behind_since_ms = self._heard_at_ms
@@ -389,12 +387,12 @@ class LogFollower:
 
         A step of a job. Lets go of a master that is silent or deposed, or when the disk failed.
         """
-        services, stream = self._services, self._stream
+        context, stream = self._context, self._stream
         if stream is None or self._is_leaving:
             return False
-        store, now_ms = services.store, services.env.clock.monotonic_ms()
+        store, now_ms = context.store, context.env.clock.monotonic_ms()
         is_silent = now_ms - self._heard_at_ms > SILENCE_MAX_MS and not self._waits_for_room
-        if is_silent or store.failure or services.state.highest_epoch > self._epoch:
+        if is_silent or store.failure or context.state.highest_epoch > self._epoch:
             logger.warning("master let go master=%s silent=%s", self._master, is_silent)
             stream.cancel()
             return False
@@ -418,16 +416,16 @@ class LogFollower:
 
     def safe_moved(self) -> None:
         """Take note that more is safe: acknowledge at once, or by the MiB when far behind."""
-        moved = self._services.store.safe_offset - self._acknowledged
+        moved = self._context.store.safe_offset - self._acknowledged
         if self._stream is not None and (moved >= NEAR_BYTES or not self.is_far_behind()):
-            self._services.wake(ACKNOWLEDGE_JOB)
+            self._context.wake(ACKNOWLEDGE_JOB)
 
     async def keep_confirmed(self) -> bool:
         """Keep how far the log may be served: a step of a job, and the last act of a term."""
-        confirmed = self._services.store.confirm_offset
+        confirmed = self._context.store.confirm_offset
         if confirmed > self._confirmed_kept:
             try:
-                await self._services.state.keep_confirmed(confirmed)
+                await self._context.state.keep_confirmed(confirmed)
             except TernError as error:
                 logger.error("confirmed offset not kept error=%s", error)
                 return False
@@ -438,7 +436,7 @@ class LogFollower:
         """Tell whether bytes are on their way, and many more than usual."""
         if self._stream is None:
             return False
-        return self._master_end - self._services.store.max_physical > FAR_BYTES
+        return self._master_end - self._context.store.max_physical > FAR_BYTES
 
     async def describe(self, reply: replication.ReplicationStatusReply) -> None:
         """Tell how following goes: a slave's part of Status."""
@@ -448,13 +446,13 @@ class LogFollower:
         """Return how following goes."""
         behind_ms = 0
         if self._behind_since_ms is not None:
-            behind_ms = self._services.env.clock.monotonic_ms() - self._behind_since_ms
+            behind_ms = self._context.env.clock.monotonic_ms() - self._behind_since_ms
         return replication.FollowingStatus(
             is_connected=self._stream is not None,
             master=self._master,
             epoch=self._epoch,
             master_end=self._master_end,
-            lag_bytes=max(0, self._master_end - self._services.store.max_physical),
+            lag_bytes=max(0, self._master_end - self._context.store.max_physical),
             lag_ms=behind_ms,
             problem=self._problem,
             metadata_age_ms=self.metadata_age_ms(),

@@ -69,8 +69,8 @@ class TableApplier:
     What comes from the wire is checked as what comes from a file is: names, shapes, ranges.
     """
 
-    def __init__(self, services: TableContext) -> None:
-        self._services = services
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
         self._waiting: deque[TableUpdate] = deque()
         self._takes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {
             DELETIONS: self._deletions,
@@ -90,7 +90,7 @@ class TableApplier:
             ProtocolBroken: It cannot be such a table; those that came before are applied.
             TernError: The disk refused, or the store is busy; telling it again is safe.
         """
-        if told.table in AFTER_THE_LOG and self._services.store.safe_offset < told.log_end:
+        if told.table in AFTER_THE_LOG and self._context.store.safe_offset < told.log_end:
             # The first one waits for its end of the log, and the newest one comes after it: if the
             # newest took the place of the first each time, none would ever be reached.
             later = [each for each in self._waiting if each.table == told.table][1:]
@@ -104,7 +104,7 @@ class TableApplier:
 
     async def take_waiting(self) -> None:
         """Apply what waits for the log and need not any more."""
-        safe = self._services.store.safe_offset
+        safe = self._context.store.safe_offset
         for told in [each for each in self._waiting if each.log_end <= safe]:
             await self._apply(told)
             self._waiting.remove(told)
@@ -126,20 +126,20 @@ class TableApplier:
 
     async def _deletions(self, content: Mapping[str, Any]) -> None:
         """Delete from the queues what the master deleted: what comes later in the log stays."""
-        services = self._services
+        context = self._context
         deleted: dict[PhysicalOffset, list[str]] = {}
         for topic, told in as_object(content.get("deletions", {}), "deletions").items():
             at = PhysicalOffset(as_int(told, f"deletion of {topic}"))
             check_topic(topic)
-            if services.store.deletions.get(topic) != at and at > services.store.min_physical:
+            if context.store.deletions.get(topic) != at and at > context.store.min_physical:
                 deleted.setdefault(at, []).append(topic)
         for at, topics in deleted.items():
             for first in range(0, len(topics), DELETED_AT_ONCE_MAX):
                 some = topics[first : first + DELETED_AT_ONCE_MAX]
-                async with services.no_cleaning:
-                    services.store.delete_topic(*some, at=at)
+                async with context.no_cleaning:
+                    context.store.delete_topic(*some, at=at)
                 for topic in some:
-                    services.topic_gone(topic)
+                    context.topic_gone(topic)
                 await asyncio.sleep(0)  # others' turn
             logger.info(
                 "topics deleted as at the master topics=%s of %s before=%s",
@@ -147,41 +147,41 @@ class TableApplier:
             )
 
     async def _topics(self, content: Mapping[str, Any]) -> None:
-        services, tables = self._services, self._services.tables
-        parse = partial(TopicTable.from_dict, content, now_ms=services.clock.wall_ms())
-        told = await services.blocking.run(parse)
+        context, tables = self._context, self._context.tables
+        parse = partial(TopicTable.from_dict, content, now_ms=context.clock.wall_ms())
+        told = await context.blocking.run(parse)
         before = tables.topics.version
         for topic in tables.topics.take_over(told):
             tables.offsets.remove_topic(topic)
             tables.filters.remove_topic(topic)
-            services.topic_gone(topic)
+            context.topic_gone(topic)
             logger.info("topic gone as at the master topic=%s", topic)
         if tables.topics.version != before:
-            services.topics_changed()
+            context.topics_changed()
 
     async def _groups(self, content: Mapping[str, Any]) -> None:
-        services, tables = self._services, self._services.tables
-        told = await services.blocking.run(_groups_of, content, services.clock.wall_ms())
+        context, tables = self._context, self._context.tables
+        told = await context.blocking.run(_groups_of, content, context.clock.wall_ms())
         for group in tables.groups.take_over(told):
             tables.offsets.remove_group(group)
             tables.filters.remove_group(group)
             logger.info("group gone as at the master group=%s", group)
 
     async def _filters(self, content: Mapping[str, Any]) -> None:
-        services = self._services
-        told = await services.blocking.run(FilterTable.from_dict, content)
+        context = self._context
+        told = await context.blocking.run(FilterTable.from_dict, content)
         for one in told:
             check_topic(one.topic)
             check_stored_group(one.group)
-        now_ms, log_end = services.clock.wall_ms(), services.store.max_physical
-        services.tables.filters.take_over(told, now_ms=now_ms, log_end=log_end)
+        now_ms, log_end = context.clock.wall_ms(), context.store.max_physical
+        context.tables.filters.take_over(told, now_ms=now_ms, log_end=log_end)
 
     async def _delays(self, content: Mapping[str, Any]) -> None:
-        now_ms = self._services.clock.wall_ms()
-        self._services.tables.delays.take_over(DelayOffsets.from_dict(content, now_ms=now_ms))
+        now_ms = self._context.clock.wall_ms()
+        self._context.tables.delays.take_over(DelayOffsets.from_dict(content, now_ms=now_ms))
 
     async def _transactions(self, content: Mapping[str, Any]) -> None:
-        tables, marks = self._services.tables, parse_rows(content)
+        tables, marks = self._context.tables, parse_rows(content)
         tables.scan_offset.put(ScanOffset.from_dict(content).offset)
         for kept, _ in marks:
             if kept.group == GROUP:
@@ -196,13 +196,13 @@ class TableApplier:
         told = TimerCheckpoint._make((*numbers, look_behind))
         if min(told) < 0:
             raise ValueError(f"negative number in {told}")
-        if told != self._services.tables.timer:
-            await self._services.tables.save_timer(told)
+        if told != self._context.tables.timer:
+            await self._context.tables.save_timer(told)
 
     async def _offsets(self, content: Mapping[str, Any]) -> None:
         """Merge what the master keeps with what was committed here."""
-        offsets = self._services.tables.offsets
-        for kept, was_removed in await self._services.blocking.run(parse_rows, content):
+        offsets = self._context.tables.offsets
+        for kept, was_removed in await self._context.blocking.run(parse_rows, content):
             if was_removed:
                 offsets.merge(kept._replace(offset=None))
             if kept.offset is not None:

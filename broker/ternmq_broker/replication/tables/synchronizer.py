@@ -39,9 +39,9 @@ class TableSynchronizer:
     Source: RocketMQ `SlaveSynchronize`.
     """
 
-    def __init__(self, services: SynchronizerContext) -> None:
-        self._services = services
-        self._taker = TableApplier(services.tables)
+    def __init__(self, context: SynchronizerContext) -> None:
+        self._context = context
+        self._taker = TableApplier(context.tables)
         self._connection: Connection | None = None
         self._reader: TableReader | None = None
         self._revisions: dict[str, str] = {}
@@ -58,7 +58,7 @@ class TableSynchronizer:
         """Return how long ago the tables were last those of the master; -1 = never."""
         if self._followed_at_ms is None:
             return -1
-        return self._services.env.clock.monotonic_ms() - self._followed_at_ms
+        return self._context.env.clock.monotonic_ms() - self._followed_at_ms
 
     async def leave(self) -> None:
         """End the step that is under way, and begin no other."""
@@ -67,7 +67,7 @@ class TableSynchronizer:
 
     async def step(self) -> bool:
         """Take what changed at the master: one round."""
-        connection = self._services.connection()
+        connection = self._context.connection()
         if connection is None or self._is_leaving:
             self._let_go()
             return False
@@ -77,7 +77,7 @@ class TableSynchronizer:
             for table in self._taker.forget_waiting():
                 self._revisions.pop(table, None)
             self._connection = connection
-            reader = self._reader = TableReader(connection, self._services.env.blocking)
+            reader = self._reader = TableReader(connection, self._context.env.blocking)
         self._not_taken = ""
         try:
             await reader.read_changed(self._revisions, self._take, wait_ms=_WAIT_MS)
@@ -87,8 +87,8 @@ class TableSynchronizer:
             self._let_go()
             return False
         if not self._not_taken:
-            self._followed_at_ms = self._services.env.clock.monotonic_ms()
-            self._services.tables.tables.offsets.is_awaited = False
+            self._followed_at_ms = self._context.env.clock.monotonic_ms()
+            self._context.tables.tables.offsets.is_awaited = False
         self._note(self._not_taken)
         return False
 
@@ -111,5 +111,5 @@ class TableSynchronizer:
         if problem == self._problem:
             return
         self._problem = problem
-        if problem and self._services.connection() is not None and not self._is_leaving:
+        if problem and self._context.connection() is not None and not self._is_leaving:
             logger.warning("tables not those of the master reason=%s", problem)
