@@ -1,8 +1,9 @@
-"""Rooms: the folders of each role, imports one way between them, and one thing for each name."""
+"""Rooms: folders with imports one way between them, one thing for each name, and the glossary."""
 
 import ast
 import graphlib
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
@@ -12,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.tidy.source import Source, parse
-from tools.project import PACKAGES, relative, shipped_files
+from tools.project import PACKAGES, ROOT, relative, shipped_files
 
 PACKAGES_MAX: Final = 2
 """Packages that may have a module of one name."""
@@ -72,6 +73,19 @@ def shared_names(named: Iterable[tuple[str, str]], most: int) -> dict[str, set[s
     return {name: where for name, where in places.items() if len(where) > most}
 
 
+def last_word(name: str) -> str:
+    """Return the last word of a class or noun: lower case, and singular as far as letters tell."""
+    word = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)[-1].lower()
+    return re.sub(r"((?<=ch)e)?s$", "", re.sub("ies$", "y", word))
+
+
+def undefined(page: str, classes: Iterable[str]) -> list[str]:
+    """Return the public ones of `classes` whose last word ends no noun in the tables of `page`."""
+    cells = re.findall(r"^\| (.+?) \|", page, re.MULTILINE)
+    known = {last_word(noun) for cell in cells for noun in cell.split(", ")}
+    return [name for name in classes if name[0] != "_" and last_word(name) not in known]
+
+
 @cache
 def product() -> dict[str, Source]:
     """Return every module that the wheel ships, by its dotted name."""
@@ -127,6 +141,23 @@ def test_names_of_classes_stand_once_in_the_product() -> None:
         for node in source.nodes(ast.ClassDef)
     )
     assert not shared_names(named, 1)
+
+
+def test_glossary_has_the_last_word_of_every_class_and_links_every_folder() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    sources = product().values()
+    assert not undefined(page, (node.name for each in sources for node in each.nodes(ast.ClassDef)))
+    folders = {PurePath(each.file).parent.as_posix() for each in sources}
+    assert not {folder for folder in folders if not re.search(rf"\(\.\./{folder}[/)]", page)}
+
+
+def test_undefined_names_a_class_without_a_noun() -> None:
+    page = "| noun | meaning |\n|---|---|\n| record batch | b. |\n| lost, `SendStatus` | c. |\n"
+    assert not undefined(page, ["OpenBatches", "RangeLost", "TermStatus", "_Odd"])
+    assert undefined(page, ["SendResult", "RecordBatchReader"]) == [
+        "SendResult",
+        "RecordBatchReader",
+    ]
 
 
 def test_circle_names_the_imports_that_close_it() -> None:
