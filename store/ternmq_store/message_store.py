@@ -28,7 +28,7 @@ from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import abort_path
 from ternmq_store.disk.resource_exhaustion import is_exhausted, is_full
 from ternmq_store.dispatch.dispatch_request import BitMaps, dispatch_request_of
-from ternmq_store.dispatch.log_dispatcher import Dispatched
+from ternmq_store.dispatch.log_dispatcher import DispatchResult
 from ternmq_store.dispatch.reservations import Reservations, store_time
 from ternmq_store.dispatch.topic_deletions import note_deletions
 from ternmq_store.durability.disk_probes import DiskProbes
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendResult:
     """Offsets of a batch that was appended, row by row."""
 
     physical_offsets: Ints
@@ -228,7 +228,7 @@ class MessageStore:
         born_host: bytes | None,
         store_host: bytes,
         atomic: bool = False,
-    ) -> Appended:
+    ) -> AppendResult:
         """Store all records of `batch`, in its order.
 
         They survive a crash of this process at once, unless they wait in a pool, and a loss of
@@ -286,7 +286,7 @@ class MessageStore:
             )
         )
         self.statistics.put(batch, end=placement.end, begun_at_ms=begun_at)
-        return Appended(placement.physical_offsets, queue_offsets, stored_at, placement.end)
+        return AppendResult(placement.physical_offsets, queue_offsets, stored_at, placement.end)
 
     def append_replicated(
         self, data: bytes, at: PhysicalOffset, *, is_checksummed: bool, damage: str = ""
@@ -342,7 +342,7 @@ class MessageStore:
         self._check_open()
         return self.reads.record_at(offset, self.confirm_offset)
 
-    def dispatch(self, *, messages_max: int = 1 << 16) -> Dispatched:
+    def dispatch(self, *, messages_max: int = 1 << 16) -> DispatchResult:
         """Make confirmed messages readable, about `messages_max` of them.
 
         Raises:

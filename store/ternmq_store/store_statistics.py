@@ -26,7 +26,7 @@ _GROUPS_MAX: Final = 100_000
 _SECOND_MS: Final = 1_000
 
 
-class Puts(NamedTuple):
+class PutCount(NamedTuple):
     """Messages stored of a topic."""
 
     messages: int
@@ -139,7 +139,7 @@ class StoreStatistics:
         self.get_longest_ms = 0
         self.observer: StatisticsObserver | None = None
         self._begun = 0
-        self._topics: dict[str, Puts] = {}
+        self._topics: dict[str, PutCount] = {}
         self._waiting: deque[_PendingPut] = deque()
         self._behind: dict[tuple[str, str, int], FallBehind] = {}
         self._samples: deque[_Sample] = deque(maxlen=RATE_SPANS_S[-1] + 1)
@@ -155,7 +155,7 @@ class StoreStatistics:
         return self.put_bytes / self.put_messages if self.put_messages else 0.0
 
     @property
-    def topics(self) -> Mapping[str, Puts]:
+    def topics(self) -> Mapping[str, PutCount]:
         """Messages stored of each topic."""
         return self._topics
 
@@ -193,7 +193,7 @@ class StoreStatistics:
         before = self._topics.get(topic)
         if before is not None:
             messages, length = before.messages + messages, before.bytes + length
-        self._topics[topic] = Puts(messages, length)
+        self._topics[topic] = PutCount(messages, length)
 
     def confirmed(self, offset: int, *, now_ms: int) -> None:
         """Take note that what ends at `offset` or before counts as stored.

@@ -10,7 +10,7 @@ from ternmq_model.record.format import Record, decode_record
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from ternmq_store.message_store import Appended, MessageStore
+from ternmq_store.message_store import AppendResult, MessageStore
 from ternmq_store.queues.read_request import ReadStatus
 from ternmq_store.queues.units import UNIT
 from tests.support.files import MemoryFileSystem
@@ -54,7 +54,7 @@ def open_store(
     return MessageStore.open(root, config, flush_mode, files, clock or HandClock())
 
 
-def append(store: MessageStore, batch: RecordBatch) -> Appended:
+def append(store: MessageStore, batch: RecordBatch) -> AppendResult:
     """Append from the usual address."""
     return store.append(batch, born_host=BORN_HOST, store_host=STORE_HOST)
 

@@ -19,7 +19,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC
 from ternmq_model.record.format import Record
 from ternmq_model.route import TopicConfig
-from ternmq_store.message_store import Appended
+from ternmq_store.message_store import AppendResult
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Deliverer:
 
     async def _put(
         self, records: Sequence[InternalRecord], reasons: Counter[str]
-    ) -> Appended | None:
+    ) -> AppendResult | None:
         try:
             return await self.writer.put(records, timeout_s=math.inf)
         except (IllegalMessage, IllegalName, MessageRefused) as error:

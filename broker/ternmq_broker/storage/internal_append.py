@@ -10,13 +10,15 @@ from ternmq_broker.storage.ack_policy import AckPolicy, append_with_space
 from ternmq_broker.storage.internal_record import InternalRecord, batches_of
 from ternmq_model.errors import TernError
 from ternmq_model.record.batch import RecordBatch
-from ternmq_store.message_store import Appended
+from ternmq_store.message_store import AppendResult
 
 
 class InternalLog(Protocol):
     """The store, as far as internal appends need it."""
 
-    def append(self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes) -> Appended:
+    def append(
+        self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes
+    ) -> AppendResult:
         """Store a checked batch, all of it or nothing. `born_host` None = what its headers say."""
         ...
 
@@ -55,7 +57,7 @@ class InternalWriter:
         self._ack_policy = ack_policy
         self._is_checksummed = is_checksummed
 
-    def append(self, records: Sequence[InternalRecord]) -> Appended:
+    def append(self, records: Sequence[InternalRecord]) -> AppendResult:
         """Store records in their order; they count once the confirm offset is at `end`.
 
         All or none, as long as their born hosts have one length: those of IPv4 and IPv6 mixed are
@@ -72,7 +74,7 @@ class InternalWriter:
                 longer than a file.
             StoreError: The store takes nothing.
         """
-        appended: list[Appended] = []
+        appended: list[AppendResult] = []
         for batch in self._batches(records):
             try:
                 appended.append(self._append(batch))
@@ -81,7 +83,7 @@ class InternalWriter:
                 raise
         return _joined(appended)
 
-    def append_batch(self, batch: RecordBatch) -> Appended:
+    def append_batch(self, batch: RecordBatch) -> AppendResult:
         """Store records that are encoded already, all or none, as `append` does.
 
         Args:
@@ -104,7 +106,7 @@ class InternalWriter:
 
     async def put(
         self, records: Sequence[InternalRecord], *, timeout_s: float | None = None
-    ) -> Appended:
+    ) -> AppendResult:
         """Store records and wait until they count: space is waited for up to 5 s.
 
         Cancelling it is safe; what is appended by then stays.
@@ -120,7 +122,7 @@ class InternalWriter:
             StoreError: The store takes nothing; or with `may_have_happened`, it failed afterwards.
             UsageError: As `append`.
         """
-        parts: list[Appended] = []
+        parts: list[AppendResult] = []
         for batch in self._batches(records):
             try:
                 parts.append(
@@ -139,18 +141,18 @@ class InternalWriter:
         host = self._store_host()
         return batches_of(records, store_host=host, is_checksummed=self._is_checksummed)
 
-    def _append(self, batch: RecordBatch) -> Appended:
+    def _append(self, batch: RecordBatch) -> AppendResult:
         self._ack_policy.check()
         done = self._log.append(batch, born_host=None, store_host=self._store_host())
         self._on_appended()
         return done
 
 
-def _joined(parts: Sequence[Appended]) -> Appended:
+def _joined(parts: Sequence[AppendResult]) -> AppendResult:
     if len(parts) == 1:
         return parts[0]
     last = parts[-1]
-    return Appended(
+    return AppendResult(
         np.concatenate([part.physical_offsets for part in parts]),
         np.concatenate([part.queue_offsets for part in parts]),
         last.stored_at_ms,

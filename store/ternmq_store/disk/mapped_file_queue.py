@@ -24,7 +24,7 @@ class FoundFile:
     file_bytes: int
 
 
-class NewNames(NamedTuple):
+class UnsyncedNames(NamedTuple):
     """Files and folders that may not be on the disk."""
 
     files: Sequence[Path] = ()
@@ -135,9 +135,9 @@ class MappedFileQueue:
         self._new_folders.update(dict.fromkeys((self.folder, *above)))
         return created
 
-    def take_new(self) -> NewNames:
+    def take_new(self) -> UnsyncedNames:
         """Return what `create_late_file` made since the last call; the caller syncs it."""
-        new = NewNames(tuple(self._new_files), tuple(self._new_folders))
+        new = UnsyncedNames(tuple(self._new_files), tuple(self._new_folders))
         self._new_files.clear()
         self._new_folders.clear()
         return new

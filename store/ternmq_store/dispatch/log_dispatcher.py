@@ -67,7 +67,7 @@ class Arrival(NamedTuple):
     """Tag codes of the new messages' units."""
 
 
-class Dispatched(NamedTuple):
+class DispatchResult(NamedTuple):
     """Result of one step of the dispatcher."""
 
     arrivals: Sequence[Arrival]
@@ -160,7 +160,7 @@ class LogDispatcher:
                 at = request.end
         return found
 
-    def step(self, limit: PhysicalOffset, *, messages_max: int) -> Dispatched:
+    def step(self, limit: PhysicalOffset, *, messages_max: int) -> DispatchResult:
         """Dispatch up to `limit`, and about `messages_max` records at most.
 
         Raises:
@@ -181,7 +181,7 @@ class LogDispatcher:
             count += self.scan(end, moved, records_max=messages_max - count)
             if self.offset == before:
                 break
-        return Dispatched(_arrivals(moved), self.offset < limit and count >= messages_max)
+        return DispatchResult(_arrivals(moved), self.offset < limit and count >= messages_max)
 
     def _next_requests(self, limit: PhysicalOffset, records_max: int) -> Sequence[DispatchRequest]:
         """Return requests that follow each other from `offset` on."""

@@ -10,7 +10,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import checkpoint_path
-from ternmq_store.disk.mapped_file_queue import NewNames
+from ternmq_store.disk.mapped_file_queue import UnsyncedNames
 from ternmq_store.disk.reserve_file import give_up_reserve, keep_reserve
 from ternmq_store.log.checkpoint import Checkpoint, encode_checkpoint
 from ternmq_store.log.flush import CheckpointTask, FlushTask, is_flush_due
@@ -56,7 +56,7 @@ class FlushManager:
         self._flushed_at_ms = now_ms
         self._checkpointing: Checkpoint | None = None
         self._checkpointed_at_ms = now_ms
-        self._not_synced = NewNames()
+        self._not_synced = UnsyncedNames()
         self._log.files.park_before(self.flushed)
 
     @property
@@ -137,7 +137,7 @@ class FlushManager:
             # An index that was cut knows the second alone.
             index_stored_at_ms = min(self._index.stored_at_ms, self._dispatcher.stored_at_ms)
         files = tuple(dict.fromkeys(dirty))
-        self._not_synced = NewNames()
+        self._not_synced = UnsyncedNames()
         checkpoint = replace(
             self._checkpoint,
             log_stored_at_ms=self._log_stored_at_ms,
@@ -155,7 +155,7 @@ class FlushManager:
         if is_good and self._checkpointing is not None:
             self._checkpoint = self._checkpointing
         elif not is_good:
-            self._not_synced = NewNames(task.files, task.folders)
+            self._not_synced = UnsyncedNames(task.files, task.folders)
         if task.notes is not None:
             self._session.notes_done(task.notes, is_good=is_good)
         self._checkpointing = None

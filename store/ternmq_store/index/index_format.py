@@ -86,7 +86,7 @@ def decode_header(data: bytes) -> IndexHeader:
     return header if header.next_number else header._replace(next_number=1)
 
 
-class Chained(NamedTuple):
+class LinkedChains(NamedTuple):
     """Chains that got new entries."""
 
     previous: Ints
@@ -99,7 +99,9 @@ class Chained(NamedTuple):
     """Count of slots that were empty."""
 
 
-def chain(hashes: Hashes, slot_count: int, first: int, read: Callable[[Ints], Ints]) -> Chained:
+def chain(
+    hashes: Hashes, slot_count: int, first: int, read: Callable[[Ints], Ints]
+) -> LinkedChains:
     """Hang new entries into their chains, all at once.
 
     Args:
@@ -126,7 +128,7 @@ def chain(hashes: Hashes, slot_count: int, first: int, read: Callable[[Ints], In
     previous = np.empty(count, dtype=np.int64)
     previous[order] = befores
     taken = len(found) - int(np.count_nonzero(found))
-    return Chained(previous, slots[is_last], order[is_last] + first, taken)
+    return LinkedChains(previous, slots[is_last], order[is_last] + first, taken)
 
 
 def make_entries(
@@ -144,7 +146,7 @@ def make_entries(
     return entries
 
 
-class Hung(NamedTuple):
+class LinkedEntries(NamedTuple):
     """A few new entries and where they hang."""
 
     entries: bytes
@@ -162,7 +164,7 @@ def hang(
     sizes: IndexSizes,
     first: int,
     view: memoryview,
-) -> Hung:
+) -> LinkedEntries:
     """Do with a few entries, one by one, what `chain` and `make_entries` do with many.
 
     Args:
@@ -188,7 +190,7 @@ def hang(
         seconds = min(max((at_ms - begin_ms) // 1000, 0), _SECONDS_MAX) if begin_ms > 0 else 0
         entries += _ENTRY.pack(code, offset, seconds, before)
         newest[slot] = number
-    return Hung(bytes(entries), newest, taken)
+    return LinkedEntries(bytes(entries), newest, taken)
 
 
 def slot_at(slot: int) -> int:

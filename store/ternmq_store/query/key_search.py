@@ -24,8 +24,8 @@ from ternmq_store.query.prepared_search import PreparedSearch
 from ternmq_store.query.range_size import QueueRangeSize, plan_range_size
 from ternmq_store.query.time_search import (
     BoundaryType,
-    TimedPlace,
-    TimesAt,
+    StoreTimeLookup,
+    StoreTimeQuery,
     TimeSearch,
     plan_time_search,
 )
@@ -279,19 +279,19 @@ class KeySearches:
         queue = self._queues.find(topic, queue_id)
         return plan_range_size(self._source().files, queue, begin, end, bytes_max=bytes_max)
 
-    def times_at(self, wanted: Sequence[tuple[str, int, Sequence[QueueOffset]]]) -> TimesAt:
+    def times_at(self, wanted: Sequence[tuple[str, int, Sequence[QueueOffset]]]) -> StoreTimeLookup:
         """Return the look for the store times of single messages.
 
         Args:
             wanted: Topic, queue id and offsets; messages that can be read.
         """
         source = self._source()
-        places: list[TimedPlace | None] = []
+        places: list[StoreTimeQuery | None] = []
         for topic, queue_id, offsets in wanted:
             queue = self._queues.find(topic, queue_id)
             if queue is None:
                 places.append(None)
             else:
                 files = queue.files
-                places.append(TimedPlace(files.folder, files.file_bytes, tuple(offsets)))
-        return TimesAt(source.files, source, places)
+                places.append(StoreTimeQuery(files.folder, files.file_bytes, tuple(offsets)))
+        return StoreTimeLookup(source.files, source, places)

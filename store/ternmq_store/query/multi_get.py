@@ -13,7 +13,7 @@ from ternmq_store.disk.layout import base_of
 from ternmq_store.queues.units import PADDING_SIZE, Unit, UnitRepair
 from ternmq_store.read.cold_read import check_one
 from ternmq_store.read.log_source import LogSource
-from ternmq_store.read.unit_search import QueueSource, SearchedUnits, UnitSearch
+from ternmq_store.read.unit_search import QueueSource, UnitSearch, UnitSearchResult
 
 _NO_FILE: Final = -1
 
@@ -47,7 +47,7 @@ class MultiGet:
         self._bytes_max = bytes_max
         self.records: list[bytes | None] = []
         self.mends: list[UnitRepair] = []
-        self.sought: Sequence[SearchedUnits] = ()
+        self.sought: Sequence[UnitSearchResult] = ()
 
     def run(self) -> None:
         """Read.

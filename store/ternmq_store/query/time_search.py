@@ -120,7 +120,7 @@ class TimeSearch:
             return QueueOffset(find_offset(*place, times.of, times.is_damaged))
 
 
-class TimedPlace(NamedTuple):
+class StoreTimeQuery(NamedTuple):
     """Messages of one queue whose store times are wanted."""
 
     folder: Path
@@ -131,12 +131,12 @@ class TimedPlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TimesAt:
+class StoreTimeLookup:
     """The store times of single messages; `run` may be called in any thread."""
 
     files: FileSystem
     source: LogSource
-    places: Sequence[TimedPlace | None]
+    places: Sequence[StoreTimeQuery | None]
     """None for a queue that there is not."""
 
     def run(self) -> list[list[int]]:
@@ -147,7 +147,7 @@ class TimesAt:
         """
         return [[] if place is None else self._times(place) for place in self.places]
 
-    def _times(self, place: TimedPlace) -> list[int]:
+    def _times(self, place: StoreTimeQuery) -> list[int]:
         with ExitStack() as stack:
             times = _Times(self.files, place.folder, place.file_bytes, self.source, stack)
             return [times.of(offset) or 0 for offset in place.offsets]

@@ -21,7 +21,7 @@ from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueO
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, queue_folder, step_end
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue, NewNames
+from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue, UnsyncedNames
 from ternmq_store.queues.consume_queue_ext import (
     ADDRESS_MAX,
     ConsumeQueueExt,
@@ -485,7 +485,7 @@ class ConsumeQueue:
         self._dirty_from = None
         return [*further, *(file.path for file in dirty)]
 
-    def take_new(self) -> Sequence[NewNames]:
+    def take_new(self) -> Sequence[UnsyncedNames]:
         """Return the files and folders made since the last call; the caller syncs them.
 
         Until then a crash may take them, and their units with them.

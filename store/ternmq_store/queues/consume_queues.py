@@ -15,7 +15,7 @@ from ternmq_store.disk.layout import (
     queue_ext_folder,
     queue_folder,
 )
-from ternmq_store.disk.mapped_file_queue import FoundFile, NewNames, find_files
+from ternmq_store.disk.mapped_file_queue import FoundFile, UnsyncedNames, find_files
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queue_ext import CONSUME_QUEUE_EXT_FILE_BYTES, ConsumeQueueExt
 
@@ -161,12 +161,12 @@ class ConsumeQueues:
         """Return the files with units that may not be on disk; the caller syncs them."""
         return [path for queue in self._queues.values() for path in queue.take_dirty()]
 
-    def take_new(self) -> NewNames:
+    def take_new(self) -> UnsyncedNames:
         """Return the files and folders made since the last call; the caller syncs them."""
         new = [each for queue in self._queues.values() for each in queue.take_new()]
         files = [path for each in new for path in each.files]
         folders = dict.fromkeys(path for each in new for path in each.folders)
-        return NewNames(files, tuple(folders))
+        return UnsyncedNames(files, tuple(folders))
 
     def close(self) -> None:
         """Unmap and close all files."""

@@ -39,7 +39,7 @@ from ternmq_store.read.message_selection import (
     take,
 )
 from ternmq_store.read.record_filter import passes
-from ternmq_store.read.unit_search import QueueSource, SearchedUnits, UnitSearch, units_in
+from ternmq_store.read.unit_search import QueueSource, UnitSearch, UnitSearchResult, units_in
 
 CHUNK_BYTES: Final = 512 << 10
 """Bytes of the log read in one go when a reader wants enough of them: to verify them takes 2 ms."""
@@ -102,7 +102,7 @@ class ColdReadOutcome:
     mends: list[UnitRepair] = field(default_factory=list[UnitRepair])
     """Damaged units. The read went on with the right ones."""
 
-    sought: Sequence[SearchedUnits] = ()
+    sought: Sequence[UnitSearchResult] = ()
     """Messages whose records were looked for."""
 
     lost: int = 0

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import UnitRepair
-from ternmq_store.read.unit_search import IN_VAIN, SearchedUnits, sought_at, with_sought
+from ternmq_store.read.unit_search import IN_VAIN, UnitSearchResult, sought_at, with_sought
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,9 @@ class ReadRepair:
         self.wrong_units = 0
         self.mended_units = 0
         self.on_mended: Callable[[ConsumeQueue, UnitRepair], None] = lambda _queue, _mend: None
-        self._sought: WeakKeyDictionary[ConsumeQueue, Sequence[SearchedUnits]] = WeakKeyDictionary()
+        self._sought: WeakKeyDictionary[ConsumeQueue, Sequence[UnitSearchResult]] = (
+            WeakKeyDictionary()
+        )
 
     def mend(self, queue: ConsumeQueue, mends: Iterable[UnitRepair]) -> None:
         """Write the right units of messages, where the damaged ones are there still."""
@@ -39,11 +41,11 @@ class ReadRepair:
                 self.mended_units += 1
                 self.on_mended(queue, mend)
 
-    def sought(self, queue: ConsumeQueue) -> Sequence[SearchedUnits]:
+    def sought(self, queue: ConsumeQueue) -> Sequence[UnitSearchResult]:
         """Return which messages were looked for."""
         return self._sought.get(queue, ())
 
-    def note_sought(self, queue: ConsumeQueue, sought: Sequence[SearchedUnits]) -> None:
+    def note_sought(self, queue: ConsumeQueue, sought: Sequence[UnitSearchResult]) -> None:
         """Remember which messages were looked for, and say which of them are lost."""
         known = self.sought(queue)
         for each in sorted({*sought} - {*known}):
@@ -66,7 +68,7 @@ class ReadRepair:
         return all(each is not None and each.place == IN_VAIN for each in found)
 
 
-def _in_vain(known: Sequence[SearchedUnits], wanted: SearchedUnits) -> int:
+def _in_vain(known: Sequence[UnitSearchResult], wanted: UnitSearchResult) -> int:
     """Return how many of the wanted messages are known to be lost."""
     return sum(
         max(min(each.end, wanted.end) - max(each.first, wanted.first), 0)

@@ -24,7 +24,7 @@ _OLDER_MAX: Final = 256
 """Stretches of a queue remembered besides; with more, the oldest is read from the disk again."""
 
 
-class TouchedLog:
+class ResidentLog:
     """Stretches of the log whose records are in memory and known to be good.
 
     Owned by `StoreReads`. None overlaps or touches another.
@@ -65,7 +65,7 @@ class TouchedLog:
         del self._starts[:count], self._ends[:count]
 
 
-class TouchedUnits:
+class ResidentUnits:
     """Stretches of one consume queue whose units are in memory. Owned by `StoreReads`.
 
     Args:
@@ -123,16 +123,16 @@ class Residency:
     """
 
     def __init__(self, log_end: int, dispatched: int, queues: Iterable[ConsumeQueue]) -> None:
-        self.log = TouchedLog(log_end)
+        self.log = ResidentLog(log_end)
         self.log_end = log_end
-        self._units: WeakKeyDictionary[ConsumeQueue, TouchedUnits] = WeakKeyDictionary()
+        self._units: WeakKeyDictionary[ConsumeQueue, ResidentUnits] = WeakKeyDictionary()
         for queue in queues:
-            self._units[queue] = TouchedUnits(queue.end, dispatched)
+            self._units[queue] = ResidentUnits(queue.end, dispatched)
 
-    def units_of(self, queue: ConsumeQueue) -> TouchedUnits:
+    def units_of(self, queue: ConsumeQueue) -> ResidentUnits:
         """Return what of a queue is; all of one that came later."""
         units = self._units.get(queue)
         if units is None:
             begin = queue.unit(queue.min_offset).offset if queue.end > queue.min_offset else 0
-            units = self._units[queue] = TouchedUnits(queue.min_offset, begin)
+            units = self._units[queue] = ResidentUnits(queue.min_offset, begin)
         return units

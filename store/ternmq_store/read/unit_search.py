@@ -52,7 +52,7 @@ _OFFSET_BITS: Final = 63
 _UNITS_BEHIND: Final = 64
 
 
-class SearchedUnits(NamedTuple):
+class UnitSearchResult(NamedTuple):
     """Messages of a queue, from `first` on before `end`, whose records were looked for together."""
 
     first: int
@@ -73,7 +73,7 @@ class QueueSource(NamedTuple):
     ext: ExtSource | None
     """Extension of the queue, if it has one."""
 
-    sought: Sequence[SearchedUnits]
+    sought: Sequence[UnitSearchResult]
     """Searches before: in the order of the queue, none overlaps another."""
 
 
@@ -85,7 +85,10 @@ class _Neighbour(NamedTuple):
 
 
 def source_of(
-    queue: ConsumeQueue, source: LogSource, floor: PhysicalOffset, sought: Sequence[SearchedUnits]
+    queue: ConsumeQueue,
+    source: LogSource,
+    floor: PhysicalOffset,
+    sought: Sequence[UnitSearchResult],
 ) -> QueueSource:
     """Return a queue as it is now, for who reads it in another thread."""
     units = UnitFiles(
@@ -354,17 +357,19 @@ class UnitSearch:
         """Note up to where messages were looked for; those that were found need it no more."""
         for number in (*sorted(each for each in self._found if first <= each < end), end):
             if first < number:
-                self.sought = with_sought(self.sought, SearchedUnits(first, number, place))
+                self.sought = with_sought(self.sought, UnitSearchResult(first, number, place))
             first = number + 1
 
 
-def sought_at(sought: Sequence[SearchedUnits], number: int) -> SearchedUnits | None:
+def sought_at(sought: Sequence[UnitSearchResult], number: int) -> UnitSearchResult | None:
     """Return what is known of the search for a message; None = there was none."""
     row = bisect_right(sought, number, key=lambda each: each.first) - 1
     return sought[row] if row >= 0 and number < sought[row].end else None
 
 
-def with_sought(known: Sequence[SearchedUnits], new: SearchedUnits) -> Sequence[SearchedUnits]:
+def with_sought(
+    known: Sequence[UnitSearchResult], new: UnitSearchResult
+) -> Sequence[UnitSearchResult]:
     """Return what is known after one more search; it replaces what it overlaps."""
     if new.place == IN_VAIN:
         alike = [
@@ -373,7 +378,7 @@ def with_sought(known: Sequence[SearchedUnits], new: SearchedUnits) -> Sequence[
             if each.place == IN_VAIN and each.first <= new.end and new.first <= each.end
         ]
         first, end = (min(each.first for each in (*alike, new)), max(e.end for e in (*alike, new)))
-        new = SearchedUnits(first, end, IN_VAIN)
+        new = UnitSearchResult(first, end, IN_VAIN)
     kept = [each for each in known if each.end <= new.first or new.end <= each.first]
     insort(kept, new, key=lambda each: each.first)
     return tuple(kept)

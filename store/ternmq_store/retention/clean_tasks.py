@@ -64,7 +64,7 @@ class RecordPosition(NamedTuple):
 
 
 @dataclass(slots=True)
-class StoreTimes:
+class StoreTimeReading:
     """When were these records stored?
 
     Attributes:

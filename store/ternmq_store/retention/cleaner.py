@@ -40,7 +40,7 @@ from ternmq_store.retention.clean_tasks import (
     FileRemoval,
     PauseTask,
     RecordPosition,
-    StoreTimes,
+    StoreTimeReading,
     UnlinkedFile,
 )
 from ternmq_store.retention.retention import (
@@ -309,7 +309,9 @@ class Cleaner:
         bases = {base for file in old for base in (file.base, self._log.files.at(file.end).base)}
         wanted = sorted(bases - self._ages.keys())
         if wanted:
-            task = StoreTimes(self._files, [self._place(PhysicalOffset(base)) for base in wanted])
+            task = StoreTimeReading(
+                self._files, [self._place(PhysicalOffset(base)) for base in wanted]
+            )
             yield task
             self._ages.update(zip(wanted, task.times, strict=True))
 
@@ -396,7 +398,7 @@ class Cleaner:
         ]
         while open_ones := [search for search in searches if search.is_open]:
             places = [self._probe(search) for search in open_ones]
-            task = StoreTimes(self._files, [place for place in places if place is not None])
+            task = StoreTimeReading(self._files, [place for place in places if place is not None])
             if task.places:
                 yield task
             times = iter(task.times)

@@ -1,7 +1,7 @@
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
-from ternmq_store.store_statistics import FallBehind, Puts, StoreStatistics
+from ternmq_store.store_statistics import FallBehind, PutCount, StoreStatistics
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, flush, open_store
@@ -113,7 +113,7 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     assert (ten.span_s, ten.put_messages, ten.got_messages) == (10, 0, 0)
     assert (minute.span_s, minute.put_messages, minute.gets_missed) == (60, 10, 0.5)
     assert most.put_messages == 20 * 570 / 600
-    assert counted.topics["A"] == Puts(970 * 20, 970 * len(batch.data))
+    assert counted.topics["A"] == PutCount(970 * 20, 970 * len(batch.data))
 
 
 def test_groups_are_bounded() -> None:

@@ -14,7 +14,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import Record, decode_record
 from ternmq_model.route import TopicConfig
-from ternmq_store.message_store import Appended
+from ternmq_store.message_store import AppendResult
 from tests.support.records import STORE_HOST, record
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -26,14 +26,16 @@ class Log:
     error: Exception | None = None
     bodies: list[bytes] = field(default_factory=list[bytes])
 
-    def append(self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes) -> Appended:
+    def append(
+        self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes
+    ) -> AppendResult:
         if self.error is not None:
             raise self.error
         for start in batch.starts.tolist():
             found = decode_record(batch.data, start)
             assert found is not None
             self.bodies.append(found.body)
-        return Appended(np.zeros(1, np.int64), np.zeros(1, np.int64), 5, PhysicalOffset(100))
+        return AppendResult(np.zeros(1, np.int64), np.zeros(1, np.int64), 5, PhysicalOffset(100))
 
 
 def deliverer(log: Log) -> Deliverer:

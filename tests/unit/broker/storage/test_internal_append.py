@@ -18,7 +18,7 @@ from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.config import FlushMode
-from ternmq_store.message_store import Appended
+from ternmq_store.message_store import AppendResult
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST
 from tests.support.stores import open_store
@@ -42,7 +42,9 @@ class Log:
     busy: int = 0
     batches: list[RecordBatch] = field(default_factory=list[RecordBatch])
 
-    def append(self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes) -> Appended:
+    def append(
+        self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes
+    ) -> AppendResult:
         assert born_host is None
         assert store_host == STORE_HOST
         if self.busy:
@@ -50,7 +52,7 @@ class Log:
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "no room yet")
         self.batches.append(batch)
         offsets = np.arange(len(batch), dtype=np.int64)
-        return Appended(offsets, offsets, 7, PhysicalOffset(100 * len(self.batches)))
+        return AppendResult(offsets, offsets, 7, PhysicalOffset(100 * len(self.batches)))
 
 
 @dataclass
@@ -180,7 +182,7 @@ def test_refusal_of_a_later_part_mentions_the_stored_earlier_one() -> None:
     class Second(Log):
         def append(
             self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes
-        ) -> Appended:
+        ) -> AppendResult:
             if self.batches:
                 raise StoreFailed("gone")
             return super().append(batch, born_host=born_host, store_host=store_host)

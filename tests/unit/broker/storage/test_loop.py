@@ -7,7 +7,7 @@ import pytest
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_store.config import FlushMode
-from ternmq_store.dispatch.log_dispatcher import Dispatched
+from ternmq_store.dispatch.log_dispatcher import DispatchResult
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT, SMALL
@@ -30,10 +30,10 @@ def test_slaves_dispatch_yields_while_it_has_much_of_the_log_to_take(
 ) -> None:
     counts: list[int] = []
 
-    def dispatch(_: MessageStore, *, messages_max: int = 0) -> Dispatched:
+    def dispatch(_: MessageStore, *, messages_max: int = 0) -> DispatchResult:
         if messages_max:  # closing the store dispatches too
             counts.append(messages_max)
-        return Dispatched((), more=messages_max > 0)
+        return DispatchResult((), more=messages_max > 0)
 
     async def main() -> None:
         clock = _WorkingClock()

@@ -19,7 +19,13 @@ from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.queues.units import UNIT, Unit, UnitRepair
 from ternmq_store.read import cold_read, unit_search
 from ternmq_store.read.cold_read import ColdRead
-from ternmq_store.read.unit_search import IN_VAIN, SearchedUnits, UnitSearch, sought_at, with_sought
+from ternmq_store.read.unit_search import (
+    IN_VAIN,
+    UnitSearch,
+    UnitSearchResult,
+    sought_at,
+    with_sought,
+)
 from tests.support.damage import readable
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -309,10 +315,10 @@ def test_damaged_units_and_lost_records_beside_each_other_are_told_apart() -> No
 def test_ranges_that_were_sought_never_overlap_and_keep_what_was_in_vain(
     searches: list[tuple[int, int, int]],
 ) -> None:
-    known: Sequence[SearchedUnits] = ()
+    known: Sequence[UnitSearchResult] = ()
     newest: dict[int, int] = {}
     for first, count, place in searches:
-        known = with_sought(known, SearchedUnits(first, first + count, place))
+        known = with_sought(known, UnitSearchResult(first, first + count, place))
         newest.update(dict.fromkeys(range(first, first + count), place))
         for before, behind in pairwise(known):
             assert before.end <= behind.first
