@@ -9,7 +9,7 @@ from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.filters import with_room_for_bit_maps
-from ternmq_broker.replication.role.membership import TermEnd
+from ternmq_broker.replication.role.membership import EndReason
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.term import Term
 from ternmq_model.address import Address
@@ -94,7 +94,7 @@ class Broker(Lifecycle):
 
     @property
     def identity(self) -> Identity:
-        """Who it says it is, with every reply.
+        """Identity that goes with every reply.
 
         Raises:
             ClosedError: It does not live.
@@ -103,7 +103,7 @@ class Broker(Lifecycle):
 
     @property
     def address(self) -> Address:
-        """Where it listens, the port known; the same in all its terms.
+        """Address on which it listens, the port known; the same in all its terms.
 
         Raises:
             ClosedError: It does not serve.
@@ -121,7 +121,7 @@ class Broker(Lifecycle):
         if self._listener is not None:
             self._listener.stays_open = False
         if self._term is not None:
-            self._term.end(TermEnd.LEFT)
+            self._term.end(EndReason.LEFT)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._alive())
@@ -205,8 +205,8 @@ class Broker(Lifecycle):
                     self._listen = term.address
                     serves.set()
                 outcome = await term.over()
-            is_promoted = outcome is TermEnd.PROMOTED
-            if outcome is TermEnd.CUT and self._env.clock.monotonic_ms() - begun_ms < _QUICK_MS:
+            is_promoted = outcome is EndReason.PROMOTED
+            if outcome is EndReason.CUT and self._env.clock.monotonic_ms() - begun_ms < _QUICK_MS:
                 await self._pause()
 
     async def _pause(self) -> None:

@@ -1,4 +1,4 @@
-"""Which settings may change at run time, and what they are now. Pure.
+"""Settings that may change at run time, and their present values. Pure.
 
 Numbers within bounds and switches alone, each named here. Nothing that names a file, a host, an
 address, a class or a command is among them, and nothing becomes so because somebody adds a setting:
@@ -23,7 +23,7 @@ _MIB: Final = 1 << 20
 
 
 class Bounds(NamedTuple):
-    """Of a number."""
+    """Bounds of a number."""
 
     least: int
     most: int
@@ -62,8 +62,8 @@ ALLOWED: Final[Mapping[str, Bounds | None]] = {
     "store.read_memory_messages_max": Bounds(1, 65_536),
     "store.verify_rate_bytes": Bounds(0, 1 << 30),
 }
-"""What may be changed; None = a switch. Sorted. A number's bounds may be narrower than those it has
-when the broker starts."""
+"""Settings that may be changed; None = a switch. Sorted. A number's bounds may be narrower than
+those that it has when the broker starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

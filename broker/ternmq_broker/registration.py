@@ -58,7 +58,7 @@ _LEAVE_TIMEOUT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Registrant:
-    """Who registers."""
+    """A broker that registers."""
 
     identity: Identity
     endpoints: tuple[Address, ...]

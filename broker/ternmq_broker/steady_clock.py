@@ -35,8 +35,8 @@ _LOOKS: Final = 5
 """A clock begins with the best of so many."""
 
 
-class Course(NamedTuple):
-    """A stretch of the clock: how it runs from one step to the next."""
+class ClockCourse(NamedTuple):
+    """Course of the clock from one step to the next."""
 
     base_ms: int
     """The wall clock that is followed, when the machine booted."""
@@ -55,15 +55,15 @@ class Course(NamedTuple):
         """Return Unix milliseconds. They never fall while `boot_ms` rises."""
         return boot_ms + self.base_ms + self.lead_at(boot_ms)
 
-    def followed(self, by_ms: int, boot_ms: int) -> "Course":
+    def followed(self, by_ms: int, boot_ms: int) -> "ClockCourse":
         """Return the course after the wall clock that is followed has moved by `by_ms`."""
         lead_ms = self.lead_at(boot_ms) - by_ms
         is_slow = 0 < lead_ms <= _LEAD_MS_MAX
-        return Course(self.base_ms + by_ms, lead_ms if is_slow else 0, boot_ms)
+        return ClockCourse(self.base_ms + by_ms, lead_ms if is_slow else 0, boot_ms)
 
 
-class Skew(NamedTuple):
-    """How far the wall clock stands beside what is followed, ahead or behind."""
+class ClockSkew(NamedTuple):
+    """Distance of the wall clock from the clock that is followed, ahead or behind."""
 
     by_ms: int
     """The least that it was since then."""
@@ -72,10 +72,10 @@ class Skew(NamedTuple):
     """When it was seen first, on the machine's clock since its boot."""
 
     now_ms: int
-    """What it was when it was looked at last."""
+    """Distance at the last reading."""
 
 
-class Look(NamedTuple):
+class ClockReading(NamedTuple):
     """The machine's two clocks, read together: the best look is the least."""
 
     took_ms: int
@@ -88,32 +88,32 @@ class Look(NamedTuple):
     """The clock since the boot, as it was read last."""
 
 
-def look(system: SystemTime) -> Look:
+def look(system: SystemTime) -> ClockReading:
     """Read the machine's wall clock and its clock since its boot."""
     before_ms = system.boot_ms()
     base_ms = system.wall_ms() - before_ms
     boot_ms = system.boot_ms()
-    return Look(boot_ms - before_ms, base_ms, boot_ms)
+    return ClockReading(boot_ms - before_ms, base_ms, boot_ms)
 
 
 class ClockState(NamedTuple):
-    """What operators are told of a clock."""
+    """State of a clock, for operators."""
 
     step_ms: int
-    """How far the wall clock is ahead of what is followed; 0 = they agree."""
+    """Lead of the wall clock over the clock that is followed; 0 = they agree."""
 
     follow_in_ms: int
     doubted_for_ms: int
     lead_ms: int
 
 
-def seen(skew: Skew | None, by_ms: int, *, now_ms: int) -> Skew | None:
+def seen(skew: ClockSkew | None, by_ms: int, *, now_ms: int) -> ClockSkew | None:
     """Return what is known of the wall clock, which is `by_ms` ahead; None = it agrees. Pure."""
     if abs(by_ms) < _STEP_MS:
         return None
     if skew is None or (by_ms < 0) != (skew.by_ms < 0):
-        return Skew(by_ms, now_ms, by_ms)
-    return Skew(min(by_ms, skew.by_ms, key=abs), skew.since_ms, by_ms)
+        return ClockSkew(by_ms, now_ms, by_ms)
+    return ClockSkew(min(by_ms, skew.by_ms, key=abs), skew.since_ms, by_ms)
 
 
 class SteadyClock:
@@ -135,8 +135,8 @@ class SteadyClock:
         self._system = system
         self._follow_after_ms = follow_after_ms
         # What one broker keeps too long, the next one would deliver too early.
-        self._course = Course(min(look(system) for _ in range(_LOOKS)).base_ms, 0, 0)
-        self._skew: Skew | None = None
+        self._course = ClockCourse(min(look(system) for _ in range(_LOOKS)).base_ms, 0, 0)
+        self._skew: ClockSkew | None = None
         self._has_begun = False
         self._doubted_until_ms: int | None = None
         self.on_step: Callable[[int], None] = lambda _by_ms: None
@@ -184,7 +184,7 @@ class SteadyClock:
         ahead_ms = course.at(boot_ms) - newest_at_ms
         if -_LEAD_MS_MAX <= ahead_ms < 0:
             lead_ms = course.lead_at(boot_ms) - ahead_ms
-            self._course = Course(course.base_ms, lead_ms, boot_ms)
+            self._course = ClockCourse(course.base_ms, lead_ms, boot_ms)
             logger.warning("clock runs slower, the newest record is ahead by_ms=%d", -ahead_ms)
         is_first, self._has_begun = not self._has_begun, True
         differs = bool(newest_at_ms) and abs(ahead_ms) > DOUBT_MS

@@ -13,7 +13,7 @@ from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.role import start_role
 from ternmq_broker.replication.role.epoch_poll import EpochPoll
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
-from ternmq_broker.replication.role.membership import Membership, TermEnd
+from ternmq_broker.replication.role.membership import EndReason, Membership
 from ternmq_broker.replication.role.replication_state import SAVE_JOB, ReplicationState
 from ternmq_broker.replication.role.start_policy import StartDecision, StartRole
 from ternmq_broker.replication.tables.offset_takeover import take_over_offsets
@@ -103,7 +103,7 @@ class Term(Lifecycle):
         self._parts: BrokerAssembly | None = None
         self._address: Address | None = None
         self._runners: dict[str, JobRunner] = {}
-        self._outcome: TermEnd | None = None
+        self._outcome: EndReason | None = None
         self._is_over = asyncio.Event()
         self._cut: LogCut | None = None
         self._doubts: dict[str, str] = {}
@@ -116,7 +116,7 @@ class Term(Lifecycle):
 
     @property
     def member(self) -> Membership:
-        """Who it is among the members of its name.
+        """Membership in the broker name.
 
         Raises:
             ClosedError: That is not known yet.
@@ -127,7 +127,7 @@ class Term(Lifecycle):
 
     @property
     def identity(self) -> Identity:
-        """Who it says it is, with every reply.
+        """Identity that goes with every reply.
 
         Raises:
             ClosedError: That is not known yet.
@@ -136,7 +136,7 @@ class Term(Lifecycle):
 
     @property
     def address(self) -> Address:
-        """Where it listens, the port known.
+        """Address on which it listens, the port known.
 
         Raises:
             ClosedError: It does not serve.
@@ -145,14 +145,14 @@ class Term(Lifecycle):
             raise ClosedError(f"broker {self._config.name} does not serve")
         return self._address
 
-    def end(self, reason: TermEnd) -> None:
+    def end(self, reason: EndReason) -> None:
         """Let the term be over, soon. The first reason counts; safe to repeat, at any time."""
         if self._outcome is None:
             self._outcome = reason
             self._is_over.set()
             logger.info("life ends name=%s reason=%s", self._config.name, reason.value)
 
-    async def over(self) -> TermEnd:
+    async def over(self) -> EndReason:
         """Wait until the term is to end, and return why. Cancelling is safe."""
         await self._is_over.wait()
         assert self._outcome is not None
@@ -308,7 +308,7 @@ class Term(Lifecycle):
             if decision.start is not StartRole.MASTER:
                 confirmed = store.confirm_offset if was_master else state.record.confirmed
                 await state.become_slave(state.highest_epoch, confirmed=confirmed)
-                self.end(TermEnd.FENCED)
+                self.end(EndReason.FENCED)
                 return None
             if decision.begins is not None:
                 # What a log without epochs holds is of the first one.
@@ -417,7 +417,7 @@ class Term(Lifecycle):
         Readers would find nobody until that one has registered. A master that was replaced goes at
         once: it must not be taken for the master.
         """
-        if member.is_slave and self._outcome not in (None, TermEnd.LEFT):
+        if member.is_slave and self._outcome not in (None, EndReason.LEFT):
             if self.registered is not None:
                 await self.registered.leave()  # one alone is handed on
             await registrar.rest()
@@ -448,7 +448,7 @@ class Term(Lifecycle):
         """Keep what the next term is to begin with. The store is open still: nobody else writes."""
         if self._cut is not None:
             await state.decide_cut(self._cut)
-        elif self._outcome is TermEnd.FENCED and start_role.is_master(self._config, state.record):
+        elif self._outcome is EndReason.FENCED and start_role.is_master(self._config, state.record):
             # One that is a slave already goes on to serve what its master confirmed, and no more.
             await state.become_slave(state.highest_epoch, confirmed=store.confirm_offset)
         else:
@@ -468,7 +468,7 @@ class Term(Lifecycle):
 
     def _end_with_cut(self, cut: LogCut) -> None:
         self._cut = cut
-        self.end(TermEnd.CUT)
+        self.end(EndReason.CUT)
 
     def _forget(self) -> None:
         self._address = None

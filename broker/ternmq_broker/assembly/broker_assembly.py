@@ -116,7 +116,7 @@ class BrokerAssembly:
         self._groups = self._group_parts()
         self._confirmations = Confirmations(lambda: store.failure)
         self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
-        """Who follows this master; None for a slave."""
+        """Slaves of this master; None for a slave."""
         self._claims = claims_of(member, self.replicas, env, wake)
         self._replica_view = replica_view_of(identity, member.state.epochs, self.replicas)
         self._store_loop = self._build_store_loop(wake)

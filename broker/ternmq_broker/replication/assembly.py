@@ -10,7 +10,7 @@ from ternmq_broker.replication.master.replica_status import MasterStatus
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
 from ternmq_broker.replication.role import start_role
-from ternmq_broker.replication.role.membership import Membership, TermEnd
+from ternmq_broker.replication.role.membership import EndReason, Membership
 from ternmq_broker.replication.role.service import MemberState, RoleStatus, StatusService
 from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.state.tables import Tables
@@ -36,7 +36,7 @@ def replicas_of(
 
     def deposed(epoch: int, _who: str) -> None:
         state.heard_of(epoch)
-        member.end(TermEnd.FENCED)
+        member.end(EndReason.FENCED)
 
     leadership = Leadership(
         store_id=state.store_id,

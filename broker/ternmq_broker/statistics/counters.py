@@ -27,7 +27,7 @@ DAY: Final = SamplingSpan(3_600_000, 25)
 SPANS: Final = (MINUTE, HOUR, DAY)
 
 
-class Sums(NamedTuple):
+class CounterValues(NamedTuple):
     """Values of a counter at one time."""
 
     messages: int = 0
@@ -37,25 +37,27 @@ class Sums(NamedTuple):
     disk_messages: int = 0
     disk_bytes: int = 0
 
-    def plus(self, other: "Sums") -> "Sums":
+    def plus(self, other: "CounterValues") -> "CounterValues":
         """Return both together."""
-        return Sums(*(mine + its for mine, its in zip(self, other, strict=True)))
+        return CounterValues(*(mine + its for mine, its in zip(self, other, strict=True)))
 
-    def less(self, earlier: Sequence[int]) -> "Sums":
+    def less(self, earlier: Sequence[int]) -> "CounterValues":
         """Return what was added since."""
-        return Sums(*(present - before for present, before in zip(self, earlier, strict=True)))
+        return CounterValues(
+            *(present - before for present, before in zip(self, earlier, strict=True))
+        )
 
 
 class CounterIncrease(NamedTuple):
-    """Sums that were added to a counter over one span."""
+    """Values that were added to a counter over one span."""
 
     ms: int
     """The span as it was measured: less than wanted while the broker is young."""
 
-    sums: Sums
+    sums: CounterValues
 
 
-_ROW: Final = 1 + len(Sums._fields)
+_ROW: Final = 1 + len(CounterValues._fields)
 
 
 class Counter:
@@ -99,9 +101,9 @@ class Counter:
         self._samples = tuple(array("q") for _ in SPANS)
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> CounterValues:
         """Everything that only rises."""
-        return Sums(
+        return CounterValues(
             self.messages, self.bytes, self.calls, self.ms, self.disk_messages, self.disk_bytes
         )
 

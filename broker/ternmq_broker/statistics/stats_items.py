@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.statistics.counters import SPANS, Counter, CounterIncrease, Sums
+from ternmq_broker.statistics.counters import SPANS, Counter, CounterIncrease, CounterValues
 
-Value = Callable[[Sums], int]
+Value = Callable[[CounterValues], int]
 
 
 class SpanValue(NamedTuple):
@@ -41,27 +41,27 @@ class _Metric(NamedTuple):
     value: Value
 
 
-def _messages(sums: Sums) -> int:
+def _messages(sums: CounterValues) -> int:
     return sums.messages
 
 
-def _bytes(sums: Sums) -> int:
+def _bytes(sums: CounterValues) -> int:
     return sums.bytes
 
 
-def _ms(sums: Sums) -> int:
+def _ms(sums: CounterValues) -> int:
     return sums.ms
 
 
-def _calls(sums: Sums) -> int:
+def _calls(sums: CounterValues) -> int:
     return sums.calls
 
 
-def _disk_messages(sums: Sums) -> int:
+def _disk_messages(sums: CounterValues) -> int:
     return sums.disk_messages
 
 
-def _disk_bytes(sums: Sums) -> int:
+def _disk_bytes(sums: CounterValues) -> int:
     return sums.disk_bytes
 
 
@@ -171,7 +171,7 @@ class StatisticsReport:
         wanted = [metric for metric in metrics if self._name in ("", metric.name)]
         if not wanted or self._key not in ("", key):
             return
-        total = Sums()
+        total = CounterValues()
         for counter in counters:
             total = total.plus(counter.sums)
         spans = [self._added(place, counters) for place in range(len(SPANS))]
@@ -188,7 +188,7 @@ class StatisticsReport:
 
     def _added(self, place: int, counters: Sequence[Counter]) -> CounterIncrease:
         """Return what was added to several counters over a span."""
-        longest, sums = 0, Sums()
+        longest, sums = 0, CounterValues()
         for counter in counters:
             added = counter.added(place, now_ms=self._now_ms, begun_at_ms=self._begun[place])
             longest = max(longest, added.ms)

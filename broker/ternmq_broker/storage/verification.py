@@ -31,7 +31,7 @@ _IDLE_S: Final = 60.0
 _PASSED_MAX: Final = 1_000
 
 
-class PassedMessage(NamedTuple):
+class MissedMessage(NamedTuple):
     """A message whose unit was damaged, and groups that may have missed it."""
 
     topic: str
@@ -67,7 +67,7 @@ class StoreVerification:
         self._clock = clock
         self._blocking = blocking
         self._pause_s = _IDLE_S
-        self.passed: deque[PassedMessage] = deque(maxlen=_PASSED_MAX)
+        self.passed: deque[MissedMessage] = deque(maxlen=_PASSED_MAX)
         store.reads.mending.on_mended = self.mended
 
     @property
@@ -114,5 +114,5 @@ class StoreVerification:
         )
         now_ms = self._clock.wall_ms()
         self.passed.append(
-            PassedMessage(topic, queue_id, mend.offset, reason, tuple(groups), now_ms)
+            MissedMessage(topic, queue_id, mend.offset, reason, tuple(groups), now_ms)
         )

@@ -47,7 +47,7 @@ register thousands that are none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answers(Generic[T]):
+class BrokerAnswers(Generic[T]):
     """Answers of a cluster's brokers to one question.
 
     Attributes:
@@ -189,7 +189,7 @@ class AdminCalls(Lifecycle):
         *,
         brokers: Collection[str] = (),
         unknown: tuple[type[RefusedError], ...] = (),
-    ) -> Answers[T]:
+    ) -> BrokerAnswers[T]:
         """Ask every broker the same, side by side. One that gives no answer is a line, no failure.
 
         Those that are not connected within ten seconds are not asked.
@@ -235,7 +235,7 @@ class AdminCalls(Lifecycle):
             if refused is not None and not missing:
                 raise refused
             require_all(unreachable)
-        return Answers(tuple(told), tuple(missing), tuple(unreachable))
+        return BrokerAnswers(tuple(told), tuple(missing), tuple(unreachable))
 
     @asynccontextmanager
     async def _master(self, data: BrokerData) -> AsyncGenerator[Connection]:

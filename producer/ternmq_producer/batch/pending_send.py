@@ -79,7 +79,7 @@ class PendingSend:
         """When it was sent, by the monotonic clock: the one clock that is read for each message."""
 
         self.deadline_ms = deadline_ms
-        """Likewise."""
+        """Time of the monotonic clock at which it fails."""
 
         self.unique_key = b""
         """Given when it first goes into a batch, and kept."""

@@ -5,7 +5,7 @@ import pytest
 
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.registration import Registrant, Registrar
-from ternmq_broker.replication.role.membership import TermEnd
+from ternmq_broker.replication.role.membership import EndReason
 from ternmq_broker.transactions.assembly import Transactions
 from ternmq_model.address import Address
 from ternmq_model.errors import BrokerDraining, CannotListen, ClosedError, StoreError, TernError
@@ -26,7 +26,7 @@ def test_ended_term_is_followed_by_another_on_the_same_port() -> None:
             await client.put_topic("A", 1)
             await client.send("A", b"1")
             address, first = broker.address, broker.term
-            first.end(TermEnd.CUT)
+            first.end(EndReason.CUT)
             await asyncio.sleep(0.5)
             assert broker.term is not first
             assert broker.address == address
@@ -47,7 +47,7 @@ def test_batch_under_way_is_answered_before_a_term_ends() -> None:
             around.sync_s = 1.0
             sending = tasks.spawn(sender.send(sender.record("A")), "send")
             await asyncio.sleep(0.1)
-            broker.term.end(TermEnd.FENCED)
+            broker.term.end(EndReason.FENCED)
             reply = await sending
             around.sync_s = 0.0
             assert reply.status.code == Code.SUCCESS
@@ -87,9 +87,9 @@ def test_first_reason_to_end_a_term_counts() -> None:
     async def main() -> None:
         async with world() as around, around.broker() as broker:
             term = broker.term
-            term.end(TermEnd.FENCED)
-            term.end(TermEnd.PROMOTED)
-            assert await term.over() is TermEnd.FENCED
+            term.end(EndReason.FENCED)
+            term.end(EndReason.PROMOTED)
+            assert await term.over() is EndReason.FENCED
 
     run_in_virtual_time(main())
 
@@ -102,7 +102,7 @@ def test_block_left_between_two_terms_ends_the_second_cleanly() -> None:
                 await client.put_topic("A", 1)
                 await client.send("A", b"1")
                 around.sync_s = 0.3
-                broker.term.end(TermEnd.CUT)
+                broker.term.end(EndReason.CUT)
                 await asyncio.sleep(1.0)
                 with pytest.raises(TernError):
                     await client.send("A", b"2")
@@ -131,7 +131,7 @@ def test_failure_inside_a_term_cancels_the_block_and_is_raised(
         async def stay() -> None:
             async with around.broker() as broker:
                 for _ in range(terms - 1):
-                    broker.term.end(TermEnd.CUT)
+                    broker.term.end(EndReason.CUT)
                     await asyncio.sleep(0.5)
                 trouble.set()
                 await asyncio.sleep(3600)
@@ -191,7 +191,7 @@ def test_slave_withdraws_what_is_still_registered_before_it_hands_on_its_own() -
             goodbye = Goodbye()
             term: Any = cluster.broker("a-1").term
             term.registered = goodbye
-            term.end(TermEnd.CUT)
+            term.end(EndReason.CUT)
             await replicated(cluster)
             assert goodbye.said == 1
 
@@ -203,7 +203,7 @@ def test_term_that_cannot_begin_fails_the_block() -> None:
         async def stay() -> None:
             async with around.broker(port=5000) as broker:
                 around.sync_s = 0.1
-                broker.term.end(TermEnd.CUT)
+                broker.term.end(EndReason.CUT)
                 async with OwnedTasks() as tasks:
                     tasks.spawn(rival(), "rival")
                     await asyncio.sleep(3600)
@@ -255,7 +255,7 @@ def test_slave_whose_next_term_cannot_begin_is_not_registered_any_more(
         async with around.broker() as broker:
             assert await brokers(around) == ["broker-a"]
             monkeypatch.setattr(MessageStore, "open", fail)
-            broker.term.end(TermEnd.FOLLOWS)
+            broker.term.end(EndReason.FOLLOWS)
             await asyncio.sleep(60)
 
     def fail(*_arguments: object, **_options: object) -> None:

@@ -12,7 +12,7 @@ from ternmq_broker.state.replication_record import LogCut
 from ternmq_remoting.rpc import Identity
 
 
-class TermEnd(enum.Enum):
+class EndReason(enum.Enum):
     """Reason for which a term is over."""
 
     LEFT = "the broker stops"
@@ -55,7 +55,7 @@ class Membership:
     """Told every epoch of the name that somebody tells, and who: a master that is not of the
     highest acknowledges nothing any more."""
 
-    end: Callable[[TermEnd], None]
+    end: Callable[[EndReason], None]
     """Ends the term, soon."""
 
     cut: Callable[[LogCut], None]

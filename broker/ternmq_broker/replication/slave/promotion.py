@@ -7,7 +7,7 @@ from typing import Final
 
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.role.epoch_poll import EpochPollResult, named
-from ternmq_broker.replication.role.membership import Membership, TermEnd
+from ternmq_broker.replication.role.membership import EndReason, Membership
 from ternmq_broker.replication.role.start_policy import (
     MASTER_LIVES,
     MemberAnswer,
@@ -163,9 +163,9 @@ class PromotionService:
             await state.promote(number, store.max_physical, store_id=store_id)
         except BaseException:
             # It follows no more: another term of a slave does.
-            member.end(TermEnd.FENCED)
+            member.end(EndReason.FENCED)
             raise
-        member.end(TermEnd.PROMOTED)
+        member.end(EndReason.PROMOTED)
         return admin.PromoteReply(
             epoch=number,
             log_end=store.max_physical,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from ternmq_broker.replication.role.membership import Membership, TermEnd
+from ternmq_broker.replication.role.membership import EndReason, Membership
 from ternmq_broker.replication.slave.follow_rules import LogChange
 from ternmq_broker.replication.slave.follower import FollowerContext, LogFollower
 from ternmq_broker.replication.tables.applier import TableContext
@@ -128,7 +128,7 @@ class SlaveReplication:
         """
         if self._member.identity.epoch == epoch:
             return False
-        self._member.end(TermEnd.FOLLOWS)
+        self._member.end(EndReason.FOLLOWS)
         return True
 
     def _log_changes(self, change: LogChange) -> None:
