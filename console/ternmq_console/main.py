@@ -71,7 +71,7 @@ cluster = LazyGroup(
             f"{_HERE}.cluster.brokers:list_",
             "List masters and slaves and how their stores stand.",
         ),
-        "clean": (f"{_HERE}.cluster.brokers:clean", "Let a broker delete what has expired now."),
+        "clean": (f"{_HERE}.broker.clean:clean", "Let a broker delete what has expired now."),
         "status": (
             f"{_HERE}.cluster.cluster_health:status",
             "Tell whether the cluster is healthy.",

@@ -5,7 +5,7 @@ import graphlib
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import PurePath
 from typing import Final
@@ -21,16 +21,25 @@ PACKAGES_MAX: Final = 2
 COMMON: Final = frozenset(
     {
         *("service", "config", "stream", "rules", "query"),
-        *("assembly", "registration", "admission", "validation", "atomic_batch", "dedup"),
-        *("request_reply", "long_polling", "answers", "offset_moved", "sessions"),
-        *("offset_rules", "locks", "filters", "resets", "retry", "client_queries", "holds"),
-        *("delay_levels", "timer_wheel", "rolling", "delivery", "table", "transitions"),
-        *("check_policy", "check_back", "recovery", "half_codec", "worker_pool", "request"),
-        *("settings", "loop", "retention", "reader", "ack_policy", "internal_append"),
-        *("system_topic_routing", "topics", "groups", "offsets", "clients", "lock_table"),
+        *("assembly", "reader", "topics", "groups", "offsets"),
     }
 )
-"""Names of modules that say the same in every package."""
+"""Names of modules that any package may have, since its own name says whose they are."""
+
+FLOORS: Final[Mapping[str, Sequence[str]]] = {
+    "ternmq_broker": (
+        *("broker", "term", "assembly", "admin scan", "send pull transactions"),
+        *("groups scheduled replication", "storage registration", "state live_settings"),
+        "config steady_clock statistics",
+    ),
+    "ternmq_store": (
+        *("scan_process truncation", "scan message_store"),
+        *("query verification replication inspection", "read recovery durability retention"),
+        *("opened_files", "dispatch", "log", "config store_statistics", "queues index"),
+        "disk columns",
+    ),
+}
+"""The floors of the two largest roles, the top one first: a part stands on lower floors alone."""
 
 
 def part_of(module: str, package: str) -> str | None:
@@ -99,19 +108,40 @@ def product() -> dict[str, Source]:
     return found
 
 
+def named_in_strings(source: Source) -> Iterator[str]:
+    """Yield what strings name that may be a module: `a.b:c` and f-strings of one constant, too."""
+    constants = {
+        target.id: node.value.value
+        for node in source.nodes(ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    }
+    for text in source.nodes(ast.JoinedStr):
+        match text.values:
+            case [ast.FormattedValue(value=ast.Name(id=name)), ast.Constant(value=str(rest))]:
+                yield f"{constants.get(name, '')}{rest}".partition(":")[0]
+    for node in source.nodes(ast.Constant):
+        if isinstance(node.value, str):
+            yield node.value.partition(":")[0]
+
+
+def imports_of(source: Source, modules: Collection[str]) -> frozenset[str]:
+    """Return those of `modules` that a module imports: at its top, in functions, or by name."""
+    named = {*named_in_strings(source)}
+    for node, name in source.imports:
+        taken = node.names if isinstance(node, ast.ImportFrom) else []
+        whole = {f"{name}.{alias.name}" for alias in taken} & {*modules}
+        named |= whole if len(whole) == len(taken) and taken else whole | {name}
+    return frozenset(named & {*modules})
+
+
 @cache
 def imports() -> dict[str, frozenset[str]]:
-    """Return what each module of the product imports of it, also inside functions."""
+    """Return what each module of the product imports of it."""
     modules = product()
-    found: dict[str, frozenset[str]] = {}
-    for module, source in modules.items():
-        named: set[str] = set()
-        for node, name in source.imports:
-            taken = node.names if isinstance(node, ast.ImportFrom) else []
-            whole = {f"{name}.{alias.name}" for alias in taken} & modules.keys()
-            named |= whole if len(whole) == len(taken) and taken else whole | {name}
-        found[module] = frozenset(named & modules.keys())
-    return found
+    return {module: imports_of(source, modules.keys()) for module, source in modules.items()}
 
 
 def packages_with_parts() -> list[str]:
@@ -177,6 +207,31 @@ def test_circle_names_the_imports_that_close_it() -> None:
 def test_package_that_hands_on_what_its_module_takes_back_is_a_circle() -> None:
     found = circle("a", {"a": ["a.x"], "a.x": ["a"]})
     assert set(found) == {"a.x imports a", "a imports a.x"}
+
+
+def test_module_named_in_a_string_is_imported() -> None:
+    text = (
+        'H = "a"\nimport_module("a.x")\nlazy = {"v": f"{H}.y:verb", "w": "a.z:verb"}\nb = "a.no"\n'
+    )
+    modules = {"a.x", "a.y", "a.z"}
+    assert imports_of(parse("a/b.py", text), modules) == modules
+
+
+@pytest.mark.parametrize("role", FLOORS)
+def test_part_of_a_large_role_imports_lower_floors_alone(role: str) -> None:
+    floors = {part: at for at, floor in enumerate(FLOORS[role]) for part in floor.split()}
+    parts = {part_of(module, role) for module in product()} - {None, "__init__"}
+    assert parts == floors.keys()
+    found = [
+        f"{module} imports {other}"
+        for module, others in imports().items()
+        for other in others
+        if (part := part_of(module, role)) in floors
+        and (to := part_of(other, role)) in floors
+        and part != to
+        and floors[part] >= floors[to]
+    ]
+    assert not found
 
 
 def test_imports_see_modules_and_what_is_taken_from_them() -> None:

@@ -40,7 +40,7 @@ broker = LazyGroup(
             "Let a master take no more messages: producers wait, or send elsewhere.",
         ),
         "undrain": (f"{_HERE}.broker.settings:undrain", "Let a master take messages again."),
-        "clean": (f"{_HERE}.cluster.brokers:clean", "Let a broker delete what has expired now."),
+        "clean": (f"{_HERE}.broker.clean:clean", "Let a broker delete what has expired now."),
     },
 )
 broker.params = [*service.params]

@@ -1,4 +1,4 @@
-"""`ternmq cluster list|clean|wipe-write-permission`."""
+"""`ternmq cluster list|wipe-write-permission`."""
 
 import click
 
@@ -6,9 +6,9 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.replication import MemberView
 from ternmq_console.broker.replicas import last_epoch
 from ternmq_console.broker.status import RATE_SPAN_S
-from ternmq_console.cli.admin_query import ask, reserved_hours, time_text
-from ternmq_console.cli.options import nameserver_option, output_option, yes_option
-from ternmq_console.cli.output import confirm_losses, print_record, print_rows
+from ternmq_console.cli.admin_query import ask, time_text
+from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.output import print_record, print_rows
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
 _TOLD = (*("role", "epoch", "version", "in_per_s", "out_per_s", "flush", "log_bytes", "disk"),)
@@ -45,40 +45,6 @@ def wipe_write_permission(broker: str, nameserver: str, output: str) -> None:
     """
     changed = ask(nameserver, lambda admin: admin.wipe_write_permission(broker))
     print_record({"broker": broker, "topics_changed": changed}, output)
-
-
-@click.command()
-@click.argument("broker")
-@yes_option
-@nameserver_option
-@output_option
-def clean(broker: str, *, yes: bool, nameserver: str, output: str) -> None:
-    """Let BROKER delete what has expired now, without waiting for the hour.
-
-    Expired is what is older than `store.file_reserved_hours` and than every topic's retention.
-    What no checkpoint vouches for stays: just after a start of BROKER that is everything. So
-    0 files deleted may mean that it is too early; ask again `store.checkpoint_interval_ms` later.
-    """
-    if not yes:
-        confirm_losses(ask(nameserver, lambda admin: _expired(admin, broker)))
-    reply = ask(nameserver, lambda admin: admin.clean_store(broker))
-    print_record(
-        {
-            "broker": broker,
-            "files_deleted": reply.files_deleted,
-            "log_min_offset": reply.log_min_offset,
-        },
-        output,
-    )
-
-
-async def _expired(admin: AdminClient, broker: str) -> list[str]:
-    """Return a line that tells what of a broker's messages a request to delete would take."""
-    hours = await reserved_hours(admin, broker)
-    return [
-        f"{broker}: files of its log go whose newest message is older than {hours} h"
-        " (store.file_reserved_hours) and than every topic's retention"
-    ]
 
 
 def _row(view: MemberView) -> dict[str, object]:
