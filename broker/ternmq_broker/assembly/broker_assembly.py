@@ -26,6 +26,7 @@ from ternmq_broker.replication.assembly import (
     replicas_of,
     replication_services,
 )
+from ternmq_broker.replication.master.epoch_claims import EpochClaims
 from ternmq_broker.replication.replica_view import replica_view_of
 from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.slave.promotion import PromotionService
@@ -66,7 +67,6 @@ from ternmq_store.message_store import MessageStore
 logger = logging.getLogger(__name__)
 
 _DRAIN_TIMEOUT_S: Final = 5.0
-_SETTLE_TIMEOUT_S: Final = 2.0
 
 
 class BrokerAssembly:
@@ -117,7 +117,7 @@ class BrokerAssembly:
         self._confirmations = Confirmations(lambda: store.failure)
         self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
         """Slaves of this master; None for a slave."""
-        self._claims = claims_of(member, self.replicas, env, wake)
+        claims = claims_of(member, self.replicas, env, wake)
         self._replica_view = replica_view_of(identity, member.state.epochs, self.replicas)
         self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
@@ -139,19 +139,19 @@ class BrokerAssembly:
         )
         self._transactions = self._build_transactions(store_config)
         self._following = self._slave_side(wake) if member.is_slave else None
-        self._role = self._role_of()
         self._metadata = metadata_of(member, store, tables, env, is_closing=self.is_closing)
-        self._services = self._build_services(store_config, wake)
-
-    def _build_services(
-        self, store_config: StoreConfig, wake: Callable[[str], None]
-    ) -> Sequence[RpcService]:
-        tables = self._tables
+        self._role = self._role_of(claims)
         rules = PullRules(
             *(tables.topics, tables.groups),
             *(self._groups.sessions.table, self._groups.filters.rules),
         )
         self._scans = self._scan_service(rules, wake)
+        self._services = self._build_services(store_config, rules, claims)
+
+    def _build_services(
+        self, store_config: StoreConfig, rules: PullRules, claims: EpochClaims | None
+    ) -> Sequence[RpcService]:
+        tables = self._tables
         return (
             self._send_service(store_config),
             self._pulls.service(
@@ -168,11 +168,11 @@ class BrokerAssembly:
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
-            *self._replication_services(),
+            *self._replication_services(claims),
             self._promotion_service(),
         )
 
-    def _role_of(self) -> MasterRole | SlaveRole:
+    def _role_of(self, claims: EpochClaims | None) -> MasterRole | SlaveRole:
         if self._following is not None:
             return SlaveRole(
                 self._following,
@@ -183,11 +183,11 @@ class BrokerAssembly:
                     may_be_read=lambda: self._live.broker.slave_read_enabled,
                 ),
             )
+        assert self.replicas is not None
+        assert claims is not None
         return MasterRole(
-            self._store,
-            self._scheduled,
-            self._transactions,
-            self._offset_moved,
+            *(self._store, self._scheduled, self._transactions, self._offset_moved),
+            *(self.replicas, claims, self._metadata),
             flush_to=self._store_loop.flush_to,
         )
 
@@ -200,12 +200,12 @@ class BrokerAssembly:
             wake=wake,
         )
 
-    def _replication_services(self) -> Sequence[RpcService]:
+    def _replication_services(self, claims: EpochClaims | None) -> Sequence[RpcService]:
         return replication_services(
             *(self._live, self._member, self._store, self._env),
             metadata=self._metadata,
             side=self.replicas or self._following,
-            claims=self._claims,
+            claims=claims,
             is_closing=self.is_closing,
         )
 
@@ -398,14 +398,12 @@ class BrokerAssembly:
         """Return what runs beside the handlers."""
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs(), self._verification.job())
         others = (*self._groups.jobs(), self._pulls.hold_service.job(), *self._scans.jobs())
-        others += (self._counted.job(),)
-        if self._claims is not None:
-            others += (self._claims.job(),)
+        others += (self._counted.job(), *self._role.jobs())
         return (self._clock.job(), *store_jobs, *self._tables.jobs(), *others)
 
     def writing_jobs(self) -> Sequence[Job]:
         """Return what stores by itself: begun when the broker listens, ended before `jobs`."""
-        return self._role.jobs()
+        return self._role.writing_jobs()
 
     async def leave(self) -> None:
         """Accept nothing new, and end what `writing_jobs` wait for: they are about to end."""
@@ -418,8 +416,7 @@ class BrokerAssembly:
 
     def fence(self, epoch: int, who: str) -> None:
         """Acknowledge nothing any more, if that epoch is above a master's own, and end the term."""
-        if self.replicas is not None:
-            self.replicas.fence(epoch, who)
+        self._role.fence(epoch, who)
 
     def registered(self) -> None:
         """Tell clients that a NameServer knows of this member since now."""
@@ -478,9 +475,6 @@ class BrokerAssembly:
         if not await self._admission.emptied(_DRAIN_TIMEOUT_S):
             logger.warning("sends left unanswered bytes=%s", self._admission.bytes)
         await self._role.drain()
-        if self.replicas is not None:
-            await self.replicas.settle(_SETTLE_TIMEOUT_S)
-            await self._metadata.settle(_SETTLE_TIMEOUT_S)
 
     def _settings_changed(self) -> None:
         """Hand on what is not looked up with every use."""
