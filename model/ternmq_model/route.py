@@ -130,7 +130,7 @@ class BrokerMember:
     """In the order to prefer; a host "*" is resolved by `resolve_addresses`."""
 
     epoch: int = 0
-    """The life of the master, as the member last registered it."""
+    """The number of the master's term, as the member last registered it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class KvStore:
 
         Raises:
             IllegalName: As `KvTable.with_setting`; nothing changes.
-            RefusedError: Likewise.
+            RefusedError: As `KvTable.with_setting`; nothing changes.
             StoreFailed: The disk refused; nothing changes, unless this NameServer ends before it
                 has written the file again.
         """

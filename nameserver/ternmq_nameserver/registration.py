@@ -36,7 +36,7 @@ class BrokerRegistration:
     """Random per process."""
 
     epoch: int = 0
-    """Counts the lives of a master."""
+    """Number of the master's term."""
 
     data_version: DataVersion
     topics: tuple[TopicConfig, ...] = ()

@@ -131,7 +131,7 @@ def test_offsets_by_time_are_the_end_when_all_messages_are_older(
     assert view.offsets_at({first: 0, last: 1 << 50}) == {first: 0, last: 3}
 
 
-def test_rangees_are_measured_up_to_a_byte_limit(
+def test_ranges_are_measured_up_to_a_byte_limit(
     dev: ServiceProcess, view: BlockingClusterReader
 ) -> None:
     fill(dev.nameserver, "ViewBytes", 10, queues=1)

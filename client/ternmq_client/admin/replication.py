@@ -30,7 +30,7 @@ from ternmq_remoting.service_methods import (
 )
 
 _PROMOTE_TIMEOUT_S: Final = 30.0
-"""It asks every NameServer and member for the highest epoch, and ends a life of the broker."""
+"""It asks every NameServer and member for the highest epoch, and ends a term of the broker."""
 
 _LOOK_S: Final = 0.2
 

@@ -31,7 +31,7 @@ def next_start(
         last_use: How the last use ended.
         preview: What opening it did, in memory; None when somebody uses it.
         bad: Where the log is bad.
-        areas: What problems there are, as `Finding.area` names them.
+        areas: Areas of the problems, as in `AuditFinding.area`.
         tables: What it does about tables without a right generation.
     """
     if state is LogState.IN_USE or preview is None:

@@ -40,7 +40,7 @@ def decisions(
         preview: What opening it did, in memory.
         found: Its tables.
         bad: Where the log is bad.
-        areas: What problems there are, as `Finding.area` names them.
+        areas: Areas of the problems, as in `AuditFinding.area`.
         was_closed: The last use ended in order.
         leftovers: What was set aside.
     """

@@ -115,10 +115,10 @@ class RecordEncoder:
         Args:
             topic: As for `encode`; the columns that follow have one length.
             queue_ids: As for `encode`, one for each record.
-            bodies: Likewise.
-            unique_keys: Likewise.
-            properties: Likewise.
-            flags: Likewise.
+            bodies: As for `encode`, one for each record.
+            unique_keys: As for `encode`, one for each record.
+            properties: As for `encode`, one for each record.
+            flags: As for `encode`, one for each record.
             born_at_ms: One for all, or one for each.
             sys_flags: Compression bits of each; None = none is compressed.
 

@@ -34,8 +34,8 @@ def is_ordered(
 
     Args:
         message: What is sent.
-        queue: What the sender chose; None when he did not.
-        selector: Likewise.
+        queue: The sender's choice of a queue; None when it made none.
+        selector: The sender's function that chooses a queue; None when it has none.
     """
     if queue is None and selector is None:
         return bool(message.sharding_key)

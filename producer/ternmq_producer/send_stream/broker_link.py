@@ -166,12 +166,12 @@ class BrokerLink:
         self._expect(pending.deadline_ms)
 
     def add_slice(self, part: BulkSlice) -> None:
-        """Send `part`, likewise."""
+        """Send `part`. Its sink has the answers at its deadline at the latest."""
         self._batcher.add_slice(part)
         self._expect(part.deadline_ms)
 
     def add_batch(self, atomic: PendingBatch) -> None:
-        """Send an atomic batch, likewise."""
+        """Send an atomic batch. Its sink has the answer at its deadline at the latest."""
         if self._fails_at_once(atomic):
             return
         self._batcher.add_batch(atomic)

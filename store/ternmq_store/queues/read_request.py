@@ -84,7 +84,7 @@ class ReadResult:
 
 
 class ReadLimits(NamedTuple):
-    """ReadLimits of one read. The first message is taken however long it is."""
+    """Limits of one read. The first message is taken however long it is."""
 
     messages_max: int
     bytes_max: int
@@ -102,8 +102,8 @@ class ReadRequest:
         topic: Whose.
         queue_id: Of it.
         offset: The first message wanted.
-        hot: ReadLimits of a read from memory.
-        cold: ReadLimits of a read from the disk.
+        hot: Limits of a read from memory.
+        cold: Limits of a read from the disk.
         tag_codes: Only messages with one of these codes; None for all.
         record_filter: Asked besides, about each message with a wanted code.
         record_filter_max: About how many messages it is asked at most, in one read.

@@ -303,8 +303,8 @@ def are_records(
     Args:
         view: A file of the log, or a part of it.
         base: Where it begins.
-        starts: What the units say.
-        sizes: Likewise.
+        starts: Log offsets of the records, as the units say.
+        sizes: Sizes of the records, as the units say.
         place: What the records must say.
     """
     good = _are_of_kind(view, base, starts, sizes, place, _HEADER_LAYOUTS[0])

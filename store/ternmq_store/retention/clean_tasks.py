@@ -32,7 +32,7 @@ class CleanTask(Protocol):
 
 
 class PauseTask:
-    """Nothing: others have their turn before the pass goes on."""
+    """A pause of a pass, in which other tasks have their turn."""
 
     def run(self) -> None:
         """Do nothing."""
@@ -65,7 +65,7 @@ class RecordPosition(NamedTuple):
 
 @dataclass(slots=True)
 class StoreTimeReading:
-    """When were these records stored?
+    """A reading of the times at which records were stored.
 
     Attributes:
         times: One for each place; None where no record can be read.

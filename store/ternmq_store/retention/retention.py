@@ -44,7 +44,7 @@ def disk_level(used_share: float, config: StoreConfig) -> DiskLevel:
 
 
 class DeletionReason(enum.Enum):
-    """Why files are looked at now."""
+    """The cause of a pass."""
 
     HOUR = "hour"
     REQUEST = "request"

@@ -38,8 +38,8 @@ class Verification:
         rounds: How many have ended since the store was opened.
         ended_at_ms: When the last one did, on the wall clock; 0 = none has.
         units_mended: Units that were found damaged, and were mended, since the store was opened.
-        entries_mended: Entries of the index, likewise.
-        records_damaged: Stretches of the log that were found damaged, likewise.
+        entries_mended: Entries of the index that were mended since then.
+        records_damaged: Ranges of the log that were found damaged since then.
     """
 
     def __init__(self, opened: OpenedFiles, reads: StoreReads, clock: Clock) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ternmq_model.errors import ConfigError
 from ternmq_producer.config import ProducerConfig
+from ternmq_producer.queue_selection.latency_fault import FAULT_RULES
 from tools.project import ROOT
 
 
@@ -19,12 +20,17 @@ from tools.project import ROOT
         {"batch_bytes": 2 << 20},
         {"batch_bytes": 100},
         {"batches_unanswered_max": 3},
+        {"latency_fault_rule": 6},
     ],
 )
 def test_impossible_setting_is_named(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as told:
         ProducerConfig(**changes)  # type: ignore[arg-type]
     assert told.value.setting == f"producer.{next(iter(changes))}"
+
+
+def test_setting_takes_the_versions_with_fault_rules() -> None:
+    assert set(FAULT_RULES) == {4, 5}
 
 
 def test_retries_follow_the_settings() -> None:

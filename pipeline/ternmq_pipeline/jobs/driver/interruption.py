@@ -12,7 +12,7 @@ OnSignal = Callable[[int, FrameType | None], None]
 
 @dataclass(slots=True)
 class Interruption:
-    """Wish of somebody that the job ends: Ctrl-C, or a signal to terminate."""
+    """Request to end the job: Ctrl-C, or a signal to terminate."""
 
     is_wanted: bool = False
 

@@ -110,7 +110,7 @@ def test_bytes_are_shared_and_every_range_stays_within_its_share() -> None:
     assert found.end == {A0: 5, A1: 5}
 
 
-def test_small_rangees_are_measured_with_one_request() -> None:
+def test_small_ranges_are_measured_with_one_request() -> None:
     measure = messages_of(100)
     limits = TriggerLimits(bytes_max=1_000)
     ends = snapshot({A0: (0, 4), A1: (0, 6)})

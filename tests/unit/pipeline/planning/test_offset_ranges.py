@@ -67,7 +67,7 @@ def test_range_a_slave_lacks_is_left_to_the_reader(told: tuple[int, int]) -> Non
     assert offset_ranges(offsets({A0: 3}), offsets({A0: 9}), now) == ([offset_range(3, 9)], [])
 
 
-def test_rangees_are_split_into_the_wanted_partitions() -> None:
+def test_ranges_are_split_into_the_wanted_partitions() -> None:
     assert split([offset_range(0, 10)], partitions_min=None, records_max=None) == [
         offset_range(0, 10)
     ]

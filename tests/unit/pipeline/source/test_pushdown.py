@@ -72,9 +72,7 @@ def test_queue_conditions_choose_queues_and_are_done(
         (LessThanOrEqual(("queueOffset",), 12), 10, 13),
     ],
 )
-def test_offset_conditions_cut_rangees_and_are_done(
-    condition: Filter, begin: int, end: int
-) -> None:
+def test_offset_conditions_cut_ranges_and_are_done(condition: Filter, begin: int, end: int) -> None:
     (offset_range,) = pushed(condition).of([A0])
     assert (offset_range.begin, offset_range.end) == (begin, end)
     assert left(condition) == []

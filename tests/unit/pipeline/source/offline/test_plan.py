@@ -51,7 +51,7 @@ def test_empty_plan_splits_into_no_parts() -> None:
     assert split_parts([], 5) == []
 
 
-def test_parts_keep_the_wanted_share_of_their_rangees() -> None:
+def test_parts_keep_the_wanted_share_of_their_ranges() -> None:
     queue = MessageQueue("A", "store", 0)
     wanted = {("A", 0): OffsetRange(queue, QueueOffset(8), QueueOffset(11))}
     assert clipped(PARTS, wanted) == [

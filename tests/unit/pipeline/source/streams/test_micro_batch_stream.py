@@ -321,7 +321,7 @@ def test_missing_topic_is_an_error_naming_it() -> None:
         opened(view).next_end(NEW, OWN)
 
 
-def test_tasks_read_disjoint_rangees_in_the_wanted_number() -> None:
+def test_tasks_read_disjoint_ranges_in_the_wanted_number() -> None:
     view = Table({A0: (0, 100), A1: (0, 20)})
     progress = opened(view, minPartitions="6", maxRecordsPerPartition="18")
     found = progress.offset_ranges(NEW, progress.next_end(NEW, OWN))
