@@ -33,7 +33,7 @@ class PutCount(NamedTuple):
     bytes: int
 
 
-class FallBehind(NamedTuple):
+class ReaderLag(NamedTuple):
     """Distance of a reader from the log's end at its last read."""
 
     bytes: int
@@ -141,7 +141,7 @@ class StoreStatistics:
         self._begun = 0
         self._topics: dict[str, PutCount] = {}
         self._waiting: deque[_PendingPut] = deque()
-        self._behind: dict[tuple[str, str, int], FallBehind] = {}
+        self._behind: dict[tuple[str, str, int], ReaderLag] = {}
         self._samples: deque[_Sample] = deque(maxlen=RATE_SPANS_S[-1] + 1)
 
     @property
@@ -160,7 +160,7 @@ class StoreStatistics:
         return self._topics
 
     @property
-    def behind(self) -> Mapping[tuple[str, str, int], FallBehind]:
+    def behind(self) -> Mapping[tuple[str, str, int], ReaderLag]:
         """Distance of each group from the log's end, by group, topic and queue id."""
         return self._behind
 
@@ -221,7 +221,7 @@ class StoreStatistics:
         self.gets_from_disk += from_disk
         self.get_longest_ms = max(self.get_longest_ms, took_ms)
 
-    def fell_behind(self, group: str, topic: str, queue_id: int, behind: FallBehind) -> None:
+    def fell_behind(self, group: str, topic: str, queue_id: int, behind: ReaderLag) -> None:
         """Take note of how far a group is behind in one queue."""
         key = (group, topic, queue_id)
         if key not in self._behind and len(self._behind) >= _GROUPS_MAX:

@@ -12,7 +12,7 @@ from typing import Final
 from ternmq_model.clock import Clock
 from ternmq_model.errors import Fault, TernError, UsageError
 from ternmq_model.transaction import STAGED_QUIET_MS, Resolution, TransactionState
-from ternmq_pipeline.sink.commit_message import StagedPart
+from ternmq_pipeline.sink.commit_message import StagedPartition
 from ternmq_pipeline.sink.identity import BatchIdentity
 from ternmq_pipeline.sink.staging import OpenStager, Stager, join, roll_back
 from ternmq_producer.staging import EndFailed, StagedMessages
@@ -69,7 +69,7 @@ def margin_s(immunity_s: int, rows: int, timeout_s: float) -> float:
     return min(immunity_s / _MARGIN_SHARE, longest_s)
 
 
-def check_parts(batch: int, parts: Sequence[StagedPart | None]) -> list[StagedPart]:
+def check_parts(batch: int, parts: Sequence[StagedPartition | None]) -> list[StagedPartition]:
     """Return the parts of a batch that is to be committed.
 
     Args:
@@ -98,7 +98,7 @@ def check_parts(batch: int, parts: Sequence[StagedPart | None]) -> list[StagedPa
 
 
 def commit_parts(
-    parts: Sequence[StagedPart], *, open_stager: OpenStager, clock: Clock, timeout_s: float
+    parts: Sequence[StagedPartition], *, open_stager: OpenStager, clock: Clock, timeout_s: float
 ) -> int:
     """Make every row of a batch visible.
 
@@ -133,7 +133,7 @@ def commit_parts(
     return len(staged)
 
 
-def abort_parts(parts: Sequence[StagedPart | None], *, open_stager: OpenStager) -> None:
+def abort_parts(parts: Sequence[StagedPartition | None], *, open_stager: OpenStager) -> None:
     """Roll back what tasks told of, as far as the brokers answer. Never fails.
 
     What was committed before stays so.
@@ -152,7 +152,7 @@ def abort_parts(parts: Sequence[StagedPart | None], *, open_stager: OpenStager) 
 
 
 def _verify(
-    parts: Sequence[StagedPart],
+    parts: Sequence[StagedPartition],
     staged: StagedMessages,
     stager: Stager,
     clock: Clock,

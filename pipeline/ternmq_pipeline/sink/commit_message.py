@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
 from ternmq_producer.staging import StagedMessages, decode_staged, encode_staged
 
 _VERSION: Final = 1
@@ -19,10 +19,10 @@ _HEAD: Final = struct.Struct(">BI")
 
 
 @dataclass(frozen=True, slots=True)
-class StagedPart:
+class StagedPartition:
     """Messages that one attempt at one partition staged."""
 
-    part: PartIdentity
+    part: PartitionAttempt
     group: str
     """The producer group that it was staged under."""
 
@@ -35,7 +35,7 @@ class StagedPart:
     staged: StagedMessages
 
 
-def encode_part(staged: StagedPart) -> bytes:
+def encode_part(staged: StagedPartition) -> bytes:
     """Return the bytes that tell of a part."""
     part = staged.part
     description = {
@@ -51,7 +51,7 @@ def encode_part(staged: StagedPart) -> bytes:
     return _HEAD.pack(_VERSION, len(text)) + text + encode_staged(staged.staged)
 
 
-def decode_part(data: bytes) -> StagedPart:
+def decode_part(data: bytes) -> StagedPartition:
     """Return what `data` tells of.
 
     Raises:
@@ -66,10 +66,10 @@ def decode_part(data: bytes) -> StagedPart:
     text_end = _HEAD.size + _HEAD.unpack_from(data)[1]
     try:
         told: dict[str, Any] = json.loads(data[_HEAD.size : text_end])
-        part = PartIdentity(
+        part = PartitionAttempt(
             BatchIdentity(told["query"], told["batch"]), told["partition"], told["attempt"]
         )
         group, immunity_s, began_at_ms = told["group"], told["immunity"], told["began"]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"a commit message that cannot be read: {error!r}") from None
-    return StagedPart(part, group, immunity_s, began_at_ms, decode_staged(data[text_end:]))
+    return StagedPartition(part, group, immunity_s, began_at_ms, decode_staged(data[text_end:]))

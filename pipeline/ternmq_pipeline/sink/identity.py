@@ -52,7 +52,7 @@ class BatchIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class PartIdentity:
+class PartitionAttempt:
     """One attempt at one partition of a batch: what a task stages."""
 
     of: BatchIdentity

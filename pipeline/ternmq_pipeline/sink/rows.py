@@ -23,7 +23,7 @@ from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 from ternmq_pipeline.options.sink_options import written_topic
 from ternmq_pipeline.sink import columns, identity
 from ternmq_pipeline.sink.columns import ColumnLayout
-from ternmq_pipeline.sink.identity import PartIdentity
+from ternmq_pipeline.sink.identity import PartitionAttempt
 from ternmq_pipeline.sink.reserved_properties import NOT_COPIED, RESERVED_PROPERTIES
 from ternmq_pipeline.strict_json import shown
 
@@ -42,7 +42,7 @@ class RowReader:
     """
 
     layout: ColumnLayout
-    part: PartIdentity
+    part: PartitionAttempt
 
     def messages(self, batch: pa.RecordBatch, *, first_row: int, now_ms: int) -> list[Message]:
         """Return a message for each row.

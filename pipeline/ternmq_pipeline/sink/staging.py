@@ -12,7 +12,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.message import Message
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_pipeline.options import WriteOptions
-from ternmq_pipeline.sink.commit_message import StagedPart
+from ternmq_pipeline.sink.commit_message import StagedPartition
 from ternmq_pipeline.sink.identity import BatchIdentity
 from ternmq_pipeline.sink.rows import RowReader
 from ternmq_producer.staging import EndFailed, StagedMessage, StagedMessages, StageFailed
@@ -60,7 +60,7 @@ def stage_partition(
     *,
     open_stager: OpenStager,
     clock: Clock,
-) -> StagedPart:
+) -> StagedPartition:
     """Stage every row of a partition.
 
     A partition without rows reaches no broker.
@@ -98,7 +98,7 @@ def stage_partition(
                 roll_back(stager, join(staged), reader.part.of)
                 raise
     settings = options.producer_group, options.staging_timeout_s
-    return StagedPart(reader.part, *settings, began_at_ms, join(staged))
+    return StagedPartition(reader.part, *settings, began_at_ms, join(staged))
 
 
 def roll_back(stager: Stager, staged: StagedMessages, batch: BatchIdentity) -> None:

@@ -20,14 +20,14 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import WriteOptions, write_options
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.sink.columns import ColumnLayout, column_layout
-from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
 from ternmq_runtime.unique_name import unique_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from ternmq_pipeline.sink.commit_message import StagedPart
+    from ternmq_pipeline.sink.commit_message import StagedPartition
     from ternmq_pipeline.sink.staging import OpenStager
     from ternmq_producer.staging import BlockingStagingProducer
 
@@ -59,7 +59,7 @@ class TopicSink:
         from ternmq_pipeline.sink.staging import stage_partition
         from ternmq_runtime.clock import SystemClock
 
-        part = PartIdentity(batch, _task().partitionId(), unique_name(4))
+        part = PartitionAttempt(batch, _task().partitionId(), unique_name(4))
         staged = stage_partition(
             batches,
             RowReader(self.layout, part),
@@ -205,7 +205,7 @@ def _task() -> TaskContext:
     return task
 
 
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> "list[StagedPart | None]":
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> "list[StagedPartition | None]":
     from ternmq_pipeline.sink.commit_message import decode_part
 
     return [

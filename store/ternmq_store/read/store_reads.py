@@ -40,7 +40,7 @@ from ternmq_store.read.read_repair import ReadRepair
 from ternmq_store.read.record_filter import keep_wanted
 from ternmq_store.read.residency import Residency
 from ternmq_store.read.unit_search import QueueSource, source_of
-from ternmq_store.store_statistics import FallBehind, StoreStatistics
+from ternmq_store.store_statistics import ReaderLag, StoreStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ class StoreReads:
             statistics.observer.got(request, result, took_ms, now_ms, from_disk=from_disk)
         if request.group and self.config.disk_fall_recorded:
             left = result.max_offset - result.next_offset
-            behind = FallBehind(result.behind_bytes, left, now_ms)
+            behind = ReaderLag(result.behind_bytes, left, now_ms)
             statistics.fell_behind(request.group, request.topic, request.queue_id, behind)
 
     def _without_reading(

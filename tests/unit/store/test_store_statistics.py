@@ -1,7 +1,7 @@
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
-from ternmq_store.store_statistics import FallBehind, PutCount, StoreStatistics
+from ternmq_store.store_statistics import PutCount, ReaderLag, StoreStatistics
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, flush, open_store
@@ -71,7 +71,7 @@ def test_reads_are_counted_with_the_lag_of_their_group() -> None:
     assert isinstance(result, ReadResult)
     size = int(result.record_sizes[0])
     counted = store.statistics
-    assert counted.behind["G", "A", 0] == FallBehind(4 * size, 3, clock.now_ms)
+    assert counted.behind["G", "A", 0] == ReaderLag(4 * size, 3, clock.now_ms)
     assert (counted.gets_found, counted.gets_missed, counted.got_messages) == (1, 0, 2)
     store.reads.plan_read(
         ReadRequest(topic="A", queue_id=0, offset=QueueOffset(5), hot=wanted.hot, cold=wanted.cold)
@@ -119,6 +119,6 @@ def test_rates_are_those_of_the_last_seconds() -> None:
 def test_groups_are_bounded() -> None:
     counted = StoreStatistics()
     for number in range(100_001):
-        counted.fell_behind("G", "A", number, FallBehind(0, 0, 0))
+        counted.fell_behind("G", "A", number, ReaderLag(0, 0, 0))
     assert len(counted.behind) == 100_000
     assert ("G", "A", 0) not in counted.behind

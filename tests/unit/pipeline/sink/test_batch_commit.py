@@ -16,8 +16,8 @@ from ternmq_pipeline.sink.batch_commit import (
     commit_parts,
     margin_s,
 )
-from ternmq_pipeline.sink.commit_message import StagedPart
-from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_pipeline.sink.commit_message import StagedPartition
+from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
 from ternmq_producer.staging import StagedMessages
 from tests.support.toy_stager import ToyStager
 
@@ -42,19 +42,19 @@ class SetClock:
         return BEGAN_MS + round(self.after_s * 1000)
 
 
-def part_of(stager: ToyStager, partition: int, *bodies: bytes) -> StagedPart:
+def part_of(stager: ToyStager, partition: int, *bodies: bytes) -> StagedPartition:
     """Stage `bodies` as a task does."""
-    part = PartIdentity(BATCH, partition, "a1")
+    part = PartitionAttempt(BATCH, partition, "a1")
     staged = StagedMessages()
     if bodies:
         messages = [Message("t", body) for body in bodies]
         staged = stager.stage(
             messages, staged_for=BATCH.staged_for, immunity_s=IMMUNITY_S, timeout_s=1
         )
-    return StagedPart(part, "group", IMMUNITY_S, BEGAN_MS, staged)
+    return StagedPartition(part, "group", IMMUNITY_S, BEGAN_MS, staged)
 
 
-def commit(stager: ToyStager, parts: Sequence[StagedPart], after_s: float = 1) -> int:
+def commit(stager: ToyStager, parts: Sequence[StagedPartition], after_s: float = 1) -> int:
     """Commit `parts` as the driver does."""
     return commit_parts(parts, open_stager=stager, clock=SetClock(after_s), timeout_s=5)
 
@@ -110,7 +110,9 @@ def test_commit_close_to_the_end_of_immunity_is_refused() -> None:
 
 def test_empty_part_may_be_old() -> None:
     stager = ToyStager()
-    old = StagedPart(PartIdentity(BATCH, 1, "a1"), "group", IMMUNITY_S, 0, StagedMessages())
+    old = StagedPartition(
+        PartitionAttempt(BATCH, 1, "a1"), "group", IMMUNITY_S, 0, StagedMessages()
+    )
     assert commit(stager, [part_of(stager, 0, b"a"), old]) == 1
 
 
@@ -123,7 +125,7 @@ def test_margin_covers_a_commit_up_to_a_share_of_the_immunity() -> None:
 def test_broker_absent_during_a_commit_does_not_roll_back_its_rows() -> None:
     stager = ToyStager()
     staged = part_of(stager, 0, b"a").staged
-    part = StagedPart(PartIdentity(BATCH, 0, "a1"), "group", 3600, BEGAN_MS, staged)
+    part = StagedPartition(PartitionAttempt(BATCH, 0, "a1"), "group", 3600, BEGAN_MS, staged)
     with pytest.raises(BatchNotCommitted, match=r"the commit may take 150 s"):
         commit_parts([part], open_stager=stager, clock=SetClock(3451), timeout_s=120)
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a"]

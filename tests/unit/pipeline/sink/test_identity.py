@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
 
 
 def test_batch_is_staged_under_its_query_and_number() -> None:
@@ -11,7 +11,7 @@ def test_batch_is_staged_under_its_query_and_number() -> None:
 
 
 def test_part_records_where_its_rows_come_from() -> None:
-    part = PartIdentity(BatchIdentity("q", 3), 5, "c0ffee00")
+    part = PartitionAttempt(BatchIdentity("q", 3), 5, "c0ffee00")
     assert part.properties() == {
         "SPARK_QUERY": "q",
         "SPARK_BATCH": "3",

@@ -9,12 +9,12 @@ import pytest
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message import Message
 from ternmq_pipeline.sink.columns import ColumnLayout, column_layout
-from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
 from ternmq_pipeline.sink.rows import RowReader
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 24 * 3600 * 1000
-PART = PartIdentity(BatchIdentity("query", 4), 2, "a1")
+PART = PartitionAttempt(BatchIdentity("query", 4), 2, "a1")
 OWN = {
     "SPARK_QUERY": "query",
     "SPARK_BATCH": "4",

@@ -11,14 +11,14 @@ from ternmq_model.transaction import TransactionState
 from ternmq_pipeline.options import WriteOptions
 from ternmq_pipeline.sink import staging
 from ternmq_pipeline.sink.columns import ColumnLayout
-from ternmq_pipeline.sink.commit_message import StagedPart
-from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_pipeline.sink.commit_message import StagedPartition
+from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
 from ternmq_pipeline.sink.rows import RowReader
 from ternmq_pipeline.sink.staging import join, roll_back, stage_partition
 from ternmq_producer.staging import StagedMessages, StageFailed
 from tests.support.toy_stager import ToyStager
 
-PART = PartIdentity(BatchIdentity("query", 4), 2, "a1")
+PART = PartitionAttempt(BatchIdentity("query", 4), 2, "a1")
 OPTIONS = WriteOptions(nameservers=("nowhere:1",), topic="flights", staging_timeout_s=77)
 
 
@@ -37,7 +37,7 @@ def rows(*bodies: bytes | None) -> pa.RecordBatch:
     return pa.record_batch([pa.array(bodies, pa.binary())], names=["body"])
 
 
-def stage(stager: ToyStager, batches: Iterator[pa.RecordBatch]) -> StagedPart:
+def stage(stager: ToyStager, batches: Iterator[pa.RecordBatch]) -> StagedPartition:
     """Stage `batches` as a task does."""
     reader = RowReader(ColumnLayout(body=0, topic_for_all="flights"), PART)
     return stage_partition(batches, reader, OPTIONS, open_stager=stager, clock=StoppedClock())

@@ -13,8 +13,8 @@ from pyspark.sql.types import BinaryType, IntegerType, StructType
 
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.sink.batch_commit import BatchNotCommitted
-from ternmq_pipeline.sink.commit_message import StagedPart, encode_part
-from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_pipeline.sink.commit_message import StagedPartition, encode_part
+from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
 from ternmq_pipeline.sink.writer import PartCommitMessage, batch_writer, stream_writer
 from ternmq_producer.staging import StagedMessages
 
@@ -24,8 +24,8 @@ SCHEMA = StructType().add("body", BinaryType())
 
 def empty_part(batch: int) -> WriterCommitMessage:
     """Return what a task without rows tells."""
-    part = PartIdentity(BatchIdentity("query", batch), 0, "a1")
-    return PartCommitMessage(encode_part(StagedPart(part, "group", 10, 0, StagedMessages())))
+    part = PartitionAttempt(BatchIdentity("query", batch), 0, "a1")
+    return PartCommitMessage(encode_part(StagedPartition(part, "group", 10, 0, StagedMessages())))
 
 
 def test_each_batch_write_has_a_name_its_tasks_share() -> None:
