@@ -13,7 +13,8 @@ from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicDeletionListeners
 from ternmq_broker.pull.rules import PullOutcome, PullRules, no_topic
 from ternmq_broker.pull.stream import PullingStream
-from ternmq_broker.storage.reader import StoreReader, give_way
+from ternmq_broker.storage.reader import StoreReader
+from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
 from ternmq_model.message_id import parse_offset_message_id
@@ -260,4 +261,4 @@ class _UnaryPull:
             offset = outcome.next_offset
             if not wanted.offset < offset < min(end, result.max_offset):
                 return result, outcome
-            await give_way()
+            await yield_to_threads()

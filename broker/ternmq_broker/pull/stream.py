@@ -12,7 +12,8 @@ from typing import Final
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules, no_topic
-from ternmq_broker.storage.reader import StoreReader, give_way
+from ternmq_broker.storage.reader import StoreReader
+from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
@@ -258,7 +259,7 @@ class PullingStream:
                     await self._stream.write(reply)
                 elif has_scanned:
                     # A long scan for few matches must not starve others. Tags cost next to nothing.
-                    await (give_way() if self._has_asked else asyncio.sleep(0))
+                    await (yield_to_threads() if self._has_asked else asyncio.sleep(0))
                 else:
                     self._changed.clear()
                     await self._changed.wait()

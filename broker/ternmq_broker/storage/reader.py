@@ -1,8 +1,6 @@
 """Reads of the store for the broker's loop: what is not in memory is fetched beside it."""
 
-import asyncio
 from dataclasses import dataclass
-from typing import Final
 
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
@@ -11,28 +9,6 @@ from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadRequest, ReadResult, ReadStatus
 from ternmq_store.read.cold_read import ColdRead, ColdRecord
-
-_ROUNDS: Final = 4
-"""A send takes some rounds of the loop; who gives way but once makes it wait for a scan in each."""
-
-LOOKS_AT_ONCE: Final = 64
-"""Records that are looked at or stored one by one before others are let in: 1 to 3 ms."""
-
-_PAUSE_S: Final = 0.001
-"""A thread that has synced a file cannot tell so while Python code keeps running here: in the short
-moments between two rounds it seldom gets the interpreter's lock. A pause lets it have that."""
-
-
-async def let_in() -> None:
-    """Let requests that wait be served, before work for one client goes on. Takes 50 µs alone."""
-    for _ in range(_ROUNDS):
-        await asyncio.sleep(0)
-
-
-async def give_way() -> None:
-    """Let all else go on for some rounds of the loop, and other threads, before a scan does."""
-    await let_in()
-    await asyncio.sleep(_PAUSE_S)
 
 
 @dataclass(frozen=True, slots=True)

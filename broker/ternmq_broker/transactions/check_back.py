@@ -17,7 +17,7 @@ from typing import Final
 from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.state.clients import ClientSession
 from ternmq_broker.storage.internal_record import InternalRecord
-from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
+from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.check_policy import (
     CheckAction,
     CheckDecision,
@@ -138,8 +138,8 @@ class TransactionChecker:
             expired, more = context.table.take_expired(now_ms, places_max=_PLACES_MAX)
             self._expired.extend(expired)
         while plan.bytes < _STEP_BYTES and looked < _LOOKS_MAX:
-            if looked % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
-                await let_in()
+            if looked % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+                await yield_to_requests()
             due = context.table.take_due(now_ms, maximum=1)
             if not due and not self._expired:
                 break

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
+from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.table import EndedTransaction, TransactionTable
@@ -78,8 +78,8 @@ class EndLookup:
         answers: dict[int, EndedTransaction | RefusedError] = {}
         halves: dict[int, HalfRecord] = {}
         for index, one in enumerate(wanted):
-            if index % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
-                await let_in()
+            if index % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+                await yield_to_requests()
             ended = self.table.ended(one.transaction)
             if ended is not None:
                 answers[index] = wrong_ids(one, ended) or ended

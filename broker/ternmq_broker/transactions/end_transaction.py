@@ -12,9 +12,9 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from ternmq_broker.storage.ack_policy import AckPolicy
-from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import RoutingRules, waiting
+from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.end_lookup import EndLookup, wrong_ids
 from ternmq_broker.transactions.half_codec import HalfRecord, message_of
 from ternmq_broker.transactions.half_reader import HalfReader
@@ -147,8 +147,8 @@ class EndTransactionProcessor:
         held: RefusedError | None = None
         for number, (index, entry) in enumerate(claimed, 1):
             request = requests[index]
-            if number % LOOKS_AT_ONCE == 0:
-                await let_in()
+            if number % RECORDS_AT_ONCE == 0:
+                await yield_to_requests()
             try:
                 if held is not None and entry.is_staged and request.resolution is Resolution.COMMIT:
                     raise held
@@ -162,7 +162,7 @@ class EndTransactionProcessor:
                 continue
             commits.append((index, change))
             waiting_bytes += len(change.record.body)
-            if waiting_bytes >= _CHUNK_BYTES or len(commits) >= LOOKS_AT_ONCE:
+            if waiting_bytes >= _CHUNK_BYTES or len(commits) >= RECORDS_AT_ONCE:
                 held = await self._commit(commits, outcomes) or held
                 commits, waiting_bytes = [], 0
         await self._commit(commits, outcomes)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
+from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.end_transaction import EndRequest, EndTransactionProcessor
 from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.half_reader import HalfReader
@@ -168,8 +168,8 @@ class OpenBatches:
         data, sizes = result.records, result.record_sizes.astype(np.int64)
         ends = zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)
         for number, (end, size) in enumerate(ends, 1):
-            if number % LOOKS_AT_ONCE == 0:
-                await let_in()
+            if number % RECORDS_AT_ONCE == 0:
+                await yield_to_requests()
             half = self._half(data[end - size : end])
             if half is None or not is_meant(half.staged_for, staged_for):
                 continue

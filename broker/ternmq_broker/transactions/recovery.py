@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from ternmq_broker.storage.reader import give_way
+from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_broker.transactions.check_policy import CheckPolicy, look_after_ms, staged_ms
 from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.half_reader import HalfReader
@@ -119,7 +119,7 @@ class TransactionRecovery:
             take(result)
             self.unreadable += result.skipped
             at = result.next_offset if result.next_offset > at else QueueOffset(at + 1)
-            await give_way()
+            await yield_to_threads()
         return end
 
     def _take_halves(self, result: ReadResult) -> None:
@@ -227,7 +227,7 @@ class TransactionRecovery:
                 end = await self._end_of(entry, record)
                 self._ended.append((entry, end, record.physical_offset))
             if number % _ENDS_AT_ONCE == 0:
-                await give_way()
+                await yield_to_threads()
 
     async def _end_of(self, entry: OpenTransaction, record: PreparedRecord) -> EndedTransaction:
         """Return how a transaction ended; without its half message, only that it did."""

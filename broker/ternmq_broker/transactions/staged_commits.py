@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ternmq_broker.storage.ack_policy import AckPolicy
-from ternmq_broker.storage.reader import LOOKS_AT_ONCE, StoreReader, let_in
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
+from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
 from ternmq_broker.transactions.end_lookup import TransactionIdentity
 from ternmq_broker.transactions.table import OpenTransaction
@@ -42,7 +43,7 @@ class StagedCommits:
         done = 0
         known: dict[tuple[str, int], TopicConfig] = {}
         while done < len(claimed):
-            plain = await self._plain(claimed[done : done + LOOKS_AT_ONCE], known)
+            plain = await self._plain(claimed[done : done + RECORDS_AT_ONCE], known)
             if not plain:
                 break
             entries = [one.entry for one in claimed[done : done + len(plain)]]
@@ -51,7 +52,7 @@ class StagedCommits:
             except TernError:
                 break
             done += len(plain)
-            await let_in()
+            await yield_to_requests()
         return done
 
     async def _plain(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.storage.ack_policy import AckPolicy
-from ternmq_broker.storage.reader import LOOKS_AT_ONCE, let_in
 from ternmq_broker.storage.real_topics import RealTopics
+from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
 from ternmq_broker.transactions.end_lookup import EndLookup, TransactionQuery, wrong_ids
 from ternmq_broker.transactions.end_transaction import EndTransactionProcessor
@@ -58,8 +58,8 @@ class StateLookup:
         over: list[int] = []
         for index, one in enumerate(queries):
             state = await self._state_of_open(one)
-            if index % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
-                await let_in()
+            if index % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+                await yield_to_requests()
             if state is None:
                 over.append(index)
             else:

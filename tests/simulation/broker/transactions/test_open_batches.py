@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.storage.reader import let_in
+from ternmq_broker.storage.yielding import yield_to_requests
 from ternmq_broker.transactions import end_transaction, open_batches
 from ternmq_model.errors import InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode
@@ -78,12 +78,12 @@ def test_rows_committed_while_they_are_rolled_back_stay_committed(
             left = [1]
 
             async def commit_some() -> None:
-                await let_in()
+                await yield_to_requests()
                 if left:
                     left.pop()
                     await end(client, *(each.end(COMMIT) for each in halves[:10]))
 
-            monkeypatch.setattr(open_batches, "let_in", commit_some)
+            monkeypatch.setattr(open_batches, "yield_to_requests", commit_some)
             with pytest.raises(RefusedError, match=r"q/1 may be in use: 0 s ago"):
                 await rolled_back(client, "q/1")
             assert sum(batch.count for batch in await listed(client)) == 90
@@ -132,13 +132,13 @@ def test_roll_back_must_name_a_batch() -> None:
 
 
 class Held:
-    """Stands for `let_in`: who gives way goes on once it is let go."""
+    """Stands for `yield_to_requests`: who gives way goes on once it is let go."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
         self.came = asyncio.Event()
 
-    async def let_in(self) -> None:
+    async def yield_to_requests(self) -> None:
         """Wait."""
         self.came.set()
         await self.go_on.wait()
@@ -153,7 +153,7 @@ def test_rows_are_not_told_to_be_open_while_they_are_rolled_back(
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
             await asyncio.sleep(QUIET_S)
             held = Held()
-            monkeypatch.setattr(end_transaction, "let_in", held.let_in)
+            monkeypatch.setattr(end_transaction, "yield_to_requests", held.yield_to_requests)
             ends = [each.end(ROLLBACK) for each in halves]
             async with asyncio.TaskGroup() as group:
                 work = rolled_back(client, "q/1") if who == "operator" else end(client, *ends)
@@ -176,7 +176,7 @@ def test_rows_told_to_be_open_while_a_roll_back_reads_are_not_rolled_back(
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
             await asyncio.sleep(QUIET_S)
             held = Held()
-            monkeypatch.setattr(open_batches, "let_in", held.let_in)
+            monkeypatch.setattr(open_batches, "yield_to_requests", held.yield_to_requests)
             work = asyncio.ensure_future(rolled_back(client, "q/1"))
             await held.came.wait()
             assert set((await find(client, *halves)).states) == {transactions.TRANSACTION_OPEN}
@@ -199,7 +199,7 @@ def test_roll_back_that_waits_for_another_end_looks_again_for_work(
             halves = await begin(client, *KEYS, immunity_s=600, staged_for="q/1")
             await asyncio.sleep(QUIET_S)
             held = Held()
-            monkeypatch.setattr(end_transaction, "let_in", held.let_in)
+            monkeypatch.setattr(end_transaction, "yield_to_requests", held.yield_to_requests)
             other = asyncio.ensure_future(end(client, *(each.end(ROLLBACK) for each in halves)))
             await held.came.wait()
             asked = asyncio.ensure_future(find(client, *halves))
