@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Sequence
 
-from ternmq_broker.pull.long_polling import PullHoldTable, TopicDeletionListeners
+from ternmq_broker.pull.long_polling import PullHoldTable
 from ternmq_broker.registration import Registrar
 from ternmq_broker.state.tables import Tables
+from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 
 logger = logging.getLogger(__name__)

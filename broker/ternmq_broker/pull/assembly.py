@@ -7,12 +7,13 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.offset_rules import OffsetRules
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import PullHoldService, PullHoldTable, TopicDeletionListeners
+from ternmq_broker.pull.long_polling import PullHoldService, PullHoldTable
 from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.pull.service import PullService, PullServiceContext
 from ternmq_broker.replication.replica_view import ReplicaView
 from ternmq_broker.state.tables import Tables
+from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_remoting.environment import Environment
 from ternmq_store.message_store import MessageStore

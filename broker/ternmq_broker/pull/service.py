@@ -10,9 +10,10 @@ from typing import Final
 
 from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicDeletionListeners
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable
 from ternmq_broker.pull.rules import PullOutcome, PullRules, no_topic
 from ternmq_broker.pull.stream import PullingStream
+from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_model.clock import Clock

@@ -10,8 +10,9 @@ from collections import deque
 from typing import Final
 
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable, TopicDeletionListeners
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable
 from ternmq_broker.pull.rules import PullRules, no_topic
+from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError, refusal

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules, no_topic
 from ternmq_broker.scan.holds import ScanHold, ScanHolds
 from ternmq_broker.scan.request import ScanCriteria, check_scan
 from ternmq_broker.scan.worker_pool import ScanPool, ScanProcess
+from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_model.errors import BrokerBusy, ClosedError, RefusedError, TernError, refusal
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.response_code import ResponseCode

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scan.holds import ScanHolds
 from ternmq_broker.scan.queue_sizes import measure_queues
 from ternmq_broker.scan.range_scan import ScanServerStream, ScanServiceContext, serve_range
 from ternmq_broker.scan.worker_pool import ScanPool
+from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.errors import ConnectionLost
 from ternmq_protos.v1 import admin_pb2 as admin

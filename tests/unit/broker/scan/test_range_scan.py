@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_broker.pull.long_polling import TopicDeletionListeners
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.scan.holds import ScanHolds
 from ternmq_broker.scan.range_scan import ScanServiceContext, serve_range
 from ternmq_broker.scan.worker_pool import ScanPool
+from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.message_store import MessageStore
