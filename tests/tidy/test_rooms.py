@@ -122,6 +122,8 @@ def named_in_strings(source: Source) -> Iterator[str]:
         match text.values:
             case [ast.FormattedValue(value=ast.Name(id=name)), ast.Constant(value=str(rest))]:
                 yield f"{constants.get(name, '')}{rest}".partition(":")[0]
+            case _:
+                pass
     for node in source.nodes(ast.Constant):
         if isinstance(node.value, str):
             yield node.value.partition(":")[0]
