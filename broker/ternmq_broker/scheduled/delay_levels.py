@@ -1,6 +1,6 @@
 """The delay levels: each has a queue, in which messages wait in the order of time.
 
-LevelProgress moves when what was delivered counts as stored, and is kept once it survives a loss of
+Progress moves when what was delivered counts as stored, and is kept once it survives a loss of
 power. What a crash finds delivered and not kept is recognised by its copies in the log
 (`delivery_recovery`): a failure skips no message, and repeats none that the log holds.
 

@@ -151,7 +151,7 @@ def test_failure_inside_a_term_cancels_the_block_and_is_raised(
 
 
 class Goodbye:
-    """What a term left registered, as far as its goodbye."""
+    """The registration that a term left, as far as its goodbye."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.said = 0

@@ -1,4 +1,4 @@
-"""Whether and where a message is tried again."""
+"""Decisions about a message that failed: whether and where it is tried again."""
 
 from ternmq_model.errors import ConnectionLost, IllegalMessage, Unreachable, refusal
 from ternmq_producer.send_stream.retry_decision import RetryDecision, decide_retry

@@ -1,4 +1,4 @@
-"""What the scanning process says to requests about a store that lies in memory."""
+"""Answers of the scanning process to requests about a store that lies in memory."""
 
 import sys
 from dataclasses import replace
