@@ -170,7 +170,11 @@ def bring_compose() -> dict[str, str]:
         do("go", "mod", "tidy", folder=folder)
         built = plugin.with_suffix(".new")
         do(
-            *("go", "build", "-mod=mod", "-o", built),
+            "go",
+            "build",
+            "-mod=mod",
+            "-o",
+            built,
             "github.com/docker/compose/v2/cmd",
             folder=folder,
         )
@@ -199,8 +203,11 @@ def make_base() -> None:
     with tempfile.TemporaryDirectory(prefix="ternmq-base-") as name:
         folder = Path(name) / "root"
         do(
-            *("debootstrap", "--variant=minbase", "--include=python3,python3-venv"),
-            *(DEBIAN, folder),
+            "debootstrap",
+            "--variant=minbase",
+            "--include=python3,python3-venv",
+            DEBIAN,
+            folder,
         )
         with subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE) as tar:
             subprocess.run(["docker", "import", "-", OWN_BASE], stdin=tar.stdout, check=True)
@@ -224,8 +231,17 @@ def bring_wheels() -> None:
         python = Path(name) / "bin" / "python"
         do(sys.executable, "-m", "venv", name)
         do(
-            *(python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
-            *("--dest", wheels, "--only-binary=:all:", "--python-version", version),
+            python,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--dest",
+            wheels,
+            "--only-binary=:all:",
+            "--python-version",
+            version,
             *needed,
         )
     stamp.write_text(note)

@@ -303,8 +303,13 @@ async def main() -> bool:
         async with dev(folder / "data") as nameserver:
             for topic in (TOPIC, SUMMARIES):
                 await ternmq(
-                    *("topic", "create", topic, "--queues", str(QUEUES)),
-                    *("--nameserver", nameserver),
+                    "topic",
+                    "create",
+                    topic,
+                    "--queues",
+                    str(QUEUES),
+                    "--nameserver",
+                    nameserver,
                 )
             spark = await asyncio.to_thread(session, folder)
             try:

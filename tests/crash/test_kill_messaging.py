@@ -172,8 +172,14 @@ class Load:
             self.wishes[name] -= 1
         self.cluster.history.deliveries.append(
             Delivery(
-                *(name, READERS, message.body, message.queue, message.queue_offset),
-                *(self.cluster.clock.wall_ms(), message.reconsume_times, is_finished),
+                name,
+                READERS,
+                message.body,
+                message.queue,
+                message.queue_offset,
+                self.cluster.clock.wall_ms(),
+                message.reconsume_times,
+                is_finished,
             )
         )
         if is_finished:
@@ -274,7 +280,7 @@ def test_messages_of_every_kind_survive_kills_of_their_broker(
             await cluster.scan(TOPIC, groups=[READERS])
             load.check_ends()
             rules = GroupRules(
-                *(READERS, frozenset({TOPIC})), doomed=load.doomed, attempts=RETRIES_MAX + 1
+                READERS, frozenset({TOPIC}), doomed=load.doomed, attempts=RETRIES_MAX + 1
             )
             cluster.history.check([rules], seed=seed)
             print(f"mode={mode.value} lives={cluster.lives} stored={len(cluster.history.lying)}")

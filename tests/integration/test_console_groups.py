@@ -94,7 +94,7 @@ def test_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> None
     assert (change["before"], change["after"]) == (-1, 3)
     queue = f"{change['broker']}/0"
     (change,) = shell.json(
-        *("group", "reset", "readers", "--topic", "lines", "--to-offset", "1", "--queue", queue)
+        "group", "reset", "readers", "--topic", "lines", "--to-offset", "1", "--queue", queue
     )
     assert (change["before"], change["after"]) == (3, 1)
     shell.json("group", "reset", "readers", "--topic", "lines", "--to-first", "--dry-run")

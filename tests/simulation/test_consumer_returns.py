@@ -59,7 +59,8 @@ def pushing(
             await asyncio.Event().wait()
 
     return PushConsumer(
-        *("g", queue.topic),
+        "g",
+        queue.topic,
         nameserver=address(cluster),
         listener=listen,
         config=PushConsumerConfig(consume_from=consume_from, close_wait_s=0.1, **settings),

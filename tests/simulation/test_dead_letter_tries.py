@@ -48,7 +48,8 @@ def consumer(
     cluster: SimulatedCluster, config: PushConsumerConfig, host: str = "consumer", **listeners: Any
 ) -> PushConsumer:
     return PushConsumer(
-        *("G", "orders"),
+        "G",
+        "orders",
         nameserver=NAMESERVER,
         config=config,
         env=cluster.environment(host),

@@ -111,8 +111,14 @@ class ContainerLoad:
         name = id_of(message.body)
         self.history.deliveries.append(
             Delivery(
-                *(name, group, message.body, message.queue, message.queue_offset),
-                *(_CLOCK.wall_ms(), message.reconsume_times, True),
+                name,
+                group,
+                message.body,
+                message.queue,
+                message.queue_offset,
+                _CLOCK.wall_ms(),
+                message.reconsume_times,
+                True,
             )
         )
         self._finished.setdefault(group, set()).add(name)

@@ -212,7 +212,10 @@ async def reigning(
                 runner.wake(job)
 
         store_loop = StoreLoop(
-            *(store, confirmations, clock, blocking),
+            store,
+            confirmations,
+            clock,
+            blocking,
             wake=wake,
             on_arrivals=lambda _arrivals: None,
             on_moved=replicas.appended,
@@ -221,12 +224,19 @@ async def reigning(
         master = Master(network, store, files, clock, confirmations, store_loop, replicas)
         claims = EpochClaims(replicas, lambda: master.ask(), clock, wake)
         follow = FollowService(
-            *(replicas, IDENTITY, store, clock, blocking),
+            replicas,
+            IDENTITY,
+            store,
+            clock,
+            blocking,
             told_higher=claims.add,
             is_closing=lambda: master.is_closing,
         )
         status = StatusService(
-            *(store, IDENTITY, lambda: member_of(leadership), flush_mode),
+            store,
+            IDENTITY,
+            lambda: member_of(leadership),
+            flush_mode,
             MasterStatus(
                 replicas, store, clock, blocking, LiveSettings(BrokerConfig(), store_config)
             ),

@@ -155,7 +155,12 @@ class History:
         """Note a send. Ids are unique; messages of one key come in the order of their sends."""
         assert message_id not in self.sent, f"{message_id} is sent twice by the test"
         sent = Sent(
-            *(message_id, topic, outcome, len(self.sent), key, not_before_ms),
+            message_id,
+            topic,
+            outcome,
+            len(self.sent),
+            key,
+            not_before_ms,
             decision,
         )
         self.sent[message_id] = sent

@@ -100,7 +100,8 @@ class PartedCluster:
         at = self._machine(name)
         service = running_nameserver(
             self.folder / name,
-            *("--listen", at.host),
+            "--listen",
+            at.host,
             port=_NAMESERVER_PORT,
             launcher=at.command(*TERNMQ),
         )
@@ -122,7 +123,9 @@ class PartedCluster:
         service = running_broker(
             self.folder / machine,
             self.nameserver,
-            *("--listen", at.host, *words),
+            "--listen",
+            at.host,
+            *words,
             name=name,
             port=_BROKER_PORT,
             settings=SETTINGS,

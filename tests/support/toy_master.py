@@ -192,7 +192,7 @@ async def toy_slave(
             runners[job].wake(job)
 
     loop = StoreLoop(
-        *(store, Confirmations(), clock, env.blocking), wake=wake, on_arrivals=lambda _: None
+        store, Confirmations(), clock, env.blocking, wake=wake, on_arrivals=lambda _: None
     )
     changes: list[LogChange] = []
     discovery = MemberDiscovery(

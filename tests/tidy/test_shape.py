@@ -1,9 +1,21 @@
 import pytest
 
+from tests.tidy import shape_rules
 from tests.tidy.shape_rules import RULES
 from tests.tidy.source import lines_broken
 
 BODY = "    x = 1\n"
+
+
+def test_file_may_be_longer_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shape_rules, "LONGER", {"a.py": 600, "b.py": 600})
+    rule = shape_rules.files_are_short
+
+    assert not lines_broken(rule, "a.py", "x = 1\n" * 600)
+    assert lines_broken(rule, "a.py", "x = 1\n" * 601) == [601]
+    assert lines_broken(rule, "a.py", "x = 1\n" * 599) == [599]  # LONGER is lowered
+    assert lines_broken(rule, "b.py", "x = 1\n" * 500) == [500]
+    assert lines_broken(rule, "c.py", "x = 1\n" * 600) == [600]
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_commit_with_an_absent_broker_reports_how_much_is_visible(
         with pytest.raises(Exception, match="20 of 40 rows are visible, 20 are not confirmed"):
             done.result(60)
         done = write_beside(
-            *(pool, frame, "ternmq"), nameserver=nameserver, topic="away", retryTimeout="1s"
+            pool, frame, "ternmq", nameserver=nameserver, topic="away", retryTimeout="1s"
         )
         with pytest.raises(Exception, match="20 of 20 messages not staged"):
             done.result(60)

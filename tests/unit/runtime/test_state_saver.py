@@ -17,7 +17,8 @@ class Disk:
         self.error: OSError | None = None
         self._ends = asyncio.Event()
         self.saver = StateSaver[str](
-            *(None, self._run),
+            None,
+            self._run,
             state=lambda: self.table,
             prepare=self._prepare,
             ended=lambda _state, reason: None if reason is None else StoreError(str(reason)),

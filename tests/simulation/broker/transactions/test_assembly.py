@@ -206,8 +206,12 @@ def test_restarted_broker_resumes_open_transactions(is_clean: bool) -> None:
                     reply.status.code
                     for reply in await end(
                         client,
-                        *(one.end(COMMIT), two.end(COMMIT), three.end(COMMIT), four.end(ROLLBACK)),
-                        *(one.end(ROLLBACK), two.end(ROLLBACK)),
+                        one.end(COMMIT),
+                        two.end(COMMIT),
+                        three.end(COMMIT),
+                        four.end(ROLLBACK),
+                        one.end(ROLLBACK),
+                        two.end(ROLLBACK),
                     )
                 ]
                 refused = ResponseCode.ILLEGAL_OPERATION

@@ -70,7 +70,11 @@ def answers(
     groups.put(GroupSettings("G", broker_id=2, broker_id_when_slow=3), now_ms=1)
     place = ReplicaView(1 if is_slave else 0, epochs=EPOCHS, slaves=lambda: slaves)
     return PullAnswers(
-        *(Store(dispatched), groups, offsets, events, place),
+        Store(dispatched),
+        groups,
+        offsets,
+        events,
+        place,
         slave_read_enabled=lambda: is_enabled,
         slave_offset_check_enabled=lambda: checks,
     )

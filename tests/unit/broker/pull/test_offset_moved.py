@@ -26,7 +26,9 @@ class Place:
         self.created = 0
         self.topics = TopicTable(DataVersion(0))
         self.events = OffsetMovedPublisher(
-            *(cast(InternalWriter, self), self.topics, self),
+            cast(InternalWriter, self),
+            self.topics,
+            self,
             broker_name="broker-a",
             store_host=lambda: HOST,
             on_created=self._created,

@@ -62,7 +62,7 @@ class Place:
         self.store = store
         self.holds = ScanHolds(clock, limit_ms=60_000)
         self.pool = ScanPool(
-            *(MemoryProcesses(answer), clock), processes_max=1, wake=lambda _job: self.tidy()
+            MemoryProcesses(answer), clock, processes_max=1, wake=lambda _job: self.tidy()
         )
         self.context = ScanServiceContext(
             broker_name="broker-a",

@@ -24,7 +24,8 @@ class Place:
         self.processes = MemoryProcesses(answer)
         self.woken: list[str] = []
         self.pool = ScanPool(
-            *(self.processes, VirtualClock()),
+            self.processes,
+            VirtualClock(),
             processes_max=processes_max,
             wake=self.woken.append,
         )

@@ -41,7 +41,9 @@ def left(waits: DueMessages, *, last: tuple[int, ...] = ()) -> list[tuple[str, b
     """Return the files of the log of what waits."""
     files = MemoryFileSystem()
     log = log_units(
-        *(waits.due_ms, waits.cancels, units(*waits.offsets.tolist())),
+        waits.due_ms,
+        waits.cancels,
+        units(*waits.offsets.tolist()),
         read_ms=READ_MS,
         last=units(*last),
     )

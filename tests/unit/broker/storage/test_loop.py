@@ -39,7 +39,10 @@ def test_slaves_dispatch_yields_while_it_has_much_of_the_log_to_take(
         clock = _WorkingClock()
         store = MessageStore.open(ROOT, SMALL, FlushMode.SYNC, MemoryFileSystem(), clock)
         loop = StoreLoop(
-            *(store, Confirmations(), clock, InlineBlocking()),
+            store,
+            Confirmations(),
+            clock,
+            InlineBlocking(),
             wake=lambda _: None,
             on_arrivals=lambda _: None,
         )
@@ -70,7 +73,10 @@ def test_slave_fills_no_file_while_it_has_much_of_the_log_to_take(
         clock = VirtualClock()
         store = MessageStore.open(ROOT, SMALL, FlushMode.SYNC, MemoryFileSystem(), clock)
         loop = StoreLoop(
-            *(store, Confirmations(), clock, InlineBlocking()),
+            store,
+            Confirmations(),
+            clock,
+            InlineBlocking(),
             wake=lambda _: None,
             on_arrivals=lambda _: None,
         )

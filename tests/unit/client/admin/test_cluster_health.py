@@ -85,7 +85,8 @@ def test_healthy_cluster_has_no_problems() -> None:
         (
             [
                 MemberView(
-                    *(DATA, MASTER),
+                    DATA,
+                    MASTER,
                     broker=admin.DescribeBrokerReply(disk_level="full", disk_used_percent=96.4),
                 )
             ],

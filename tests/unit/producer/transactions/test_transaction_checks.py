@@ -118,7 +118,10 @@ def test_checks_are_answered_a_few_at_a_time_and_each_once() -> None:
             async with ClientInstance(env=env) as client:
                 ends = AnEnds()
                 checks = TransactionChecks(
-                    *("payers", check, client, ends),
+                    "payers",
+                    check,
+                    client,
+                    ends,
                     is_running=lambda message_id: message_id == "m3",
                     workers=2,
                     timeout_s=3,

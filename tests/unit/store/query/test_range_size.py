@@ -60,7 +60,7 @@ def test_long_stretch_takes_several_steps(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(range_size, "_PIECE_UNITS", 3)
     files = MemoryFileSystem()
     size = plan_range_size(
-        *(files, queue_of(files, [7] * 50), QueueOffset(1), QueueOffset(50)), bytes_max=0
+        files, queue_of(files, [7] * 50), QueueOffset(1), QueueOffset(50), bytes_max=0
     )
     size.run()
     assert not size.is_done
