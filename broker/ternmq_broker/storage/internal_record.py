@@ -168,19 +168,22 @@ def batches_of(
     ]
     pairs = zip(records, encoded, strict=True)
     return [
-        _batch(list(group), born_host_bytes, len(store_host), is_checksummed=is_checksummed)
-        for born_host_bytes, group in groupby(pairs, lambda pair: len(pair[0].born_host))
+        encoded_batch(list(group), len(store_host), is_checksummed=is_checksummed)
+        for _, group in groupby(pairs, lambda pair: len(pair[0].born_host))
     ]
 
 
-def _batch(
-    pairs: Sequence[tuple[InternalRecord, bytes]],
-    born_host_bytes: int,
-    store_host_bytes: int,
-    *,
-    is_checksummed: bool,
+def encoded_batch(
+    pairs: Sequence[tuple[InternalRecord, bytes]], store_host_bytes: int, *, is_checksummed: bool
 ) -> RecordBatch:
-    kind = header_type(born_host_bytes, store_host_bytes)
+    """Return the batch of records that `encode_internal` has encoded.
+
+    Args:
+        pairs: At least one record and its bytes; their born hosts have one length.
+        store_host_bytes: Length of their store host.
+        is_checksummed: The bytes have room for checksums.
+    """
+    kind = header_type(len(pairs[0][0].born_host), store_host_bytes)
     topics: dict[str, int] = {}
     topic_of = [topics.setdefault(record.topic, len(topics)) for record, _ in pairs]
     fixed_bytes = kind.itemsize + 3

@@ -7,8 +7,8 @@ import numpy as np
 
 from ternmq_broker.storage.internal_record import (
     InternalRecord,
-    batches_of,
     encode_internal,
+    encoded_batch,
     internal_record_of,
 )
 from ternmq_broker.storage.staged_batch import stage_rows
@@ -59,30 +59,30 @@ def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> Ro
         lasts_ms = STAGED_OWN if told_s is None else told_s * 1000
         return RoutedBatch(staged.batch, everyone, {}, np.full_like(everyone, lasts_ms))
     refused: dict[int, RecordRefusal] = {}
-    forms: dict[int, InternalRecord] = {}
+    forms: dict[int, tuple[InternalRecord, bytes]] = {}
     for row in batch.routed:
         try:
             form = _form(batch, row, rules)
             if form is not None:
                 # Longer than it came: it may no longer fit. What waits may grow further.
-                encode_internal(
+                encoded = encode_internal(
                     form,
                     store_host=store_host,
                     is_checksummed=batch.is_checksummed,
                     spare_bytes=SPARE_BYTES.get(form.topic, 0),
                 )
-                forms[row] = form
+                forms[row] = form, encoded
         except RefusedError as error:
             refused[row] = RecordRefusal(error.code, error.remark)
         except UsageError as error:
             refused[row] = RecordRefusal(ResponseCode.MESSAGE_ILLEGAL, str(error))
     if forms:
-        (others,) = batches_of(
-            list(forms.values()), store_host=store_host, is_checksummed=batch.is_checksummed
+        others = encoded_batch(
+            list(forms.values()), len(store_host), is_checksummed=batch.is_checksummed
         )
         batch = replace_rows(batch, np.array(list(forms), dtype=np.int64), others)
     staged_ms = np.full(len(batch), NOT_STAGED, dtype=np.int64)
-    for row, form in forms.items():
+    for row, (form, _) in forms.items():
         if form.topic == HALF_TOPIC and STAGED_FOR in form.properties:
             told = form.properties.get(CHECK_IMMUNITY_S)
             staged_ms[row] = STAGED_OWN if told is None else int(told) * 1000
