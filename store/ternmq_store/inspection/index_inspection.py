@@ -7,6 +7,7 @@ Source: RocketMQ `IndexFile`, `IndexHeader`.
 """
 
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,30 +60,24 @@ def find_index_files(files: FileSystem, root: Path) -> Sequence[Path]:
 
 def read_index_head(files: FileSystem, path: Path) -> IndexHead | None:
     """Return the head of the index file at `path`; None when the file is shorter than that."""
-    file = files.open(path, read_only=True)
-    try:
+    with closing(files.open(path, read_only=True)) as file:
         data = file.read(0, HEADER_BYTES)
         if len(data) < HEADER_BYTES:
             return None
         return IndexHead(path, file.size(), decode_header(data))
-    finally:
-        file.close()
 
 
 def find_slots(files: FileSystem, head: IndexHead) -> int | None:
     """Return how many slots a file has; None when it has no entries or is not as it says."""
     if head.header.next_number <= 1 or min(head.header) < 0:
         return None
-    file = files.open(head.path, read_only=True)
-    try:
+    with closing(files.open(head.path, read_only=True)) as file:
         low, high = _slots_range(file, head)
         for slots in range(low, high + 1):
             rest = head.file_bytes - HEADER_BYTES - slots * SLOT_BYTES
             if rest % ENTRY_BYTES == 0 and _is_sound(file, head, slots):
                 return slots
         return None
-    finally:
-        file.close()
 
 
 def _slots_range(file: File, head: IndexHead) -> tuple[int, int]:
@@ -138,8 +133,7 @@ def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[Fo
     Raises:
         OSError: The file cannot be read.
     """
-    file = files.open(head.path, read_only=True)
-    try:
+    with closing(files.open(head.path, read_only=True)) as file:
         number = 1
         while number < head.header.next_number:
             count = min(_PIECE_ENTRIES, head.header.next_number - number)
@@ -149,14 +143,9 @@ def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[Fo
                 return
             yield FoundEntries(number, entries)
             number += len(entries)
-    finally:
-        file.close()
 
 
 def read_slots(files: FileSystem, head: IndexHead, slots: int) -> Ints:
     """Return the number of the newest entry of each slot; 0 where there is none."""
-    file = files.open(head.path, read_only=True)
-    try:
+    with closing(files.open(head.path, read_only=True)) as file:
         return np.frombuffer(file.read(HEADER_BYTES, slots * SLOT_BYTES), ">i4").astype(np.int64)
-    finally:
-        file.close()

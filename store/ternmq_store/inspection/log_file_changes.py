@@ -5,6 +5,7 @@ Nothing is deleted. The next start does the rest, as it would have.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -115,10 +116,7 @@ def _filled(
 
 
 def _resize(files: FileSystem, path: Path, length: int) -> None:
-    file = files.open(path, create=True)
-    try:
+    with closing(files.open(path, create=True)) as file:
         file.resize(length)
         file.sync()
-    finally:
-        file.close()
     files.sync_folder(path.parent)

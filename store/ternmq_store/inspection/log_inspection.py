@@ -10,6 +10,7 @@ Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, which does not go on beh
 import re
 import struct
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -112,10 +113,8 @@ def file_bytes(files: FileSystem, path: Path) -> int:
         file = files.open(path, read_only=True)
     except FileNotFoundError:
         return 0
-    try:
+    with closing(file):
         return file.size()
-    finally:
-        file.close()
 
 
 def walk_log(files: FileSystem, log_files: Sequence[LogFile]) -> Generator[LogItem]:
@@ -132,18 +131,15 @@ def walk_log(files: FileSystem, log_files: Sequence[LogFile]) -> Generator[LogIt
 
 def is_begun(files: FileSystem, log_file: LogFile) -> bool:
     """Tell whether anything was written to a file: RocketMQ prepares the next one in the folder."""
-    file = files.open(log_file.path, read_only=True)
-    try:
+    with closing(files.open(log_file.path, read_only=True)) as file:
         return any(file.read(0, BLANK_BYTES)) or next_content(FileWindow(file), 0) is not None
-    finally:
-        file.close()
 
 
 def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Generator[LogItem]:
     file = files.open(log_file.path, read_only=True)
     window = FileWindow(file)
     position = 0
-    try:
+    with closing(file):
         while position < log_file.file_bytes:
             at = PhysicalOffset(log_file.base + position)
             try:
@@ -161,8 +157,6 @@ def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Genera
             if isinstance(piece, FoundBlank):
                 return
             position += piece.record.header.total_bytes
-    finally:
-        file.close()
 
 
 class FileWindow:

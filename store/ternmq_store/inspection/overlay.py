@@ -5,6 +5,7 @@ So the very code that opens a store can be run on one that must not be written t
 
 import errno
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -31,31 +32,22 @@ class _Content:
         if self.data is not None:
             return len(self.data)
         assert self._below is not None
-        file = self._below.open(self._path, read_only=True)
-        try:
+        with closing(self._below.open(self._path, read_only=True)) as file:
             return file.size()
-        finally:
-            file.close()
 
     def read(self, position: int, length: int) -> bytes:
         if self.data is not None:
             return self.data[position : position + length].tobytes()
         assert self._below is not None
-        file = self._below.open(self._path, read_only=True)
-        try:
+        with closing(self._below.open(self._path, read_only=True)) as file:
             return file.read(position, length)
-        finally:
-            file.close()
 
     def changeable(self) -> NDArray[np.uint8]:
         """Return the content; what is put there is seen by nobody below."""
         if self.data is None:
             assert self._below is not None
-            file = self._below.open(self._path, read_only=True)
-            try:
+            with closing(self._below.open(self._path, read_only=True)) as file:
                 self._region = file.map() if file.size() else None
-            finally:
-                file.close()
             self.data = np.zeros(0, dtype=np.uint8) if self._region is None else self._region.bytes
         return self.data
 

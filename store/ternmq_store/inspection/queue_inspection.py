@@ -5,7 +5,7 @@ Source: RocketMQ `ConsumeQueue`, `ConsumeQueueExt`.
 
 import struct
 from collections.abc import Collection, Generator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -96,8 +96,7 @@ def walk_units(files: FileSystem, queue: QueueFiles) -> Generator[FoundUnits]:
     for log_file in queue.files:
         first = log_file.base // UNIT_BYTES
         place, places = 0, log_file.file_bytes // UNIT_BYTES
-        file = files.open(log_file.path, read_only=True)
-        try:
+        with closing(files.open(log_file.path, read_only=True)) as file:
             while place < places:
                 count = min(_PIECE_UNITS, places - place)
                 data = file.read(place * UNIT_BYTES, count * UNIT_BYTES)
@@ -109,8 +108,6 @@ def walk_units(files: FileSystem, queue: QueueFiles) -> Generator[FoundUnits]:
                     used = units[: int(written[-1]) + 1]
                     yield FoundUnits(log_file, QueueOffset(first + place), used)
                 place += len(units)
-        finally:
-            file.close()
 
 
 class QueueCursor:
@@ -160,11 +157,8 @@ class ExtReader:
         found = next((f for f in self._files if f.base <= place < f.base + f.file_bytes), None)
         if found is None:
             return None
-        file = self._file_system.open(found.path, read_only=True)
-        try:
+        with closing(self._file_system.open(found.path, read_only=True)) as file:
             data = file.read(place - found.base, EXT_UNIT_BYTES_MAX)
-        finally:
-            file.close()
         if len(data) < _EXT_HEAD.size:
             return None
         size, tag_code, stored_at_ms, bit_map_bytes = _EXT_HEAD.unpack_from(data)
@@ -190,8 +184,7 @@ def last_unit_start(files: FileSystem, queue: QueueFiles) -> int:
 
 def _last_unit(files: FileSystem, queue: QueueFiles) -> tuple[int, int] | None:
     for log_file in reversed(queue.files):
-        file = files.open(log_file.path, read_only=True)
-        try:
+        with closing(files.open(log_file.path, read_only=True)) as file:
             low, high = 0, log_file.file_bytes // UNIT_BYTES
             while low < high:
                 middle = (low + high) // 2
@@ -203,6 +196,4 @@ def _last_unit(files: FileSystem, queue: QueueFiles) -> tuple[int, int] | None:
             if low:
                 unit = np.frombuffer(file.read((low - 1) * UNIT_BYTES, UNIT_BYTES), dtype=UNIT)
                 return int(unit["offset"][0]), int(unit["size"][0])
-        finally:
-            file.close()
     return None

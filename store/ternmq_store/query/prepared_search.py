@@ -5,6 +5,7 @@ time, in any thread. Damage in it is stepped over as recovery does.
 """
 
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -82,10 +83,8 @@ class PreparedSearch:
         except FileNotFoundError:  # retention was faster
             self.at = next_file
             return True
-        try:
+        with closing(file):
             data = file.read(self.at - base, min(_PIECE_BYTES, next_file - self.at))
-        finally:
-            file.close()
         limit = min(len(data), source.end - self.at)
         scan = scan_records(
             memoryview(data),

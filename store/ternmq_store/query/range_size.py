@@ -3,6 +3,7 @@
 A range may be long, so it is measured in goes, each bounded and in any thread.
 """
 
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -83,10 +84,8 @@ class QueueRangeSize:
             file = self._files.open(self._folder / file_name(base), read_only=True)
         except FileNotFoundError:
             return b""
-        try:
+        with closing(file):
             return file.read(position, length)
-        finally:
-            file.close()
 
 
 def plan_range_size(

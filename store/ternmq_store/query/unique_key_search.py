@@ -6,6 +6,7 @@ the log; then the index.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -98,10 +99,8 @@ class UniqueKeySearch:
     def _read_through(self, at: PhysicalOffset, end: PhysicalOffset) -> Iterator[PhysicalOffset]:
         while at < end:
             file, base = self.source.open(at)
-            try:
+            with closing(file):
                 data = file.read(at - base, SCAN_BYTES_MAX * 2 + BLANK_BYTES)
-            finally:
-                file.close()
             limit = min(len(data), end - at, base + self.source.file_bytes - at)
             found = scan_records(
                 memoryview(data), 0, limit, at=at, records_max=_RECORDS_MAX, verify=Verify.NOTHING

@@ -5,10 +5,10 @@ the disk may be damaged, so every record is checked before it is served, and wha
 as in memory afterwards.
 """
 
-import contextlib
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -137,7 +137,7 @@ class ColdRead:
             OSError: The disk failed.
         """
         queue, offset = self.units, self.request.offset
-        try:
+        with closing(queue.files):
             units = queue.files.units(offset, self.units_max).copy()
             self.outcome.units = count = len(units)
             search = UnitSearch(self.source, queue)
@@ -146,8 +146,6 @@ class ColdRead:
             if not count:
                 self._begin_anew()
             self.outcome.sought = search.sought
-        finally:
-            queue.files.close()
 
     def _mended(self, units: Units, search: UnitSearch) -> int | None:
         """Read, and mend units that do not fit their records.
@@ -231,7 +229,7 @@ class ColdRead:
         file, base = source.open(int(chosen.starts[0]))
         fetch = _Fetch(source, self.units, file, base)
         place = chosen.place(self.request)
-        try:
+        with closing(file):
             row, left = 0, limits
             while row < len(chosen.starts) and left.messages_max > 0:
                 starts, sizes = chosen.starts[row:], chosen.sizes[row:]
@@ -249,8 +247,6 @@ class ColdRead:
                 )
                 if row < len(chosen.starts) and not fetch.has(int(chosen.starts[row])):
                     break
-        finally:
-            file.close()
         outcome.bad, outcome.touched = fetch.bad, fetch.touched
         return row, fetch.seen()
 
@@ -465,15 +461,13 @@ class ColdRecord:
             file, base = self.source.open(self.offset)
         except FileNotFoundError:
             return
-        try:
+        with closing(file):
             position = self.offset - base
             size = int.from_bytes(file.read(position, SIZE_BYTES), "big")
             if size > min(RECORD_BYTES_MAX, self.source.end - self.offset):
                 return
             data = memoryview(file.read(position, size + BLANK_BYTES))
-        finally:
-            file.close()
         verify = self.source.verify(self.offset)
-        with contextlib.suppress(CorruptRecord):
+        with suppress(CorruptRecord):
             check_one(data, 0, at=self.offset, size=size, verify=verify)
             self.record = bytes(data[:size])

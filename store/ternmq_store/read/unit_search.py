@@ -7,6 +7,7 @@ are damaged. Plain values: for any thread.
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -396,12 +397,10 @@ def record_at(source: LogSource, place: int) -> RecordBatch | None:
         file, base = source.open(place)
     except FileNotFoundError:
         return None
-    try:
+    with closing(file):
         size = int.from_bytes(file.read(place - base, SIZE_BYTES), "big")
         if not OVERHEAD_BYTES <= size <= min(RECORD_BYTES_MAX, source.end - place):
             return None
         data = memoryview(file.read(place - base, size + BLANK_BYTES))
-    finally:
-        file.close()
     at = PhysicalOffset(place)
     return scan_records(data, 0, size, at=at, records_max=1, verify=source.verify(at)).batch

@@ -1,6 +1,7 @@
 """A verified chunk of the log: a read that checks every record in it. For any thread."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -56,7 +57,7 @@ class VerifiedChunk:
             OSError: The disk failed.
         """
         file, base = self.source.open(self.start)
-        try:
+        with closing(file):
             length = min(self.bytes_max, self.until - self.start)
             found = self._scan(file, base, length)
             if found.batch is None:
@@ -71,8 +72,6 @@ class VerifiedChunk:
                 self.end = file_end
             elif found.batch is None:
                 self._find_next(file, base, file_end, found.error)
-        finally:
-            file.close()
 
     def _scan(self, file: File, base: int, length: int) -> LogChunk:
         # One that does not end in the window is taken for damaged, and looked at by itself.

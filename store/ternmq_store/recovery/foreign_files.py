@@ -1,5 +1,6 @@
 """Foreign files in the log's folder: they are set aside, and nothing of them is deleted."""
 
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -32,16 +33,13 @@ def set_aside_surplus(files: FileSystem, root: Path, path: Path, length: int) ->
     Raises:
         OSError: The file may be as it was; then a copy may be there.
     """
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         to = None
         if _has_content(file, length):
             to = _place(files, root, f"{path.name}.beyond")
             _copy(files, file, length, to)
         file.resize(length)
         file.sync()
-    finally:
-        file.close()
     return to
 
 

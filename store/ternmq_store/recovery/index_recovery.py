@@ -8,6 +8,7 @@ Source: RocketMQ `IndexService.load`, `CommitLogDispatcherBuildIndex`.
 
 import logging
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -58,11 +59,8 @@ def open_index(
             notes=session.index_notes,
         )
         for path in index.take_dirty():
-            file = files.open(path)
-            try:
+            with closing(files.open(path)) as file:
                 file.sync()
-            finally:
-                file.close()
     except OSError:
         index.close()
         raise

@@ -6,6 +6,7 @@ refused only where nothing tells which files are the log's, or how long they are
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -479,11 +480,8 @@ def _aside(root: Path, path: Path, at: int, length: int, reason: str, to: Path) 
 
 def _lengthen(files: FileSystem, path: Path, length: int) -> None:
     is_new = not files.exists(path)
-    file = files.open(path, create=True)
-    try:
+    with closing(files.open(path, create=True)) as file:
         file.resize(length)
         file.sync()
-    finally:
-        file.close()
     if is_new:
         files.sync_folder(path.parent)

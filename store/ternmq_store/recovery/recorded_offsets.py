@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
@@ -70,11 +71,8 @@ class FileRecordedOffsets:
     def first(self, found: FoundFile) -> PhysicalOffset | None:
         """See `RecordedOffsets`."""
         try:
-            file = self._files.open(found.path, read_only=True)
-            try:
+            with closing(self._files.open(found.path, read_only=True)) as file:
                 return claimed_offset(file.read(0, HEAD_BYTES))
-            finally:
-                file.close()
         except self._unread:
             return None
 
@@ -82,20 +80,15 @@ class FileRecordedOffsets:
         """See `RecordedOffsets`."""
         if not found.file_bytes:
             return None
-        file = self._files.open(found.path, read_only=True)
-        try:
+        with closing(self._files.open(found.path, read_only=True)) as file:
             region = file.map()
-        finally:
-            file.close()
         base, at = PhysicalOffset(found.base), position - 1
-        try:
+        with closing(region):
             while (there := next_record(region.view, at + 1, base=base)) is not None:
                 at = there
                 if claimed_offset(bytes(region.view[at : at + HEAD_BYTES])) is not None:
                     return PhysicalOffset(base + at)
             return None
-        finally:
-            region.close()
 
     def fit(self, run: Sequence[FoundFile]) -> LogFit:
         """See `RecordedOffsets`."""
@@ -120,16 +113,11 @@ class FileRecordedOffsets:
         """Return the first records of a file that claim their own places and whose checks hold."""
         if not found.file_bytes:
             return ()
-        file = self._files.open(found.path, read_only=True)
-        try:
+        with closing(self._files.open(found.path, read_only=True)) as file:
             region = file.map()
-        finally:
-            file.close()
-        try:
+        with closing(region):
             records = _good_records(region.view, PhysicalOffset(found.base))
             return list(islice(records, _RECORDS_MAX))
-        finally:
-            region.close()
 
     def _unit(self, topic: str, queue_id: int, number: int) -> tuple[int, int]:
         """Return the place and the size that a queue's unit has; zeros where none is written."""
@@ -137,11 +125,8 @@ class FileRecordedOffsets:
         try:
             for found in find_files(self._files, queue_folder(self._root, topic, queue_id)):
                 if found.base <= at and at + UNIT_BYTES <= found.base + found.file_bytes:
-                    file = self._files.open(found.path, read_only=True)
-                    try:
+                    with closing(self._files.open(found.path, read_only=True)) as file:
                         data = file.read(at - found.base, UNIT_BYTES)
-                    finally:
-                        file.close()
                     unit = np.frombuffer(data, dtype=UNIT)[0]
                     return int(unit["offset"]), int(unit["size"])
         except self._unread:

@@ -6,6 +6,7 @@ a page fault in the map would stop everything else for as long as the disk takes
 
 import logging
 import zlib
+from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
@@ -72,7 +73,7 @@ class ColdSlice:
         def read(at: int, length: int) -> memoryview:
             return memoryview(file.read(at - extent.file_base, length))
 
-        try:
+        with closing(file):
             damage = extent.damage
             data = None
             if not damage:
@@ -92,8 +93,6 @@ class ColdSlice:
                     end = PhysicalOffset(extent.start + length)
                     self.bad = DamagedRange(extent.start, end, damage)
                 data = bytes(read(extent.start, min(length, extent.bytes_max)))
-        finally:
-            file.close()
         self.found = LogSlice(extent.start, data, extent.is_checksummed, damage)
 
 
@@ -125,8 +124,7 @@ class LogChecksum:
         crc, at = 0, int(self.start)
         while at < self.end:
             base = base_of(at, self.file_bytes)
-            file = self.files.open(self.folder / file_name(base), read_only=True)
-            try:
+            with closing(self.files.open(self.folder / file_name(base), read_only=True)) as file:
                 end = min(self.end, base + self.file_bytes)
                 while at < end:
                     data = file.read(at - base, min(_PIECE_BYTES, end - at))
@@ -134,8 +132,6 @@ class LogChecksum:
                         raise OSError(f"{file_name(base)} ends at {at - base}")
                     crc = zlib.crc32(data, crc)
                     at += len(data)
-            finally:
-                file.close()
         return crc
 
 

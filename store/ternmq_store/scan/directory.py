@@ -6,6 +6,7 @@ directory meanwhile.
 
 import logging
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 
@@ -182,14 +183,11 @@ class StoreDirectory:
                 continue
             _check_row(row, length)
             begin, end = row[0].base // UNIT_BYTES, (row[-1].base + length) // UNIT_BYTES
-            units = UnitFiles(self.files, queue.folder, length, begin, end)
-            try:
+            with closing(UnitFiles(self.files, queue.folder, length, begin, end)) as units:
                 units.end = units.written_end()
                 if content is not None:
                     self._cut(units, content, queue.folder)
                 first = first_kept(units, self.log_start)
-            finally:
-                units.close()
             if first < units.end:
                 found.append(ScanRange(queue.topic, queue.queue_id, first, units.end))
         return found
@@ -209,12 +207,9 @@ class StoreDirectory:
     def _content_end(self) -> PhysicalOffset:
         """Return where the log ends: behind it is nothing but zeros."""
         for file in reversed(find_log_files(self.files, self.root)):
-            opened = self.files.open(file.path, read_only=True)
-            try:
+            with closing(self.files.open(file.path, read_only=True)) as opened:
                 if end := content_end(opened, 0):
                     return PhysicalOffset(file.base + end)
-            finally:
-                opened.close()
         return self.log_start
 
     def _cut(self, units: UnitFiles, content: PhysicalOffset, folder: Path) -> None:
@@ -260,11 +255,8 @@ class StoreDirectory:
         ]
         if not bases or not log:
             return QueueOffset(end)
-        units = self.unit_files(topic, queue_id, min(bases) // UNIT_BYTES, end)
-        try:
+        with closing(self.unit_files(topic, queue_id, min(bases) // UNIT_BYTES, end)) as units:
             return first_kept(units, PhysicalOffset(min(log)))
-        finally:
-            units.close()
 
 
 def _fitted(files: FileSystem, plan: LogFilePlan) -> FileSystem:

@@ -6,7 +6,7 @@ whose topic was deleted.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -78,8 +78,7 @@ def plan_ranges(
     bases = range(directory.log_start, directory.log_end, step) if step else range(0)
     found: dict[int, list[ScanRange]] = {base: [] for base in bases}
     for stretch in stretches:
-        units = directory.unit_files(*stretch)
-        try:
+        with closing(directory.unit_files(*stretch)) as units:
             for base in bases:
                 if units.min_offset >= stretch.end:
                     break
@@ -89,8 +88,6 @@ def plan_ranges(
                 if end > units.min_offset:
                     found[base].append(stretch._replace(begin=units.min_offset, end=end))
                 units.min_offset = QueueOffset(end)
-        finally:
-            units.close()
     return [LogFilePartition(base, tuple(some)) for base, some in found.items() if some]
 
 
@@ -186,12 +183,10 @@ class _PartitionScan:
             )
         except FileNotFoundError:
             raise self._gone(waiting) from None
-        try:
+        with closing(rows):
             while len(waiting.starts):
                 waiting, scanned = self._step(rows, waiting)
                 yield scanned
-        finally:
-            rows.close()
 
     def _step(self, rows: LogRows, waiting: RecordSelection) -> tuple[RecordSelection, ScanStep]:
         """Look at some of the waiting messages; return the others, and what came of these."""

@@ -5,8 +5,8 @@ are written anew only between two right ones that are as far apart as their keys
 of them tells of a good record. For any thread: what an index file holds does not change any more.
 """
 
-import contextlib
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -97,7 +97,7 @@ class IndexCheck:
             return
         places = headers["physical_offset"].astype(np.int64)[keys.rows]
         times = headers["stored_at_ms"].astype(np.int64)[keys.rows]
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             at = self.open or self._find(int(places[0]), int(keys.hashes[0]))
             self.open = None
             if at is not None:
@@ -114,8 +114,7 @@ class IndexCheck:
         info = next((each for each in self.infos if each.header.end_offset >= place), None)
         if info is None or not info.has_entries:
             return None
-        file = self.source.files.open(info.path, read_only=True)
-        try:
+        with closing(self.source.files.open(info.path, read_only=True)) as file:
             low, high = 1, info.header.next_number
             while low < high:
                 middle = (low + high) // 2
@@ -126,8 +125,6 @@ class IndexCheck:
             first = max(low - _AROUND, 1)
             count = min(2 * _AROUND, info.header.next_number - first)
             entries = read_entries(file, info.sizes, first, count)
-        finally:
-            file.close()
         found = np.flatnonzero((entries["offset"] == place) & (entries["hash"] == wanted))
         if not len(found):
             return None
@@ -172,11 +169,8 @@ class IndexCheck:
             number = keys.number if info.path == keys.path else 1
             last = min(number + len(keys.hashes) - row, info.header.next_number)
             rows = slice(row, row + max(last - number, 0))
-            file = self.source.files.open(info.path, read_only=True)
-            try:
+            with closing(self.source.files.open(info.path, read_only=True)) as file:
                 there = read_entries(file, info.sizes, number, rows.stop - row)
-            finally:
-                file.close()
             hashes, places, times = keys.hashes[rows], keys.places[rows], keys.times[rows]
             previous = there["previous"].astype(np.int64)
             right = make_entries(hashes, places, times, previous, info.header.begin_ms)
@@ -198,13 +192,10 @@ class IndexCheck:
             begin += len(there)
             if not len(own):
                 continue
-            file = self.source.files.open(info.path)
-            try:
+            with closing(self.source.files.open(info.path)) as file:
                 data = layout_bytes(right[own.start : own.stop], ENTRY).data
                 file.write(info.sizes.entry_at(first + own.start), data)
                 file.sync()
-            finally:
-                file.close()
             self.mended += len(own)
 
 
@@ -247,7 +238,7 @@ class IndexWalk:
         except FileNotFoundError:
             self.is_over = True
             return
-        try:
+        with closing(file):
             mended = self.mended
             end = self.info.header.next_number
             if self.number < end:
@@ -257,8 +248,6 @@ class IndexWalk:
                 self._compare_slots(file)
             if self.mended > mended:
                 file.sync()
-        finally:
-            file.close()
 
     def _links(self, file: File, count: int) -> None:
         sizes, first = self.info.sizes, self.number

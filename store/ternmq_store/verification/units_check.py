@@ -1,6 +1,7 @@
 """Comparing the units of queues with verified records. For any thread."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -46,11 +47,9 @@ class UnitsCheck:
         """
         for queue, units, rows in self.queues:
             numbers, right = counted(self.batch, units.topic, rows, units.floor)
-            try:
+            with closing(units.files):
                 search = UnitSearch(self.source, units)
                 mends = [*search.turn(numbers), *search.compare(numbers, right)]
-            finally:
-                units.files.close()
             if mends:
                 self.mends.append((queue, mends))
         if self.index is not None:
