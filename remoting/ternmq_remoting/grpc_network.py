@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar
 
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
 from ternmq_model.errors import TernError, Unreachable
 from ternmq_remoting.connection import GrpcConnection
 from ternmq_remoting.health import CHECK
 from ternmq_remoting.peer import identity_of, is_expected, texts_of
-from ternmq_remoting.public_services import SERVING, HealthRequest
 from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
 from ternmq_remoting.server import GrpcListener
 from ternmq_runtime.fork_safety import check_process
@@ -122,10 +123,10 @@ async def _probe(
 ) -> TernError | None:
     """Return None when the peer serves and is who is expected, else what is wrong with it."""
     try:
-        reply, metadata = await connection.ask(CHECK, HealthRequest(), timeout_s=timeout_s)
+        reply, metadata = await connection.ask(CHECK, HealthCheckRequest(), timeout_s=timeout_s)
     except TernError as error:
         return error
-    if reply.status != SERVING:
+    if reply.status != HealthCheckResponse.SERVING:
         return Unreachable(f"{connection.address}: the server does not serve at present")
     found = identity_of(texts_of(metadata))
     if not is_expected(found, expect):

@@ -1,45 +1,32 @@
-"""`grpc.health.v1`: whether a server takes calls."""
+"""Service `grpc.health.v1`, which says whether a server takes calls."""
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, cast
 
 import grpc.aio
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from ternmq_remoting.public_services import (
-    HEALTH,
-    NOT_SERVING,
-    SERVICE_UNKNOWN,
-    SERVING,
-    HealthReply,
-    HealthRequest,
-)
 from ternmq_remoting.request_parser import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import Identity, UnaryRpc
 from ternmq_remoting.status import status_of_error
 
-SERVICE = "grpc.health.v1.Health"
+SERVICE: Final = "grpc.health.v1.Health"
+CHECK: Final = UnaryRpc(SERVICE, "Check", HealthCheckRequest, HealthCheckResponse)
 
+Context = grpc.aio.ServicerContext[bytes, bytes]
 
-class _HealthRpc(UnaryRpc[Any, Any]):
-    """The one RPC that is not a TernMQ contract's: gRPC's own path, no `status` to judge."""
-
-    __slots__ = ()
-
-    @property
-    def path(self) -> str:
-        return f"/{SERVICE}/{self.name}"
-
-
-_parse = request_parser(HealthRequest)
-CHECK = _HealthRpc("Health", "Check", HealthRequest, HealthReply)
+_parse = request_parser(HealthCheckRequest)
 
 
 class HealthService:
-    """Answers Check and Watch for "" (the whole server) and each served service.
+    """Health of one server, for the service "" (all of it) and for each service it serves.
 
-    Owned by one server; `stop_serving` is the only change in its life.
+    Owned by that server, which stops serving once.
     """
+
+    # The servicer of grpcio-health-checking is not used: its watches outlive the server, before
+    # 1.81 the first of two that ends silences the other, and it sends no identity.
 
     def __init__(self, services: Iterable[str], identity: Identity | None) -> None:
         self._services = frozenset({"", SERVICE, *services})
@@ -47,49 +34,44 @@ class HealthService:
         self._stopping = asyncio.Event()
 
     def stop_serving(self) -> None:
-        """Tell who asks or watches that no more calls are taken."""
+        """Answer NOT_SERVING from now on, and end every watch with it."""
         self._stopping.set()
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """Return the service for gRPC."""
-        # Bytes in: gRPC would log a traceback per bad request.
-        write = HealthReply.SerializeToString
-        return grpc.method_handlers_generic_handler(
-            SERVICE,
-            {
-                "Check": grpc.unary_unary_rpc_method_handler(self._check, None, write),
-                "Watch": grpc.unary_stream_rpc_method_handler(self._watch, None, write),
-            },
-        )
+        methods = {
+            "Check": cast("Any", grpc.unary_unary_rpc_method_handler(self._check)),
+            "Watch": cast("Any", grpc.unary_stream_rpc_method_handler(self._watch)),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
 
-    def _status(self, service: str) -> int:
+    def _reply(self, service: str) -> bytes:
+        reply = HealthCheckResponse(status=HealthCheckResponse.SERVING)
         if service not in self._services:
-            return SERVICE_UNKNOWN
-        return NOT_SERVING if self._stopping.is_set() else SERVING
+            reply.status = HealthCheckResponse.SERVICE_UNKNOWN
+        elif self._stopping.is_set():
+            reply.status = HealthCheckResponse.NOT_SERVING
+        return reply.SerializeToString()
 
-    async def _check(self, raw: bytes, context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
+    async def _check(self, raw: bytes, context: Context) -> bytes:
         service = await self._begin(raw, context)
-        status = self._status(service)
-        if status == SERVICE_UNKNOWN:
+        if service not in self._services:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {service!r} here")
-        return HealthReply(status=status)
+        return self._reply(service)
 
-    async def _watch(self, raw: bytes, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    async def _watch(self, raw: bytes, context: Context) -> None:
         service = await self._begin(raw, context)
-        await context.write(HealthReply(status=self._status(service)))
+        await context.write(self._reply(service))
         await self._stopping.wait()
-        await context.write(HealthReply(status=self._status(service)))
+        await context.write(self._reply(service))
 
-    async def _begin(self, raw: bytes, context: "grpc.aio.ServicerContext[Any, Any]") -> str:
-        """Tell the caller who answers; return the service that it asks about."""
+    async def _begin(self, raw: bytes, context: Context) -> str:
+        """Send the server's identity; return the service that is asked about."""
         await context.send_initial_metadata(self._metadata)
         try:
-            service: str = _parse(raw).service
+            # Bytes are parsed here: gRPC would log a traceback per bad request.
+            return _parse(raw).service
         except UnparsableRequest as error:
             status = status_of_error(error)
             code, trailing = grpc.StatusCode[status.code], tuple(status.trailing.items())
             await context.abort(code, status.details, trailing)
-        return service
-
-
-assert HEALTH.services_by_name["Health"].full_name == SERVICE

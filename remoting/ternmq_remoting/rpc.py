@@ -37,7 +37,7 @@ class UnaryRpc(Generic[Req, Rep]):
     @property
     def path(self) -> str:
         """The RPC's path on the wire."""
-        return f"/ternmq.v1.{self.service}/{self.name}"
+        return f"/{self.service}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class StreamRpc(Generic[Req, Rep]):
     @property
     def path(self) -> str:
         """The RPC's path on the wire."""
-        return f"/ternmq.v1.{self.service}/{self.name}"
+        return f"/{self.service}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

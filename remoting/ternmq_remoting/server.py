@@ -20,8 +20,7 @@ from ternmq_remoting.health import SERVICE as HEALTH_SERVICE
 from ternmq_remoting.health import HealthService
 from ternmq_remoting.local_health import answering
 from ternmq_remoting.peer import address_of_peer, texts_of
-from ternmq_remoting.public_services import HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA
-from ternmq_remoting.reflection import DescriptorIndex, reflection_handlers
+from ternmq_remoting.reflection import ReflectionService
 from ternmq_remoting.request_parser import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import Address, Call, Handler, Identity, Server, UnaryRpc
 from ternmq_remoting.status import NOT_BEGUN_KEY, GrpcStatus, refusal_of, status_of_error
@@ -338,11 +337,9 @@ class GrpcListener(grpc.GenericRpcHandler):
             CannotListen: The address is taken, or is none of this machine.
         """
         files = {handler.rpc.request.DESCRIPTOR.file for handler in handlers}
-        index = DescriptorIndex([*files, HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA])
-        health = HealthService(
-            {handler.rpc.path[1:].partition("/")[0] for handler in handlers}, identity
-        )
-        serving = ServerCalls([*handlers, *reflection_handlers(index)], identity)
+        reflection = ReflectionService(files)
+        health = HealthService({handler.rpc.service for handler in handlers}, identity)
+        serving = ServerCalls([*handlers, *reflection.handlers()], identity)
         self._behind = (serving, health.handlers())
         if self._port is None:
             await self._open()

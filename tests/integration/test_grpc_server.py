@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import grpc.aio
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from ternmq_model.address import Address
 from ternmq_model.errors import (
@@ -22,15 +23,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
-from ternmq_remoting.public_services import (
-    NOT_SERVING,
-    REFLECTION_V1,
-    REFLECTION_V1ALPHA,
-    SERVING,
-    HealthReply,
-    HealthRequest,
-    message_class,
-)
+from ternmq_remoting.reflection import V1, V1ALPHA, Request, Response
 from ternmq_remoting.rpc import Call, Server, stream, unary
 from ternmq_remoting.service_methods import SEND, SEND_STREAM, VIEW_MESSAGE
 from tests.support.echo_service import (
@@ -222,10 +215,10 @@ def test_two_handlers_for_one_rpc_are_a_programming_error() -> None:
 async def watch(channel: grpc.aio.Channel, service: str) -> AsyncGenerator[int]:
     start: Any = channel.unary_stream(
         "/grpc.health.v1.Health/Watch",
-        request_serializer=HealthRequest.SerializeToString,
-        response_deserializer=HealthReply.FromString,
+        request_serializer=HealthCheckRequest.SerializeToString,
+        response_deserializer=HealthCheckResponse.FromString,
     )
-    async for reply in start(HealthRequest(service=service)):
+    async for reply in start(HealthCheckRequest(service=service)):
         yield reply.status
 
 
@@ -246,19 +239,21 @@ def test_health_service_follows_the_servers_state() -> None:
             async with grpc.aio.insecure_channel(str((await ready).address)) as channel:
                 check: Any = channel.unary_unary(
                     "/grpc.health.v1.Health/Check",
-                    HealthRequest.SerializeToString,
-                    HealthReply.FromString,
+                    HealthCheckRequest.SerializeToString,
+                    HealthCheckResponse.FromString,
                 )
                 for service in ("", "ternmq.v1.Messages", "grpc.health.v1.Health"):
-                    assert (await check(HealthRequest(service=service))).status == SERVING
+                    assert (
+                        await check(HealthCheckRequest(service=service))
+                    ).status == HealthCheckResponse.SERVING
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await check(HealthRequest(service="ternmq.v1.Nothing"))
+                    await check(HealthCheckRequest(service="ternmq.v1.Nothing"))
                 assert caught.value.code() is grpc.StatusCode.NOT_FOUND
                 assert ("ternmq-epoch", "3") in tuple(caught.value.initial_metadata())
                 statuses = watch(channel, "ternmq.v1.Messages")
-                assert await anext(statuses) == SERVING
+                assert await anext(statuses) == HealthCheckResponse.SERVING
                 stop.set()
-                assert await anext(statuses) == NOT_SERVING
+                assert await anext(statuses) == HealthCheckResponse.NOT_SERVING
                 await statuses.aclose()
 
     run(test)
@@ -274,14 +269,14 @@ def test_metadata_is_accepted_up_to_a_limit() -> None:
         ):
             check: Any = channel.unary_unary(
                 "/grpc.health.v1.Health/Check",
-                HealthRequest.SerializeToString,
-                HealthReply.FromString,
+                HealthCheckRequest.SerializeToString,
+                HealthCheckResponse.FromString,
             )
 
             async def ask() -> None:
-                await check(HealthRequest(), metadata=[("big", "x" * (15 << 10))])
+                await check(HealthCheckRequest(), metadata=[("big", "x" * (15 << 10))])
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await check(HealthRequest(), metadata=[("big", "x" * (20 << 10))])
+                    await check(HealthCheckRequest(), metadata=[("big", "x" * (20 << 10))])
                 assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
             # Above 16 KiB gRPC draws lots. It takes its time to refuse, so all ask at once.
@@ -290,24 +285,21 @@ def test_metadata_is_accepted_up_to_a_limit() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("file", [REFLECTION_V1, REFLECTION_V1ALPHA], ids=["v1", "v1alpha"])
-def test_server_lists_its_services_by_reflection(file: Any) -> None:
-    request, reply = (
-        message_class(file, f"ServerReflection{name}") for name in ("Request", "Response")
-    )
-
+@pytest.mark.parametrize("service", [V1, V1ALPHA])
+def test_server_lists_its_services_by_reflection(service: str) -> None:
     async def test() -> None:
         async with (
             echoing() as (_, server, _),
             grpc.aio.insecure_channel(str(server.address)) as channel,
         ):
-            path = f"/{file.package}.ServerReflection/ServerReflectionInfo"
-            start: Any = channel.stream_stream(path, request.SerializeToString, reply.FromString)
+            start: Any = channel.stream_stream(
+                f"/{service}/ServerReflectionInfo", Request.SerializeToString, Response.FromString
+            )
             ask = start()
-            await ask.write(request(list_services=""))
+            await ask.write(Request(list_services=""))
             listed = (await ask.read()).list_services_response.service
-            assert "ternmq.v1.Messages" in [service.name for service in listed]
-            await ask.write(request(file_containing_symbol="ternmq.v1.Messages.Send"))
+            assert {"ternmq.v1.Messages", service} < {each.name for each in listed}
+            await ask.write(Request(file_containing_symbol="ternmq.v1.Messages.Send"))
             found = (await ask.read()).file_descriptor_response.file_descriptor_proto
             assert len(found) == 2
             await ask.done_writing()
@@ -316,16 +308,14 @@ def test_server_lists_its_services_by_reflection(file: Any) -> None:
     run(test)
 
 
-@pytest.mark.parametrize("file", [REFLECTION_V1, REFLECTION_V1ALPHA], ids=["v1", "v1alpha"])
-def test_open_reflection_stream_does_not_delay_closing(file: Any) -> None:
+@pytest.mark.parametrize("service", [V1, V1ALPHA])
+def test_open_reflection_stream_does_not_delay_closing(service: str) -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
         async with GrpcNetwork(grace_s=100).serve([], ANY_PORT) as server:
             channel = grpc.aio.insecure_channel(str(server.address))
-            path = f"/{file.package}.ServerReflection/ServerReflectionInfo"
-            ask = cast("Any", channel.stream_stream(path))()
-            question = message_class(file, "ServerReflectionRequest")(list_services="")
-            await ask.write(question.SerializeToString())
+            ask = cast("Any", channel.stream_stream(f"/{service}/ServerReflectionInfo"))()
+            await ask.write(Request(list_services="").SerializeToString())
             await ask.read()
             began_s = loop.time()
         assert loop.time() - began_s < 50

@@ -20,12 +20,15 @@ def test_rpc_page_lists_every_rpc_under_its_service() -> None:
         service = section.partition(",")[0]
         for row in re.finditer(r"\| `(\w+)` \| (unary|stream) \| ([\d, ]*)\|", section):
             found.add((service, row[1], row[2], row[3].strip()))
-    assert found == {
-        (rpc.service, rpc.name, "unary", ", ".join(map(str, sorted(rpc.answers))))
-        if isinstance(rpc, UnaryRpc)
-        else (rpc.service, rpc.name, "stream", "")
-        for rpc in ALL
-    }
+    told = set[tuple[str, str, str, str]]()
+    for rpc in ALL:
+        service = rpc.service.removeprefix("ternmq.v1.")
+        if isinstance(rpc, UnaryRpc):
+            answers = ", ".join(map(str, sorted(rpc.answers)))
+            told.add((service, rpc.name, "unary", answers))
+        else:
+            told.add((service, rpc.name, "stream", ""))
+    assert found == told
 
 
 def test_rpc_page_describes_every_code_as_the_tables_do() -> None:

@@ -31,6 +31,8 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "click": frozenset({"console"}),
     "google": frozenset(ARROWS) - {"model", "store", "runtime"},
     "grpc": frozenset({"remoting"}),
+    "grpc_health": frozenset({"remoting"}),
+    "grpc_reflection": frozenset({"remoting"}),
     "matplotlib": frozenset({"pipeline"}),
     "numpy": frozenset(ARROWS),
     "pandas": frozenset({"pipeline"}),

@@ -1,23 +1,37 @@
+import asyncio
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from ternmq_model.address import Address
 from ternmq_protos.v1 import groups_pb2
-from ternmq_remoting.public_services import (
-    HEALTH,
-    REFLECTION_V1,
-    REFLECTION_V1ALPHA,
-    message_class,
-)
-from ternmq_remoting.reflection import DescriptorIndex, ReflectionService
+from ternmq_remoting.reflection import V1, V1ALPHA, ReflectionService, Request
+from ternmq_remoting.rpc import Call
 
-INDEX = DescriptorIndex([groups_pb2.DESCRIPTOR, HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA])
-Request = message_class(REFLECTION_V1, "ServerReflectionRequest")
+SERVICE = ReflectionService([groups_pb2.DESCRIPTOR])
+
+
+class OneRequest:
+    """A stream of one request, with the replies to it."""
+
+    def __init__(self, request: Any) -> None:
+        self._requests = [request]
+        self.replies: list[Any] = []
+
+    async def read(self) -> Any:
+        return self._requests.pop() if self._requests else None
+
+    async def write(self, message: Any, /) -> None:
+        self.replies.append(message)
 
 
 def ask(**question: Any) -> Any:
-    return ReflectionService(REFLECTION_V1, INDEX).answer(Request(host="h", **question))
+    requests = OneRequest(Request(host="h", **question))
+    asyncio.run(SERVICE.serve(requests, Call(Address("127.0.0.1", 1))))
+    (reply,) = requests.replies
+    return reply
 
 
 def files(reply: Any) -> list[str]:
@@ -71,6 +85,27 @@ def test_messages_of_ours_have_no_extensions() -> None:
     reply = ask(all_extension_numbers_of_type="ternmq.v1.Hello")
     assert reply.all_extension_numbers_response.base_type_name == "ternmq.v1.Hello"
     assert not reply.all_extension_numbers_response.extension_number
+
+
+def test_versions_differ_in_their_package_only() -> None:
+    (new,), (old,) = (
+        ask(file_containing_symbol=each).file_descriptor_response.file_descriptor_proto
+        for each in (V1, V1ALPHA)
+    )
+    old = FileDescriptorProto.FromString(old)
+    old.ClearField("options")
+    renamed = str(old).replace("v1alpha", "v1")
+    assert str(FileDescriptorProto.FromString(new)) == renamed != str(old)
+
+
+def test_descriptors_of_v1_stay_out_of_the_default_pool() -> None:
+    with pytest.raises(KeyError):
+        descriptor_pool.Default().FindFileContainingSymbol(V1)
+
+
+def test_files_that_are_not_served_are_unknown() -> None:
+    assert ask(file_by_filename="google/protobuf/descriptor.proto").error_response.error_code == 5
+    assert ask(file_containing_symbol="ternmq.v1.Admin").error_response.error_code == 5
 
 
 def test_empty_request_is_refused() -> None:
