@@ -9,15 +9,17 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
+from functools import wraps
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast
 
 from ternmq_model.errors import ClosedError
 from ternmq_runtime.fork_safety import check_process, is_inherited
 
+P = ParamSpec("P")
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[Any])
 
@@ -143,7 +145,7 @@ class BlockingClient(Generic[ClientT]):
     """Base of the blocking clients: opens an async client on the loop thread of all of them.
 
     One task enters and leaves the async client, as that demands; calls of any thread run beside it.
-    A subclass adds the verbs: `return self._run(self._client.send(message))`.
+    A subclass takes its verbs from the async client: `send = blocking(Producer.send)`.
 
     In a child that is forked while it is open, calls raise `ClosedError` at once, and closing does
     nothing: the client stays its parent's. One that was not open yet may be opened in the child.
@@ -221,3 +223,50 @@ class BlockingClient(Generic[ClientT]):
             if entered.done():
                 raise
             entered.set_exception(error)
+
+
+def blocking(
+    verb: Callable[Concatenate[Any, P], Awaitable[T]],
+) -> Callable[Concatenate[BlockingClient[Any], P], T]:
+    """Return `verb`, which awaits, as a method of a blocking client.
+
+    Its parameters, types and docstring are those of `verb`. An iterator among the arguments is read
+    in the calling thread, since it may itself use the client.
+
+    Args:
+        verb: Takes the async client first, such as a method of its class.
+    """
+
+    async def awaited(client: object, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await verb(client, *args, **kwargs)
+
+    return _method(verb, awaited)
+
+
+def on_loop(
+    verb: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[BlockingClient[Any], P], T]:
+    """Return `verb`, a plain method which only the loop may call, as `blocking` does."""
+
+    async def called(client: object, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return verb(client, *args, **kwargs)
+
+    return _method(verb, called)
+
+
+def _method(
+    verb: Callable[..., object], run: Callable[..., Coroutine[Any, Any, T]]
+) -> Callable[..., T]:
+    @wraps(verb)
+    def method(self: BlockingClient[Any], /, *args: Any, **kwargs: Any) -> T:
+        given = [_read(each) for each in args]
+        named = {name: _read(each) for name, each in kwargs.items()}
+        return self._run(run(self._client, *given, **named))  # pyright: ignore[reportPrivateUsage]
+
+    return method
+
+
+def _read(argument: object) -> object:
+    if isinstance(argument, Iterator):
+        return list(cast("Iterator[object]", argument))
+    return argument

@@ -2,21 +2,17 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ternmq_client.blocking_client import BlockingClient
+from ternmq_client.blocking_client import BlockingClient, blocking, on_loop
 from ternmq_client.config import ClientConfig
 from ternmq_client.interceptors import SendInterceptor
 from ternmq_model.errors import ClosedError
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
-from ternmq_model.stored_message import StoredMessage
-from ternmq_model.transaction import TransactionResult
-from ternmq_producer.batch.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.queue_selection.selectors import QueueSelector
-from ternmq_producer.send_statistics import SendStatistics
 from ternmq_producer.transactions.transaction_checks import Check
 from ternmq_producer.transactions.transaction_producer import Execute, TransactionProducer
 from ternmq_remoting.environment import Environment
@@ -54,24 +50,13 @@ class BlockingProducer(BlockingClient[Producer]):
             )
         )
 
-    def send(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: QueueSelector | None = None,
-        timeout_s: float | None = None,
-    ) -> SendResult:
-        """Send `message` and return where it was stored. See `Producer.send`."""
-        return self._run(
-            self._client.send(message, queue=queue, selector=selector, timeout_s=timeout_s)
-        )
-
-    def send_many(
-        self, messages: Sequence[Message], *, timeout_s: float | None = None
-    ) -> SendResults:
-        """Send `messages` and return where each was stored. See `Producer.send_many`."""
-        return self._run(self._client.send_many(messages, timeout_s=timeout_s))
+    send = blocking(Producer.send)
+    send_many = blocking(Producer.send_many)
+    send_batch = blocking(Producer.send_batch)
+    send_one_way = blocking(Producer.send_one_way)
+    request = blocking(Producer.request)
+    statistics = on_loop(Producer.statistics)
+    flush = blocking(Producer.flush)
 
     def enqueue(
         self,
@@ -97,58 +82,10 @@ class BlockingProducer(BlockingClient[Producer]):
         self._run(enqueue())
         return answer
 
-    def send_one_way(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: QueueSelector | None = None,
-    ) -> None:
-        """Let `message` be sent, and learn nothing of it. See `Producer.send_one_way`."""
-        self._run(self._client.send_one_way(message, queue=queue, selector=selector))
-
-    def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        selector: QueueSelector | None = None,
-        timeout_s: float | None = None,
-    ) -> list[SendResult]:
-        """Send `messages` as one, all or none. See `Producer.send_batch`."""
-        return self._run(
-            self._client.send_batch(messages, queue=queue, selector=selector, timeout_s=timeout_s)
-        )
-
-    def request(
-        self,
-        message: Message,
-        *,
-        timeout_s: float | None = None,
-        queue: MessageQueue | None = None,
-        selector: QueueSelector | None = None,
-    ) -> StoredMessage:
-        """Send `message` and return what a consumer replies to it. See `Producer.request`."""
-        return self._run(
-            self._client.request(message, timeout_s=timeout_s, queue=queue, selector=selector)
-        )
-
     @property
     def is_connected(self) -> bool:
         """True while a broker can be reached. See `Producer.is_connected`."""
         return self._client.is_connected
-
-    def statistics(self) -> SendStatistics:
-        """Return how sending went, broker by broker. See `Producer.statistics`."""
-
-        async def tell() -> SendStatistics:
-            return self._client.statistics()
-
-        return self._run(tell())
-
-    def flush(self) -> None:
-        """Wait until everything sent so far, and meanwhile, has its answer."""
-        self._run(self._client.flush())
 
 
 class BlockingTransactionProducer(BlockingClient[TransactionProducer]):
@@ -185,29 +122,7 @@ class BlockingTransactionProducer(BlockingClient[TransactionProducer]):
             )
         )
 
-    def send(
-        self,
-        message: Message,
-        argument: Any = None,
-        *,
-        queue: MessageQueue | None = None,
-        selector: QueueSelector | None = None,
-        timeout_s: float | None = None,
-        check_after_s: int | None = None,
-        end_awaited: bool = True,
-    ) -> TransactionResult:
-        """Send one message and do its transaction. See `TransactionProducer.send`."""
-        return self._run(
-            self._client.send(
-                message,
-                argument,
-                queue=queue,
-                selector=selector,
-                timeout_s=timeout_s,
-                check_after_s=check_after_s,
-                end_awaited=end_awaited,
-            )
-        )
+    send = blocking(TransactionProducer.send)
 
 
 def _pass_on(done: "AsyncFuture[SendResult]", answer: "Future[SendResult]") -> None:

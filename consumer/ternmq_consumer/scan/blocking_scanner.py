@@ -9,15 +9,13 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
-from ternmq_client.blocking_client import BlockingClient, shared_loop_thread
+from ternmq_client.blocking_client import BlockingClient, blocking, shared_loop_thread
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.scan.measurement import measure
 from ternmq_consumer.scan.range_batches import (
     RETRY_TIMEOUT_S,
-    MeasuredRange,
     PulledBatch,
-    RangeToMeasure,
     ScannedBatch,
     ScanOptions,
 )
@@ -182,9 +180,7 @@ class BlockingScanner(BlockingClient[ClientInstance]):
             ),
         )
 
-    def measure(self, ranges: Sequence[RangeToMeasure]) -> list[MeasuredRange]:
-        """Return the measures of ranges; see `measure`."""
-        return self._run(measure(self._client, ranges))
+    measure = blocking(measure)
 
 
 def shared_scanner(nameserver: str) -> BlockingScanner:

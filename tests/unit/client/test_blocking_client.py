@@ -1,14 +1,16 @@
 """The blocking face: threads outside, one loop inside."""
 
 import asyncio
+import inspect
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 import pytest
 
-from ternmq_client.blocking_client import BlockingClient, LoopThread
+from ternmq_client.blocking_client import BlockingClient, LoopThread, blocking, on_loop
 from ternmq_model.errors import ClosedError
 
 
@@ -44,12 +46,17 @@ class Client(AbstractAsyncContextManager["Client", None]):
             raise ValueError(number)
         return 2 * number
 
+    def total(self, numbers: Iterable[int], *, start: int = 0) -> int:
+        """Return the sum of `numbers`."""
+        assert asyncio.get_running_loop()
+        return sum(numbers, start)
+
 
 class Face(BlockingClient[Client]):
     """Its blocking face."""
 
-    def double(self, number: int) -> int:
-        return self._run(self._client.double(number))
+    double = blocking(Client.double)
+    total = on_loop(Client.total)
 
 
 def test_calls_of_many_threads_run_on_one_loop() -> None:
@@ -59,6 +66,18 @@ def test_calls_of_many_threads_run_on_one_loop() -> None:
         with pytest.raises(ValueError, match="-1"):
             face.double(-1)
     assert client.events == ["entered", "left"]
+
+
+def test_blocking_verb_has_the_signature_and_docstring_of_the_async_one() -> None:
+    assert inspect.signature(Face.total) == inspect.signature(Client.total)
+    assert Face.total.__doc__ == "Return the sum of `numbers`."
+    assert Face.double.__name__ == "double"
+
+
+def test_iterator_argument_is_read_by_the_calling_thread() -> None:
+    with Face(Client()) as face:
+        assert face.total((face.double(number) for number in range(3)), start=1) == 7
+        assert face.total(numbers=map(face.double, range(3))) == 6
 
 
 def test_all_blocking_clients_share_one_loop_thread() -> None:
