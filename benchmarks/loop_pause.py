@@ -100,29 +100,19 @@ async def measure(
     store = await env.blocking.run(
         MessageStore.open, root, config, mode, RealFileSystem(rest), env.clock
     )
-    runners: list[JobRunner] = []
-
-    def wake(name: str) -> None:
-        for each in runners:
-            each.wake(name)
-
     loop = StoreLoop(
         store,
         Confirmations(),
         env.clock,
         env.blocking,
-        wake=wake,
         on_arrivals=lambda _: None,
     )
-    runner = JobRunner(*loop.jobs())
     batches = [checked(*records_of(first, BATCH)) for first in range(0, BATCHES * BATCH, BATCH)]
     gc.collect()
     ticker = Ticker()
-    async with runner:
-        runners.append(runner)
+    async with JobRunner(*loop.jobs()):
         ticker.start()
         count = await append(store, loop, batches, seconds=seconds, rate=rate)
-        runners.clear()
     rolls = store.max_physical // config.commit_log_file_bytes
     await env.blocking.run(store.close)
     return ticker, count, rolls

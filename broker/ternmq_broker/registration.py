@@ -88,6 +88,7 @@ class NameServerRegistration:
         registered: Callable[[], None],
     ) -> None:
         self.address = address
+        self.job: Final = Job(name=f"register-{address}", interval_s=self.pause_s, step=self.step)
         self._env = env
         self._topics = topics
         self._registrant = registrant
@@ -296,7 +297,6 @@ class Registrar:
         topics: What to tell.
         nameservers: Whom.
         interval_ms: Pause between two registrations when nothing changes.
-        wake: Runs a job now.
         heard_of: Told every epoch of the broker's name that a NameServer tells, and who told it.
         told_members: Told the broker's name with its members as a NameServer tells them, and where
             that is.
@@ -310,7 +310,6 @@ class Registrar:
         *,
         nameservers: Sequence[Address],
         interval_ms: int,
-        wake: Callable[[str], None],
         heard_of: Callable[[int, str], None] = lambda _epoch, _who: None,
         told_members: Callable[[Iterable[common.BrokerData], Address], None] = lambda _data, _at: (
             None
@@ -324,14 +323,13 @@ class Registrar:
         self._registered = registered
         self._nameservers = nameservers
         self._interval_ms = interval_ms
-        self._wake = wake
-        self._registrations: dict[str, NameServerRegistration] = {}
+        self._registrations: Sequence[NameServerRegistration] = ()
         self._settled = asyncio.Event()
 
     def jobs(self, registrant: Registrant) -> tuple[Job, ...]:
         """Return one job per NameServer, which registers `registrant` and keeps it registered."""
-        self._registrations = {
-            f"register-{address}": NameServerRegistration(
+        self._registrations = [
+            NameServerRegistration(
                 address,
                 self._env,
                 self._topics,
@@ -343,16 +341,13 @@ class Registrar:
                 registered=self._registered,
             )
             for address in self._nameservers
-        }
-        return tuple(
-            Job(name=name, interval_s=registration.pause_s, step=registration.step)
-            for name, registration in self._registrations.items()
-        )
+        ]
+        return tuple(each.job for each in self._registrations)
 
     def changed(self) -> None:
         """Tell every NameServer of a change now, or after the registration that is under way."""
-        for name in self._registrations:
-            self._wake(name)
+        for each in self._registrations:
+            each.job.wake()
 
     async def told(self, version: DataVersion | None = None) -> bool:
         """Return when all that answer know, or refuse, the topics of that version or a later one.
@@ -368,7 +363,7 @@ class Registrar:
         wanted = version or self._topics.version
         try:
             async with asyncio.timeout(_TOLD_WITHIN_S):
-                while not all(each.is_settled(wanted) for each in self._registrations.values()):
+                while not all(each.is_settled(wanted) for each in self._registrations):
                     settled = self._settled
                     await settled.wait()
         except TimeoutError:
@@ -387,7 +382,7 @@ class Registrar:
         Raises:
             RefusedError: Has the NameServer's code, and names it.
         """
-        for each in self._registrations.values():
+        for each in self._registrations:
             if error := each.refusal_of(version):
                 remark = (
                     f"{what}: it is done and kept at this broker, but NameServer {each.address}"
@@ -403,11 +398,11 @@ class Registrar:
 
         The jobs register no more from then on, and what they wait for ends.
         """
-        await asyncio.gather(*(each.leave() for each in self._registrations.values()))
+        await asyncio.gather(*(each.leave() for each in self._registrations))
 
     async def rest(self) -> None:
         """Register no more, but let every registration stand until `leave`: within a second."""
-        await asyncio.gather(*(each.rest() for each in self._registrations.values()))
+        await asyncio.gather(*(each.rest() for each in self._registrations))
 
 
 def _code_of(error: TernError) -> int:

@@ -14,7 +14,7 @@ from ternmq_broker.replication.role import start_role
 from ternmq_broker.replication.role.epoch_poll import EpochPoll
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.role.membership import EndReason, Membership
-from ternmq_broker.replication.role.replication_state import SAVE_JOB, ReplicationState
+from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.replication.role.start_policy import StartDecision, StartRole
 from ternmq_broker.replication.tables.offset_takeover import take_over_offsets
 from ternmq_broker.state.recovered_topics import put_found_topics
@@ -102,7 +102,6 @@ class Term(Lifecycle):
         self._member: Membership | None = None
         self._parts: BrokerAssembly | None = None
         self._address: Address | None = None
-        self._runners: dict[str, JobRunner] = {}
         self._outcome: EndReason | None = None
         self._is_over = asyncio.Event()
         self._cut: LogCut | None = None
@@ -212,7 +211,6 @@ class Term(Lifecycle):
             ),
             is_slave=is_slave,
             now_ms=env.clock.wall_ms(),
-            wake=self._wake,
         )
         await _settle_cut(state, store, tables, was_slave=was_slave)
         member = await self._member_of(state, store, is_slave=is_slave)
@@ -232,7 +230,6 @@ class Term(Lifecycle):
             store=store,
             tables=tables,
             registrar=registrar,
-            wake=self._wake,
         )
         await self._serve(stack, parts, registrar, member)
         logger.info(
@@ -270,7 +267,6 @@ class Term(Lifecycle):
             tables.topics,
             nameservers=self._config.nameserver_addresses,
             interval_ms=self._config.registration_interval_ms,
-            wake=self._wake,
             heard_of=self.heard_of,
             told_members=self._told_members,
             registered=self._registered,
@@ -390,7 +386,7 @@ class Term(Lifecycle):
         stack.push_async_callback(parts.settle)
         await parts.begin()
         stack.push_async_callback(parts.end)
-        await self._run(stack, [*parts.jobs(), *member.state.jobs()])
+        await self._run(stack, [*parts.jobs(), member.state.saving])
         server = await stack.enter_async_context(
             self._listener.serve(parts.handlers(), identity=member.identity)
         )
@@ -464,7 +460,7 @@ class Term(Lifecycle):
 
     def _save_soon(self) -> None:
         if not self.member.state.is_saved:
-            self._wake(SAVE_JOB)
+            self.member.state.saving.wake()
 
     def _end_with_cut(self, cut: LogCut) -> None:
         self._cut = cut
@@ -474,15 +470,7 @@ class Term(Lifecycle):
         self._address = None
 
     async def _run(self, stack: AsyncExitStack, jobs: Sequence[Job]) -> None:
-        runner = JobRunner(*jobs)
-        self._runners.update({job.name: runner for job in jobs})
-        await stack.enter_async_context(runner)
-
-    def _wake(self, job: str) -> None:
-        """Run a job now; one that has not begun yet will run when it does."""
-        runner = self._runners.get(job)
-        if runner is not None:
-            runner.wake(job)
+        await stack.enter_async_context(JobRunner(*jobs))
 
 
 async def _settle_cut(

@@ -202,7 +202,7 @@ class ClientInstance(Lifecycle):
         """Ask for the route of `topic` soon, in the background: see `RouteCache.expire`."""
         opened = self._components
         opened.routes.expire(topic)
-        opened.jobs.wake("routes")
+        opened.refreshing.wake()
 
     def look_for(self, broker_name: str) -> None:
         """Ask soon where `broker_name` is: a broker's word, or silence, did not fit its route."""
@@ -292,8 +292,9 @@ class _Opened:
         )
         self._consumed_at: dict[str, list[tuple[str, int]]] = {}
         """The members that serve each consumed topic, as its route last named them."""
+        self.refreshing = Job(name="routes", interval_s=self.routes.pause_s, step=self._refresh)
         self.jobs = JobRunner(
-            Job(name="routes", interval_s=self.routes.pause_s, step=self._refresh),
+            self.refreshing,
             Job(name="masters", interval_s=MASTER_RETRY_S, step=self._look_for_masters),
         )
 
@@ -366,7 +367,7 @@ class _Opened:
         if broker_id == MASTER_ID:
             self.masters_missed.add(broker_name)
         self.routes.doubt(broker_name, broker_id)
-        self.jobs.wake("routes")
+        self.refreshing.wake()
         self._choose_again(broker_name)
 
     async def _has_topic(self, topic: str, broker_name: str) -> bool | None:
@@ -454,7 +455,7 @@ class _Opened:
 
     def look_for(self, broker_name: str) -> None:
         self.routes.expire_broker(broker_name)
-        self.jobs.wake("routes")
+        self.refreshing.wake()
 
     async def _look_for_masters(self) -> bool:
         """Try to reach the masters for which slaves stand in."""

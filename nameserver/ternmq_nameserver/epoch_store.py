@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class EpochStore:
-    """The epochs of one NameServer. Owned by its loop; `step` is the one writer of the file.
+    """The epochs of one NameServer. Owned by its loop; `job` is the one writer of the file.
 
     What is told is never lower than what was accepted: a raise counts from the moment it is asked
     for, and is acknowledged when it is on disk. A raise that the disk refuses counts all the same,
@@ -29,10 +29,12 @@ class EpochStore:
         path: The file; None keeps the epochs in memory alone. Whoever calls `load` holds its
             directory, so that nobody else writes it.
         blocking: Runs what waits for the disk.
-        wake: Makes the owner's job run `step` soon.
+
+    Attributes:
+        job: Writes what has changed.
     """
 
-    def __init__(self, path: Path | None, blocking: Blocking, wake: Callable[[], None]) -> None:
+    def __init__(self, path: Path | None, blocking: Blocking) -> None:
         self._path = path
         self._blocking = blocking
         self._table = EpochTable()
@@ -42,8 +44,9 @@ class EpochStore:
             state=lambda: self._table,
             prepare=self._prepare,
             ended=self._ended,
-            wake=wake,
+            job_name="epochs",
         )
+        self.job = self._saver.job
         self._saver.mark_saved()
 
     async def load(self) -> None:
@@ -89,10 +92,6 @@ class EpochStore:
         saved = self._saver.saved()
         if saved is not None:
             await saved
-
-    async def step(self) -> bool:
-        """Write what was raised and answer who waits for it; tell whether more came meanwhile."""
-        return await self._saver.step()
 
     def _prepare(self, _is_awaited: bool) -> Callable[[], None]:
         path, table = self._path, self._table

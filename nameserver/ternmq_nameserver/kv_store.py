@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class KvStore:
     """The settings of one NameServer. Owned by its loop.
 
-    Changes gather while the disk writes those before, and `step`, the one writer, takes them
+    Changes gather while the disk writes those before, and `job`, the one writer, takes them
     together. So a caller that goes away in the middle never leaves two writers behind. A change
     that the disk refuses is undone, in the file too, as soon as the disk allows it.
 
@@ -30,13 +30,13 @@ class KvStore:
         path: The file; None keeps the settings in memory alone. Its directory belongs to this
             store from `load` to `close`: two writers would undo each other's settings.
         blocking: Runs what waits for the disk.
-        wake: Makes the owner's job run `step` soon.
 
     Attributes:
+        job: Writes what has changed.
         table: What is kept. Changes only after it is on disk.
     """
 
-    def __init__(self, path: Path | None, blocking: Blocking, wake: Callable[[], None]) -> None:
+    def __init__(self, path: Path | None, blocking: Blocking) -> None:
         self.table = KvTable()
         self._path = path
         self._blocking = blocking
@@ -47,8 +47,9 @@ class KvStore:
             state=lambda: self._wanted,
             prepare=self._prepare,
             ended=self._ended,
-            wake=wake,
+            job_name="settings",
         )
+        self.job = self._saver.job
         self._saver.mark_saved()
 
     async def load(self) -> None:
@@ -96,10 +97,6 @@ class KvStore:
         """
         await self._change_to(self._wanted.without_setting(namespace, key))
         logger.info("setting deleted namespace=%s key=%s", namespace, key)
-
-    async def step(self) -> bool:
-        """Write what is wanted and answer who waits for it; return whether more came meanwhile."""
-        return await self._saver.step()
 
     async def _change_to(self, table: KvTable) -> None:
         self._wanted = table

@@ -1,7 +1,7 @@
 """One NameServer, put together."""
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
@@ -18,9 +18,6 @@ from ternmq_runtime.service import Job, JobRunner
 
 if TYPE_CHECKING:
     from ternmq_remoting.rpc import Server
-
-_RETRY_PAUSE_S: Final = 1.0
-"""After a disk refused settings or epochs."""
 
 
 class NameServer(Lifecycle):
@@ -58,14 +55,10 @@ class NameServer(Lifecycle):
     async def _open(self, stack: AsyncExitStack) -> None:
         config, env = self._config, self._env
         data, blocking = config.data, env.blocking
-        settings = KvStore(
-            data / SETTINGS_FILE if data else None, blocking, wake=lambda: jobs.wake("settings")
-        )
+        settings = KvStore(data / SETTINGS_FILE if data else None, blocking)
         stack.callback(settings.close)
         await settings.load()  # which holds the directory
-        epochs = EpochStore(
-            data / EPOCHS_FILE if data else None, blocking, wake=lambda: jobs.wake("epochs")
-        )
+        epochs = EpochStore(data / EPOCHS_FILE if data else None, blocking)
         await epochs.load()
         service = NameServerService(
             RouteTable(config.registered_bytes_max),
@@ -76,8 +69,8 @@ class NameServer(Lifecycle):
         )
         jobs = JobRunner(
             Job(name="expiry", interval_s=config.scan_interval_s, step=service.expire),
-            Job(name="settings", interval_s=_RETRY_PAUSE_S, step=settings.step),
-            Job(name="epochs", interval_s=_RETRY_PAUSE_S, step=epochs.step),
+            settings.job,
+            epochs.job,
         )
         await stack.enter_async_context(jobs)
         self._server = await stack.enter_async_context(

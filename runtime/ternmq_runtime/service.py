@@ -19,7 +19,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
@@ -42,23 +42,34 @@ time among older ones. With its own 700 it looked at all objects of a broker wit
 transactions each second, which took up to 100 ms; few of our objects form cycles."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Job:
-    """A bounded piece of background work, repeated.
+    """A bounded piece of background work, repeated by a `JobRunner`.
 
     Attributes:
-        name: Unique within its runner; names the task and is what `JobRunner.wake` takes.
+        name: Unique within its runner; names the task.
         interval_s: Pause between a step that found nothing more to do and the next one, or a
             function that tells it after each such step; `math.inf` for a job that runs only when
             it is woken (and once at the start).
         step: Does one bounded unit and returns True when more is ready right now. It may be
             cancelled at any `await` when the block around it is left by an exception; on a clean
             leave it is waited for.
+        woken: Set while a step is due before the interval is over.
     """
 
     name: str
     interval_s: float | Callable[[], float]
     step: Callable[[], Awaitable[bool]]
+    woken: asyncio.Event = field(init=False, repr=False, default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        """Run the step now instead of at the end of the interval.
+
+        Never waits. Waking a job during its step makes the step run once more; waking it many
+        times before it runs counts once. Waking a job that no runner runs has no effect: every
+        job begins with a step.
+        """
+        self.woken.set()
 
 
 class OwnedTasks:
@@ -131,10 +142,9 @@ class JobRunner:
     """
 
     def __init__(self, *jobs: Job) -> None:
-        self._jobs = {job.name: job for job in jobs}
-        if len(self._jobs) < len(jobs):
+        if len({job.name for job in jobs}) < len(jobs):
             raise ValueError(f"two jobs have one name: {sorted(job.name for job in jobs)}")
-        self._wakers = {job.name: asyncio.Event() for job in jobs}
+        self._jobs = jobs
         self._group = asyncio.TaskGroup()
         self._cancels_before = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -144,7 +154,7 @@ class JobRunner:
         self._cancels_before = _cancels()
         await self._group.__aenter__()
         self._tasks = [
-            self._group.create_task(self._repeat(job), name=job.name) for job in self._jobs.values()
+            self._group.create_task(self._repeat(job), name=job.name) for job in self._jobs
         ]
         return self
 
@@ -155,35 +165,22 @@ class JobRunner:
         traceback: TracebackType | None,
     ) -> None:
         self._stopping = True
-        for waker in self._wakers.values():
-            waker.set()
+        for job in self._jobs:
+            job.wake()
         if exc is not None:  # the group would do it too, but in an order that differs between runs
             for task in self._tasks:
                 task.cancel()
         await _leave(self._group, self._tasks, exc, cancels_before=self._cancels_before)
 
-    def wake(self, name: str) -> None:
-        """Run the step of job `name` now instead of at the end of its interval.
-
-        Never waits. Waking a job during its step makes the step run once more; waking it many
-        times before it runs counts once. Before the block is entered and after it is left this
-        does nothing.
-
-        Raises:
-            KeyError: No job has that name.
-        """
-        self._wakers[name].set()
-
     async def _repeat(self, job: Job) -> None:
         """Run `job` until the block is left. An exception escapes: the owner decides."""
-        waker = self._wakers[job.name]
         while not self._stopping:
-            waker.clear()
+            job.woken.clear()
             if await job.step():
                 await asyncio.sleep(0)  # requests go first
             elif not self._stopping:
                 pause_s = job.interval_s
-                await _wait(waker, pause_s() if callable(pause_s) else pause_s)
+                await _wait(job.woken, pause_s() if callable(pause_s) else pause_s)
 
 
 async def _wait(waker: asyncio.Event, timeout_s: float) -> None:

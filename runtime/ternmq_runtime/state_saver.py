@@ -7,9 +7,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ternmq_model.errors import TernError
+from ternmq_runtime.service import Job
 from ternmq_runtime.shielded_call import run_shielded
 
 T = TypeVar("T")
@@ -33,7 +34,11 @@ class StateSaver(Generic[T]):
             for it.
         ended: Called with the state that was written, or was to be, and what the disk said; returns
             the error for the waiters, None when all is well.
-        wake: Makes `step` run soon.
+        job_name: Name of the job that saves.
+        interval_s: Pause between two checks of a table whose change nobody awaits, s.
+
+    Attributes:
+        job: Saves the table when it has changed.
     """
 
     def __init__(
@@ -44,14 +49,15 @@ class StateSaver(Generic[T]):
         state: Callable[[], T],
         prepare: Callable[[bool], Callable[[], None]],
         ended: Callable[[T, OSError | None], TernError | None],
-        wake: Callable[[], None],
+        job_name: str,
+        interval_s: float = 1.0,
     ) -> None:
         self._path = path
         self._run = run
         self._state = state
         self._prepare = prepare
         self._ended = ended
-        self._wake = wake
+        self.job: Final = Job(name=job_name, interval_s=interval_s, step=self.step)
         self._seen = state()
         self._number = 1
         self._saved = 0
@@ -82,7 +88,7 @@ class StateSaver(Generic[T]):
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((number, future))
-        self._wake()
+        self.job.wake()
         return future
 
     async def step(self) -> bool:

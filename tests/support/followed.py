@@ -205,24 +205,17 @@ async def reigning(
         )
         replicas = Replicas(store, confirmations, clock, leadership, slave_timeout_ms=TIMEOUT_MS)
         blocking = InlineBlocking(lambda: master.sync_s)
-        runners: list[JobRunner] = []
-
-        def wake(job: str) -> None:
-            for runner in runners:
-                runner.wake(job)
-
         store_loop = StoreLoop(
             store,
             confirmations,
             clock,
             blocking,
-            wake=wake,
             on_arrivals=lambda _arrivals: None,
             on_moved=replicas.appended,
         )
         replicas.tell(store_loop.confirmed)
         master = Master(network, store, files, clock, confirmations, store_loop, replicas)
-        claims = EpochClaims(replicas, lambda: master.ask(), clock, wake)
+        claims = EpochClaims(replicas, lambda: master.ask(), clock)
         follow = FollowService(
             replicas,
             IDENTITY,
@@ -242,10 +235,11 @@ async def reigning(
             ),
         )
         handlers = [*follow.handlers(), *status.handlers()]
-        async with JobRunner(*store_loop.jobs(), claims.job()) as runner:
-            runners.append(runner)
-            async with network.host("m").serve(handlers, ADDRESS, identity=IDENTITY):
-                yield master
+        async with (
+            JobRunner(*store_loop.jobs(), claims.job),
+            network.host("m").serve(handlers, ADDRESS, identity=IDENTITY),
+        ):
+            yield master
         store.close()
 
 

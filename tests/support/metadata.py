@@ -90,7 +90,6 @@ async def member(
         env.blocking,
         StoreView((), store.queues, _far_end, lambda: store.max_physical),
         now_ms=env.clock.wall_ms(),
-        wake=lambda _: None,
     )
     return Member(env, files, store, tables)
 

@@ -185,15 +185,7 @@ async def toy_slave(
     state = await ReplicationState.load(ROOT, files, env.blocking)
     serve_to = state.record.confirmed
     store = MessageStore.open(ROOT, config, flush_mode, files, clock, serve_to=serve_to)
-    runners: dict[str, JobRunner] = {}
-
-    def wake(job: str) -> None:
-        if job in runners:
-            runners[job].wake(job)
-
-    loop = StoreLoop(
-        store, Confirmations(), clock, env.blocking, wake=wake, on_arrivals=lambda _: None
-    )
+    loop = StoreLoop(store, Confirmations(), clock, env.blocking, on_arrivals=lambda _: None)
     changes: list[LogChange] = []
     discovery = MemberDiscovery(
         env,
@@ -218,15 +210,12 @@ async def toy_slave(
             space_made=loop.space_made,
             on_change=changes.append,
             is_term_over=lambda _epoch: False,
-            wake=wake,
         )
     )
     loop.on_safe = follower.safe_moved
     async with AsyncExitStack() as stack:
         for jobs in (loop.jobs(), (*follower.jobs(), *more_jobs)):
-            runner = JobRunner(*jobs)
-            runners |= {job.name: runner for job in jobs}
-            await stack.enter_async_context(runner)
+            await stack.enter_async_context(JobRunner(*jobs))
         stack.push_async_callback(follower.leave)
         yield ToySlave(store, files, state, follower, env, changes)
     await follower.keep_confirmed()

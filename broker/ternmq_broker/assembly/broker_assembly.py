@@ -1,7 +1,7 @@
 """The broker's parts, built around an open store and loaded tables, and wired to each other."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -81,7 +81,6 @@ class BrokerAssembly:
         store: Open.
         tables: Loaded.
         registrar: Told of changed topics.
-        wake: Runs the job of that name now.
     """
 
     def __init__(
@@ -95,7 +94,6 @@ class BrokerAssembly:
         store: MessageStore,
         tables: Tables,
         registrar: Registrar,
-        wake: Callable[[str], None],
     ) -> None:
         self._config = config
         self._live = LiveSettings(config, store_config)
@@ -117,15 +115,14 @@ class BrokerAssembly:
         self._confirmations = Confirmations(lambda: store.failure)
         self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
         """Slaves of this master; None for a slave."""
-        claims = claims_of(member, self.replicas, env, wake)
+        claims = claims_of(member, self.replicas, env)
         self._replica_view = replica_view_of(identity, member.state.epochs, self.replicas)
-        self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
             *(store, clock, env.blocking, tables.topics),
             is_slave=member.is_slave,
             interval_s=store_config.clean_interval_ms / 1000,
-            wake=wake,
         )
+        self._store_loop = self._build_store_loop()
         self._verification = StoreVerification(store, tables.offsets, env.clock, env.blocking)
         self._ack_policy = self._build_ack_policy(store_config)
         self._internal_writer = self._build_internal_writer(store_config)
@@ -135,17 +132,16 @@ class BrokerAssembly:
         self._scheduled = ScheduledAssembly(
             *(config, store, self._internal_writer, tables, env),
             topics=self._real_topics,
-            wake=wake,
         )
         self._transactions = self._build_transactions(store_config)
-        self._following = self._slave_side(wake) if member.is_slave else None
+        self._following = self._slave_side() if member.is_slave else None
         self._metadata = metadata_of(member, store, tables, env, is_closing=self.is_closing)
         self._role = self._role_of(claims)
         rules = PullRules(
             *(tables.topics, tables.groups),
             *(self._groups.sessions.table, self._groups.filters.rules),
         )
-        self._scans = self._scan_service(rules, wake)
+        self._scans = self._scan_service(rules)
         self._services = self._build_services(store_config, rules, claims)
 
     def _build_services(
@@ -191,13 +187,12 @@ class BrokerAssembly:
             flush_to=self._store_loop.flush_to,
         )
 
-    def _scan_service(self, rules: PullRules, wake: Callable[[str], None]) -> ScanService:
+    def _scan_service(self, rules: PullRules) -> ScanService:
         return scan_service(
             *(self._config, self._env, self._store, self._tables.topics, rules),
             deletion_listeners=self._pulls.deletion_listeners,
             is_slave=self._member.is_slave,
             is_closing=self.is_closing,
-            wake=wake,
         )
 
     def _replication_services(self, claims: EpochClaims | None) -> Sequence[RpcService]:
@@ -220,7 +215,7 @@ class BrokerAssembly:
             is_slave=self._member.is_slave,
         )
 
-    def _slave_side(self, wake: Callable[[str], None]) -> SlaveReplication:
+    def _slave_side(self) -> SlaveReplication:
         return SlaveReplication(
             *(self._member, self._env, self._store, self._tables),
             flush_mode=self._config.flush_mode,
@@ -228,7 +223,6 @@ class BrokerAssembly:
             store_loop=self._store_loop,
             topics_changed=self._registrar.changed,
             topic_gone=self._pulls.deletion_listeners.deleted,
-            wake=wake,
         )
 
     def _promotion_service(self) -> PromotionService:
@@ -239,12 +233,12 @@ class BrokerAssembly:
             make_readable=self._store_loop.confirmed,
         )
 
-    def _build_store_loop(self, wake: Callable[[str], None]) -> StoreLoop:
+    def _build_store_loop(self) -> StoreLoop:
         store_loop = StoreLoop(
             *(self._store, self._confirmations, self._env.clock, self._env.blocking),
-            wake=wake,
             on_arrivals=self._arrived,
             on_moved=None if self.replicas is None else self.replicas.appended,
+            on_short=self._retention.cleaning.wake,
         )
         self._store.missing_files.tables = table_paths(self._config.data)
         if self.replicas is not None:

@@ -70,7 +70,7 @@ class MasterRole:
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that store nothing: they settle what slaves claim of epochs."""
-        return (self._claims.job(),)
+        return (self._claims.job,)
 
     def writing_jobs(self) -> Sequence[Job]:
         """Return the jobs that store by themselves."""

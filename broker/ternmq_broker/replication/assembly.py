@@ -53,13 +53,13 @@ def replicas_of(
 
 
 def claims_of(
-    member: Membership, replicas: Replicas | None, env: Environment, wake: Callable[[str], None]
+    member: Membership, replicas: Replicas | None, env: Environment
 ) -> EpochClaims | None:
     """Return what becomes of higher epochs that slaves tell of; None for a slave."""
     if replicas is None:
         return None
     # It asks itself, too: whoever has taken its place is member 0 as it is.
-    return EpochClaims(replicas, member.epoch_poll.ask, env.clock, wake)
+    return EpochClaims(replicas, member.epoch_poll.ask, env.clock)
 
 
 def real_topics_of(

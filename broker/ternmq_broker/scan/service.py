@@ -41,7 +41,7 @@ class ScanService:
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
         pool = self._context.pool
-        return () if pool is None else (pool.job(),)
+        return () if pool is None else (pool.job,)
 
     def drain(self) -> None:
         """End what is being scanned: who asked for it asks again, elsewhere or later."""
@@ -78,7 +78,6 @@ def scan_service(
     *,
     is_slave: bool,
     is_closing: Callable[[], bool],
-    wake: Callable[[str], None],
 ) -> ScanService:
     """Return the service of scans for one term of a broker.
 
@@ -91,11 +90,10 @@ def scan_service(
         deletion_listeners: Tells of deleted topics.
         is_slave: The broker follows a master.
         is_closing: Tells whether nobody new is served any more.
-        wake: Runs the job of that name now.
     """
     pool: ScanPool | None = None
     if env.processes is not None and config.scan_processes:
-        pool = ScanPool(*(env.processes, env.clock), processes_max=config.scan_processes, wake=wake)
+        pool = ScanPool(env.processes, env.clock, processes_max=config.scan_processes)
     holds = ScanHolds(env.clock, limit_ms=config.scan_stall_ms)
     store.cleaner.holders.append(holds.needed_from)
     context = ScanServiceContext(

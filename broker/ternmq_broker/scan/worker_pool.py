@@ -8,7 +8,7 @@ only reads them.
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -28,7 +28,6 @@ from ternmq_store.scan_process.frames import (
 logger = logging.getLogger(__name__)
 
 CHILD_MODULE: Final = "ternmq_store.scan_process.child"
-JOB: Final = "scan-processes"
 IDLE_MS: Final = 60_000
 """A process that had nothing to do for so long ends."""
 
@@ -143,9 +142,9 @@ class ScanPool:
         processes: Spawns them.
         clock: Tells how long one was idle.
         processes_max: How many there may be.
-        wake: Runs the job of that name now.
 
     Attributes:
+        job: Stops processes, and ends those that are idle for long.
         may_map: Processes may map the log's files. Not after one was ended by a map that could not
             be read: plain reads say what is wrong.
     """
@@ -156,11 +155,10 @@ class ScanPool:
         clock: Clock,
         *,
         processes_max: int,
-        wake: Callable[[str], None],
     ) -> None:
         self._processes = processes
         self._clock = clock
-        self._wake = wake
+        self.job: Final = Job(name="scan-processes", interval_s=_LOOK_S, step=self._tidy)
         self._turns = asyncio.Semaphore(processes_max)
         self._waiting = 0
         self._used: list[ScanProcess] = []
@@ -208,10 +206,6 @@ class ScanPool:
         """Tell whether who uses a process should leave it to another one that waits."""
         return self._waiting > 0 and self._clock.monotonic_ms() >= one.taken_at_ms + TURN_MS
 
-    def job(self) -> Job:
-        """Return what stops processes, and ends those that are idle for long."""
-        return Job(name=JOB, interval_s=_LOOK_S, step=self._tidy)
-
     def drain(self) -> None:
         """Kill all processes and give none any more: who waits for one is told. Safe to repeat."""
         self._is_open = False
@@ -254,7 +248,7 @@ class ScanPool:
             self._ending.append(one)
         elif one.is_scanning:
             self._stopping.append(one)
-            self._wake(JOB)
+            self.job.wake()
             return
         else:
             self._rest(one)

@@ -36,7 +36,6 @@ class ScheduledAssembly:
         tables: Loaded.
         env: Clock, blocking calls.
         topics: Where what is due belongs.
-        wake: Runs the job of that name now.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class ScheduledAssembly:
         env: Environment,
         *,
         topics: RealTopics,
-        wake: Callable[[str], None],
     ) -> None:
         reader = StoreReader(store, env.blocking)
         deliverer = Deliverer(inner, topics.find)
@@ -56,11 +54,10 @@ class ScheduledAssembly:
         self._tables = tables
         self._clock = env.clock
         self._timer_enabled = config.timer_enabled
-        self.delays = DelayLevels(reader, deliverer, tables.delays, env.clock, wake=wake)
+        self.delays = DelayLevels(reader, deliverer, tables.delays, env.clock)
         self.timer = TimedMessages(
             *(reader, deliverer, inner, tables.timer, tables.save_timer, env.clock),
             timer_files=tables.timer_files,
-            wake=wake,
             pending_max=config.timer_pending_max,
         )
         store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
@@ -126,7 +123,7 @@ class ScheduledAssembly:
 
     def jobs(self) -> Sequence[Job]:
         """Return what delivers: begun when the broker listens, ended before the store's jobs."""
-        jobs = (self.delays.job(), self.timer.job())
+        jobs = (self.delays.job, self.timer.job)
         return jobs if self._timer_enabled else jobs[:1]
 
     def stepped(self, by_ms: int) -> None:

@@ -10,7 +10,7 @@ Source: RocketMQ `ScheduleMessageService`.
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -36,8 +36,6 @@ from ternmq_store.log.clock_moves import all_moved_ms
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
-
-DELAY_JOB: Final = "deliver-delayed"
 
 _BATCH: Final = ReadLimits(256, 1 << 20)
 _LOOK_MAX_S: Final = 10.0
@@ -67,7 +65,9 @@ class DelayLevels:
         deliverer: Where what is due goes.
         offsets: How far each level is, as it is saved.
         clock: For what is due.
-        wake: Runs the job of that name now.
+
+    Attributes:
+        job: Delivers; begins when the broker listens and ends before the store.
     """
 
     def __init__(
@@ -76,15 +76,14 @@ class DelayLevels:
         deliverer: Deliverer,
         offsets: DelayOffsets,
         clock: Clock,
-        *,
-        wake: Callable[[str], None],
     ) -> None:
         self._reader = reader
         self._store = reader.store
         self._deliverer = deliverer
         self._offsets = offsets
         self._clock = clock
-        self._alarm = Alarm(lambda: wake(DELAY_JOB))
+        self.job: Final = Job(name="deliver-delayed", interval_s=math.inf, step=self.step)
+        self._alarm = Alarm(self.job.wake)
         now_ms = clock.wall_ms()
         self._waits = {
             level: LevelDueTimes(level, self._end(level), now_ms=now_ms)
@@ -100,10 +99,6 @@ class DelayLevels:
         self.lateness = Lateness()
         self.delivered = 0
         self.dropped = 0
-
-    def job(self) -> Job:
-        """Return what delivers; it begins when the broker listens and ends before the store."""
-        return Job(name=DELAY_JOB, interval_s=math.inf, step=self.step)
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Take note of new delayed messages."""

@@ -40,8 +40,6 @@ from ternmq_store.log.clock_moves import TimerMove
 
 logger = logging.getLogger(__name__)
 
-TIMER_JOB: Final = "deliver-timed"
-
 _ENQUEUE_UNITS: Final = 65_536
 _BATCH_MESSAGES: Final = 256
 _LOOK_MAX_S: Final = 10.0
@@ -70,8 +68,10 @@ class TimedMessages:
         save: Keeps how far this one is, durably; raises StoreError.
         clock: For what is due.
         timer_files: By which RocketMQ knows what waits.
-        wake: Runs the job of that name now.
         pending_max: More are not taken.
+
+    Attributes:
+        job: Delivers; begins when the broker listens and ends before the store.
     """
 
     def __init__(
@@ -84,7 +84,6 @@ class TimedMessages:
         clock: Clock,
         *,
         timer_files: TimerFiles,
-        wake: Callable[[str], None],
         pending_max: int,
     ) -> None:
         self._reader = reader
@@ -97,8 +96,8 @@ class TimedMessages:
         self._clock = clock
         self._handover = TimerHandover(self._store, timer_files, clock)
         self._pending_max = pending_max
-        self._wake = wake
-        self._alarm = Alarm(lambda: wake(TIMER_JOB))
+        self.job: Final = Job(name="deliver-timed", interval_s=math.inf, step=self.step)
+        self._alarm = Alarm(self.job.wake)
         self._wheel = TimerWheel()
         self._next = QueueOffset(-1)
         """The next message of the queue to take into the wheel; -1 = not begun."""
@@ -124,10 +123,6 @@ class TimedMessages:
         self.rolled = 0
         self.dropped = 0
 
-    def job(self) -> Job:
-        """Return what delivers; it begins when the broker listens and ends before the store."""
-        return Job(name=TIMER_JOB, interval_s=math.inf, step=self.step)
-
     @property
     def waiting(self) -> int:
         """Number of messages that wait."""
@@ -148,7 +143,7 @@ class TimedMessages:
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Take note of new timed messages."""
         if any(arrival.topic == WHEEL_TOPIC for arrival in arrivals):
-            self._wake(TIMER_JOB)
+            self.job.wake()
 
     def stepped(self, by_ms: int | None) -> None:
         """Take note that the clock has moved by so much; None = it was set back before the start.
@@ -160,7 +155,7 @@ class TimedMessages:
         if by_ms is not None or move not in session.clock.timer_moves:
             session.timer_follows(move)
             self._rescheduler.note(move)
-        self._wake(TIMER_JOB)
+        self.job.wake()
 
     def go_on_moving(self) -> None:
         """Begin again with the steps of the clock that not all has followed: once, at the start."""

@@ -25,7 +25,8 @@ class TableFile(StateSaver[Any]):
         blocking: That pool.
         changes: Tells the table's present version; any value that differs after a change.
         to_dict: Returns the table in the file's shape.
-        wake: Makes `step` run soon.
+        job_name: Name of the job that saves.
+        interval_s: Pause between two checks of a table whose change nobody awaits, s.
         on_saved: Called with what `changes` told of the table that the file has come to hold.
     """
 
@@ -37,7 +38,8 @@ class TableFile(StateSaver[Any]):
         *,
         changes: Callable[[], object],
         to_dict: Callable[[], Mapping[str, Any]],
-        wake: Callable[[], None],
+        job_name: str,
+        interval_s: float,
         on_saved: Callable[[Any], None] = lambda _changes: None,
     ) -> None:
         super().__init__(
@@ -45,7 +47,8 @@ class TableFile(StateSaver[Any]):
             state=changes,
             prepare=self._write,
             ended=self._note,
-            wake=wake,
+            job_name=job_name,
+            interval_s=interval_s,
         )
         self._file = path
         self._files = files

@@ -45,19 +45,7 @@ from ternmq_store.disk.state_file import replace_file
 
 logger = logging.getLogger(__name__)
 
-TOPICS_JOB: Final = "save-topics"
-GROUPS_JOB: Final = "save-groups"
-OFFSETS_JOB: Final = "save-offsets"
-VERSIONS_JOB: Final = "save-offset-versions"
-DELAYS_JOB: Final = "save-delay-offsets"
-FILTERS_JOB: Final = "save-filters"
-TRANSACTIONS_JOB: Final = "save-transactions"
-
-_RETRY_PAUSE_S: Final = 1.0
-_DELAYS_INTERVAL_S: Final = 1.0
-"""After a crash, later deliveries are searched for in the log. (RocketMQ: 10 s.)"""
-
-_SLOW_INTERVAL_S: Final = 10.0
+_FILTERS_INTERVAL_S: Final = 10.0
 """RocketMQ's interval between saves of filters."""
 
 
@@ -81,7 +69,6 @@ class Tables:
         scan_offset: ScanOffset,
         *,
         unsaved: frozenset[str],
-        wake: Callable[[str], None],
     ) -> None:
         folder = config_folder(config.data)
         self.topics = topics
@@ -95,76 +82,73 @@ class Tables:
         self._timer_path = folder / TIMER.name
         self._disk = (files, blocking)
         self._unsaved = unsaved
-        self._offsets_interval_s = config.offsets_interval_ms / 1000
+        offsets_interval_s = config.offsets_interval_ms / 1000
+        self._files: list[TableFile] = []
 
-        def state_file(
+        def table_file(
             name: str,
-            job: str,
+            job_name: str,
             changes: Callable[[], object],
             to_dict: Callable[[], dict[str, Any]],
+            *,
+            interval_s: float = 1.0,
             on_saved: Callable[[Any], None] = lambda _changes: None,
         ) -> TableFile:
             file = TableFile(
-                *(folder / name, files, blocking),
+                folder / name,
+                files,
+                blocking,
                 changes=changes,
                 to_dict=to_dict,
-                wake=lambda: wake(job),
+                job_name=job_name,
+                interval_s=interval_s,
                 on_saved=on_saved,
             )
             if name not in unsaved:
                 file.mark_saved()
+            self._files.append(file)
             return file
 
         versions = offsets.versions
-        self.topics_file = state_file(
-            TOPICS.name, TOPICS_JOB, lambda: topics.version, topics.to_written
+        self.topics_file = table_file(
+            TOPICS.name, "save-topics", lambda: topics.version, topics.to_written
         )
-        self.groups_file = state_file(
-            GROUPS.name, GROUPS_JOB, lambda: groups.version, groups.to_dict
+        self.groups_file = table_file(
+            GROUPS.name, "save-groups", lambda: groups.version, groups.to_dict
         )
-        self.offsets_file = state_file(
-            *(OFFSETS.name, OFFSETS_JOB, lambda: offsets.changes, offsets.to_dict),
+        self.offsets_file = table_file(
+            OFFSETS.name,
+            "save-offsets",
+            lambda: offsets.changes,
+            offsets.to_dict,
+            interval_s=offsets_interval_s,
             on_saved=offsets.note_saved,
         )
-        self.versions_file = state_file(
-            VERSIONS.name, VERSIONS_JOB, lambda: versions.changes, versions.to_dict
+        self.versions_file = table_file(
+            VERSIONS.name, "save-offset-versions", lambda: versions.changes, versions.to_dict
         )
-        self.delays_file = state_file(
-            DELAYS.name, DELAYS_JOB, lambda: delays.changes, delays.to_dict
+        # After a crash, later deliveries are searched for in the log. (RocketMQ saves every 10 s.)
+        self.delays_file = table_file(
+            DELAYS.name, "save-delay-offsets", lambda: delays.changes, delays.to_dict
         )
-        self.filters_file = state_file(
-            FILTERS.name, FILTERS_JOB, lambda: filters.changes, filters.to_dict
+        self.filters_file = table_file(
+            FILTERS.name,
+            "save-filters",
+            lambda: filters.changes,
+            filters.to_dict,
+            interval_s=_FILTERS_INTERVAL_S,
         )
-        self.transactions_file = state_file(
-            TRANSACTIONS.name, TRANSACTIONS_JOB, lambda: scan_offset.offset, scan_offset.to_dict
-        )
-
-    def _files(self) -> tuple[TableFile, ...]:
-        return (
-            self.topics_file,
-            self.groups_file,
-            self.offsets_file,
-            self.versions_file,
-            self.delays_file,
-            self.filters_file,
-            self.transactions_file,
+        self.transactions_file = table_file(
+            TRANSACTIONS.name,
+            "save-transactions",
+            lambda: scan_offset.offset,
+            scan_offset.to_dict,
+            interval_s=offsets_interval_s,
         )
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs that save what changed."""
-        return (
-            Job(name=TOPICS_JOB, interval_s=_RETRY_PAUSE_S, step=self.topics_file.step),
-            Job(name=GROUPS_JOB, interval_s=_RETRY_PAUSE_S, step=self.groups_file.step),
-            Job(name=OFFSETS_JOB, interval_s=self._offsets_interval_s, step=self.offsets_file.step),
-            Job(name=VERSIONS_JOB, interval_s=_RETRY_PAUSE_S, step=self.versions_file.step),
-            Job(name=DELAYS_JOB, interval_s=_DELAYS_INTERVAL_S, step=self.delays_file.step),
-            Job(name=FILTERS_JOB, interval_s=_SLOW_INTERVAL_S, step=self.filters_file.step),
-            Job(
-                name=TRANSACTIONS_JOB,
-                interval_s=self._offsets_interval_s,
-                step=self.transactions_file.step,
-            ),
-        )
+        return tuple(file.job for file in self._files)
 
     async def cut(
         self, end_of: Callable[[str, int], QueueOffset], *, log_end: PhysicalOffset
@@ -215,7 +199,7 @@ class Tables:
         if TIMER.name in self._unsaved:
             await self.save_timer(self.timer)
         self._unsaved = frozenset[str]()
-        return [*(file.name for file in self._files()), TIMER.name]
+        return [*(file.name for file in self._files), TIMER.name]
 
     async def save(self) -> None:
         """Save what changed since the jobs ended.
@@ -223,7 +207,7 @@ class Tables:
         Raises:
             StoreError: Names every table that could not be saved; the others are.
         """
-        errors = [error for file in self._files() if (error := await file.save()) is not None]
+        errors = [error for file in self._files if (error := await file.save()) is not None]
         if errors:
             raise StoreError("; ".join(map(str, errors)))
 
@@ -264,7 +248,6 @@ async def load_tables(
     *,
     is_slave: bool = False,
     now_ms: int,
-    wake: Callable[[str], None],
 ) -> Tables:
     """Return the tables that lie in the data directory; empty ones where there never were any.
 
@@ -283,7 +266,6 @@ async def load_tables(
         store: What the store knows.
         is_slave: A master tells most tables soon: none of those stops the start.
         now_ms: Wall clock.
-        wake: Makes a job of the tables run soon.
 
     Raises:
         UndecidedStore: Of some tables that were there no generation is right. Names them all.
@@ -330,7 +312,6 @@ async def load_tables(
         found.filters.table or FilterTable(),
         found.transactions.table or ScanOffset(PhysicalOffset(0)),
         unsaved=_unsaved(found),
-        wake=wake,
     )
     tables.timer = found.timer.table or tables.timer
     if is_slave:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from ternmq_broker.storage.confirmations import Confirmations
-from ternmq_broker.storage.retention import CLEAN_JOB
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Blocking
@@ -24,15 +23,6 @@ from ternmq_store.log.transient_pool import BusyReason
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
-
-FLUSH_JOB: Final = "store-flush"
-COMMIT_JOB: Final = "store-commit"
-PROBE_JOB: Final = "store-probe"
-DISPATCH_JOB: Final = "store-dispatch"
-CHECKPOINT_JOB: Final = "store-checkpoint"
-FILES_JOB: Final = "store-files"
-STATISTICS_JOB: Final = "store-statistics"
-PRESENCE_JOB: Final = "store-presence"
 
 _FLUSH_PAUSE_S: Final = 0.5
 _CHECKPOINT_PAUSE_S: Final = 1.0
@@ -65,10 +55,10 @@ class StoreLoop:
         confirmations: Told whenever the confirm offset moves.
         clock: For what is due.
         blocking: Where tasks run.
-        wake: Runs the job of that name now.
         on_arrivals: Told of the queues that have new messages.
         on_moved: Called when there may be more log, or more of it safe, and before the confirm
             offset is looked at; None = nobody cares.
+        on_short: Called when the disk has become short of space for the log's next file.
 
     Attributes:
         on_safe: Told whenever more of the log is safe here, confirmed or not.
@@ -83,37 +73,42 @@ class StoreLoop:
         clock: Clock,
         blocking: Blocking,
         *,
-        wake: Callable[[str], None],
         on_arrivals: Callable[[Sequence[Arrival]], None],
         on_moved: Callable[[], None] | None = None,
+        on_short: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._confirmations = confirmations
         self._clock = clock
         self._blocking = blocking
-        self._wake = wake
         self._on_arrivals = on_arrivals
         self.on_safe: Callable[[], None] = lambda: None
         self.is_copying: Callable[[], bool] | None = None
         self._safe = PhysicalOffset(-1)
         self._on_moved = on_moved
+        self._on_short = on_short
         self._confirmed = PhysicalOffset(-1)
         self._file_made = asyncio.Event()
         self._committed = asyncio.Event()
         self._is_waiting = False
+        self._flushing = Job(name="store-flush", interval_s=_FLUSH_PAUSE_S, step=self.flush)
+        self._probing = Job(name="store-probe", interval_s=math.inf, step=self.probe)
+        self._committing = Job(name="store-commit", interval_s=math.inf, step=self.commit)
+        self._dispatching = Job(name="store-dispatch", interval_s=math.inf, step=self.dispatch)
+        self._making = Job(name="store-files", interval_s=_FILES_PAUSE_S, step=self.make_files)
         self._note_confirmed()
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs that keep the store going."""
         return (
-            Job(name=FLUSH_JOB, interval_s=_FLUSH_PAUSE_S, step=self.flush),
-            Job(name=PROBE_JOB, interval_s=math.inf, step=self.probe),
-            Job(name=COMMIT_JOB, interval_s=math.inf, step=self.commit),
-            Job(name=DISPATCH_JOB, interval_s=math.inf, step=self.dispatch),
-            Job(name=CHECKPOINT_JOB, interval_s=_CHECKPOINT_PAUSE_S, step=self.checkpoint),
-            Job(name=FILES_JOB, interval_s=_FILES_PAUSE_S, step=self.make_files),
-            Job(name=PRESENCE_JOB, interval_s=_PRESENCE_PAUSE_S, step=self.look_for_files),
-            Job(name=STATISTICS_JOB, interval_s=_STATISTICS_PAUSE_S, step=self.sample),
+            self._flushing,
+            self._probing,
+            self._committing,
+            self._dispatching,
+            Job(name="store-checkpoint", interval_s=_CHECKPOINT_PAUSE_S, step=self.checkpoint),
+            self._making,
+            Job(name="store-presence", interval_s=_PRESENCE_PAUSE_S, step=self.look_for_files),
+            Job(name="store-statistics", interval_s=_STATISTICS_PAUSE_S, step=self.sample),
         )
 
     def appended(self) -> None:
@@ -121,9 +116,10 @@ class StoreLoop:
         store = self._store
         self._note_confirmed()
         if store.safe_offset < store.max_physical:
-            self._wake(COMMIT_JOB if store.commits.offset < store.max_physical else FLUSH_JOB)
+            is_pooled = store.commits.offset < store.max_physical
+            (self._committing if is_pooled else self._flushing).wake()
         if store.probes is not None and store.probes.is_due:
-            self._wake(PROBE_JOB)
+            self._probing.wake()
 
     def _note_confirmed(self) -> None:
         if self._on_moved is not None:
@@ -131,7 +127,7 @@ class StoreLoop:
         safe = self._store.safe_offset
         if safe != self._safe:
             if safe >> _FILES_EVERY_SHIFT != self._safe >> _FILES_EVERY_SHIFT:
-                self._wake(FILES_JOB)
+                self._making.wake()
             self._safe = safe
             self.on_safe()
         self.confirmed()
@@ -142,7 +138,7 @@ class StoreLoop:
         if confirmed != self._confirmed:
             self._confirmed = confirmed
             self._confirmations.advance(confirmed)
-            self._wake(DISPATCH_JOB)
+            self._dispatching.wake()
         self._confirmations.look()
 
     async def flush(self) -> bool:
@@ -235,7 +231,7 @@ class StoreLoop:
         if task is not None:
             await self._run(task.run, partial(self._store.file_ready, task))
             if self._store.cleaner.is_short:
-                self._wake(CLEAN_JOB)
+                self._on_short()
             self._note_confirmed()
             self._file_made.set()
             self._file_made = asyncio.Event()
@@ -249,10 +245,10 @@ class StoreLoop:
         """
         match self._store.commits.busy_reason:
             case BusyReason.FILE:
-                self._wake(FILES_JOB)
+                self._making.wake()
                 await self._file_made.wait()
             case BusyReason.COMMIT:
-                self._wake(COMMIT_JOB)
+                self._committing.wake()
                 await self._committed.wait()
             case BusyReason.NOTHING:
                 return False

@@ -6,7 +6,7 @@ second by a job of its own, so that no deletion holds it up.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Final
 
 from ternmq_broker.steady_clock import SteadyClock
@@ -21,9 +21,6 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.retention import DiskLevel
 
-DISK_JOB: Final = "store-disk"
-CLEAN_JOB: Final = "store-clean"
-
 _DISK_PAUSE_S: Final = 1.0
 
 
@@ -37,7 +34,9 @@ class StoreRetention:
         topics: The broker's topics: some have a retention of their own.
         is_slave: Store times are of another clock: ages count to the newest of them at most.
         interval_s: Pause between two passes.
-        wake: Runs the job of that name now.
+
+    Attributes:
+        cleaning: The job that takes the passes.
     """
 
     def __init__(
@@ -49,23 +48,21 @@ class StoreRetention:
         *,
         is_slave: bool,
         interval_s: float,
-        wake: Callable[[str], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._blocking = blocking
         self._topics = topics
         self._is_slave = is_slave
-        self._interval_s = interval_s
-        self._wake = wake
+        self.cleaning: Final = Job(name="store-clean", interval_s=interval_s, step=self.clean)
         self.passes = asyncio.Lock()
         """Held during a pass: whoever holds it finds no files on their way out."""
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs that look at the disk and let go of what has expired."""
         return (
-            Job(name=DISK_JOB, interval_s=_DISK_PAUSE_S, step=self.look),
-            Job(name=CLEAN_JOB, interval_s=self._interval_s, step=self.clean),
+            Job(name="store-disk", interval_s=_DISK_PAUSE_S, step=self.look),
+            self.cleaning,
         )
 
     async def begin(self) -> None:
@@ -85,7 +82,7 @@ class StoreRetention:
         task = self._store.cleaner.disk_use()
         await self._blocking.run(task.run)
         if self._store.cleaner.note_disk_use(task):
-            self._wake(CLEAN_JOB)
+            self.cleaning.wake()
         return False
 
     async def clean(self) -> bool:

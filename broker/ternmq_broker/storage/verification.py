@@ -23,7 +23,6 @@ from ternmq_store.verification.verification import PIECE_BYTES
 
 logger = logging.getLogger(__name__)
 
-VERIFY_JOB: Final = "store-verify"
 
 _IDLE_S: Final = 60.0
 """Longest delay of a new round that is due, and of a setting that changed."""
@@ -77,7 +76,7 @@ class StoreVerification:
 
     def job(self) -> Job:
         """Return what verifies, piece by piece."""
-        return Job(name=VERIFY_JOB, interval_s=lambda: self._pause_s, step=self.step)
+        return Job(name="store-verify", interval_s=lambda: self._pause_s, step=self.step)
 
     async def step(self) -> bool:
         """Verify one piece, if it is time: one step of a job."""

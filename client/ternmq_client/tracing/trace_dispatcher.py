@@ -32,7 +32,6 @@ KEYS_BYTES_MAX: Final = 16_384
 
 _FLUSH_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 3.0
-_JOB: Final = "trace"
 
 SendTrace = Callable[[bytes, str], Awaitable[object]]
 """Sends a body with its keys, joined by spaces."""
@@ -67,14 +66,14 @@ class TraceDispatcher(Lifecycle):
     def __init__(self, send: SendTrace) -> None:
         self._send = send
         self._waiting: deque[Traces] = deque()
-        self._jobs = JobRunner(Job(name=_JOB, interval_s=_FLUSH_S, step=self.step))
+        self._job = Job(name="trace", interval_s=_FLUSH_S, step=self.step)
         self._sent = 0
         self._dropped = 0
         self._failed = 0
 
     async def _open(self, stack: AsyncExitStack) -> None:
         stack.push_async_callback(self._flush)
-        await stack.enter_async_context(self._jobs)
+        await stack.enter_async_context(JobRunner(self._job))
 
     @property
     def statistics(self) -> TraceStatistics:
@@ -91,7 +90,7 @@ class TraceDispatcher(Lifecycle):
             return False
         self._waiting.append(traces)
         if len(self._waiting) == BATCH_MAX:
-            self._jobs.wake(_JOB)
+            self._job.wake()
         return True
 
     async def step(self) -> bool:

@@ -156,7 +156,7 @@ class LocalOffsetStore:
             state=lambda: self._changes,
             prepare=self._prepare,
             ended=self._ended,
-            wake=lambda: None,
+            job_name="local-offsets",
         )
         self._saver.mark_saved()
 

@@ -55,8 +55,8 @@ class PullMembership(Lifecycle):
         self._config = config
         self._on_failure = on_failure
         self._on_refused = on_refused
-        self._jobs = JobRunner(
-            Job(name="rebalance", interval_s=config.rebalance_s, step=self._rebalance)
+        self._rebalancing = Job(
+            name="rebalance", interval_s=config.rebalance_s, step=self._rebalance
         )
         self._assignment: PullAssignment | None = None
         self._rebalancer: Rebalancer | None = None
@@ -67,9 +67,9 @@ class PullMembership(Lifecycle):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         client = self._client
-        client.routes.add_listener(lambda _topic: self._rebalance_now(), of_told=True)
+        client.routes.add_listener(lambda _topic: self._rebalancing.wake(), of_told=True)
         client.sessions.on_command("welcome", looks_for_resets(client.tasks, self._context.offsets))
-        await stack.enter_async_context(self._jobs)
+        await stack.enter_async_context(JobRunner(self._rebalancing))
 
     @property
     def is_subscribed(self) -> bool:
@@ -115,13 +115,13 @@ class PullMembership(Lifecycle):
             on_refused=self._on_refused,
         )
         try:
-            await client.join_group(self._group_message(by_topic), self._rebalance_now)
+            await client.join_group(self._group_message(by_topic), self._rebalancing.wake)
         except BaseException:
             self._assignment = None
             client.leave_group(self._group)
             raise
         self._rebalancer = rebalancer
-        self._rebalance_now()
+        self._rebalancing.wake()
 
     async def unsubscribe(self) -> None:
         """Give every queue up and leave the group. Safe to repeat."""
@@ -171,13 +171,10 @@ class PullMembership(Lifecycle):
         async with self._changing:
             return False if self._rebalancer is None else await self._rebalancer.step()
 
-    def _rebalance_now(self) -> None:
-        self._jobs.wake("rebalance")
-
     def _rebalance_soon(self) -> None:
         loop = asyncio.get_running_loop()
         if self._retry is None or self._retry.when() <= loop.time():
-            self._retry = loop.call_later(RETRY_S, self._rebalance_now)
+            self._retry = loop.call_later(RETRY_S, self._rebalancing.wake)
 
     def _group_message(self, subscriptions: Mapping[str, Subscription]) -> groups.ConsumerGroup:
         return groups.ConsumerGroup(

@@ -164,7 +164,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         self._dispatcher = self._listeners.dispatcher(self._config, self._counters)
         self._assigned = asyncio.Event()
         self._assignment: PushAssignment | None = None
-        self._jobs: JobRunner | None = None
+        self._rebalancing: Job | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._calls_end_s = 0.0
         self._iterator: MessageIterator | None = None
@@ -228,8 +228,8 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         )
         jobs = self._make_jobs(assignment, links, service, locks)
         await self._find_topics()
-        client.routes.add_listener(lambda _topic: jobs.wake("rebalance"), of_told=True)
-        await client.join_group(self._group_message(), lambda: jobs.wake("rebalance"))
+        client.routes.add_listener(lambda _topic: self._rebalance_now(), of_told=True)
+        await client.join_group(self._group_message(), self._rebalance_now)
         await stack.enter_async_context(jobs)
 
     def __aiter__(self) -> AsyncIterator[StoredMessage]:
@@ -353,8 +353,8 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             self._retry = loop.call_later(RETRY_S, self._rebalance_now)
 
     def _rebalance_now(self) -> None:
-        if self._jobs is not None:
-            self._jobs.wake("rebalance")
+        if self._rebalancing is not None:
+            self._rebalancing.wake()
 
     def _make_jobs(
         self,
@@ -395,15 +395,17 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             if locks is None
             else [Job(name="renew-locks", interval_s=RENEW_INTERVAL_S, step=locks.renew)]
         )
-        self._jobs = JobRunner(
+        self._rebalancing = Job(
+            name="rebalance", interval_s=config.rebalance_s, step=rebalancer.step
+        )
+        return JobRunner(
             *lock_jobs,
             Job(name="slow-calls", interval_s=look_interval_s(config), step=service.look),
-            Job(name="rebalance", interval_s=config.rebalance_s, step=rebalancer.step),
+            self._rebalancing,
             Job(name="commit", interval_s=config.commit_s, step=self._commit_step),
             Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale),
             Job(name="sample", interval_s=1.0, step=sample),
         )
-        return self._jobs
 
     async def _enter_blocking(self, stack: AsyncExitStack) -> Blocking:
         """Return what runs plain listeners: threads of their own, that is, in the real world.

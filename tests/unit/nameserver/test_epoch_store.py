@@ -11,17 +11,16 @@ from ternmq_model.errors import StoreError, StoreFailed
 from ternmq_nameserver.epoch_store import FILE_NAME, EpochStore, load_epochs, save_epochs
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
 from ternmq_runtime.durable_file import read_newest
-from ternmq_runtime.service import Job, JobRunner
+from ternmq_runtime.service import JobRunner
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
 
 @contextlib.asynccontextmanager
 async def store_at(path: Path | None) -> AsyncGenerator[EpochStore]:
     blocking = InlineBlocking(lambda: 1.0, is_late=lambda: True)
-    store = EpochStore(path, blocking, wake=lambda: jobs.wake("epochs"))
-    jobs = JobRunner(Job(name="epochs", interval_s=3_600, step=store.step))
+    store = EpochStore(path, blocking)
     await store.load()
-    async with jobs:
+    async with JobRunner(store.job):
         yield store
 
 
@@ -106,7 +105,7 @@ def test_crash_at_any_step_leaves_at_least_the_acknowledged_epochs(
         async with store_at(path) as store:
             await store.accept("c", "a", 1)
         left = step
-        store = EpochStore(path, InlineBlocking(), wake=lambda: None)
+        store = EpochStore(path, InlineBlocking())
         await store.load()
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", dying(os.fsync))
@@ -114,7 +113,7 @@ def test_crash_at_any_step_leaves_at_least_the_acknowledged_epochs(
             raising = asyncio.ensure_future(store.accept("c", "a", 2))
             await asyncio.sleep(0)
             with pytest.raises(Crash):
-                await store.step()
+                await store.job.step()
             assert not raising.done()
             raising.cancel()
         found = read_newest(path, epoch_table_from_json) or EpochTable()

@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_model.errors import StateUnreadable, StoreError, StoreFailed, StoreLocked
 from ternmq_nameserver.kv_store import FILE_NAME, LOCKED_NAME, KvStore
-from ternmq_runtime.service import Job, JobRunner
+from ternmq_runtime.service import JobRunner
 from ternmq_store.disk.filesystem import RealFileSystem
 from tests.support.stores import open_store
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
@@ -17,11 +17,10 @@ from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
 @contextlib.asynccontextmanager
 async def store_at(path: Path | None) -> AsyncGenerator[KvStore]:
-    store = KvStore(path, InlineBlocking(lambda: 1.0), wake=lambda: jobs.wake("settings"))
-    jobs = JobRunner(Job(name="settings", interval_s=3_600, step=store.step))
+    store = KvStore(path, InlineBlocking(lambda: 1.0))
     with contextlib.closing(store):
         await store.load()
-        async with jobs:
+        async with JobRunner(store.job):
             yield store
 
 
@@ -163,7 +162,7 @@ def test_setting_whose_second_generation_failed_is_gone_from_the_file(
                 with pytest.raises(StoreFailed, match="no disk") as caught:
                     await store.put("n", "b", "2")
             assert caught.value.may_have_happened
-            await store.step()
+            await store.job.step()
         async with store_at(path) as store:
             assert store.table.values("n") == {"a": "1"}
 
@@ -194,7 +193,7 @@ def test_unreadable_file_is_an_error_and_not_an_empty_table(tmp_path: Path) -> N
     path.write_bytes(b"{")
 
     async def main() -> None:
-        store = KvStore(path, InlineBlocking(), wake=lambda: None)
+        store = KvStore(path, InlineBlocking())
         with contextlib.closing(store), pytest.raises(StoreError, match="kvConfig"):
             await store.load()
 

@@ -67,10 +67,11 @@ def test_woken_job_runs_at_once_and_then_at_its_interval() -> None:
     counter = Counter()
 
     async def main() -> None:
-        async with JobRunner(Job(name="flush", interval_s=10, step=counter.step)) as jobs:
+        job = Job(name="flush", interval_s=10, step=counter.step)
+        async with JobRunner(job):
             await asyncio.sleep(3)
-            jobs.wake("flush")
-            jobs.wake("flush")
+            job.wake()
+            job.wake()
             await asyncio.sleep(11)
 
     run_in_virtual_time(main())
@@ -81,9 +82,11 @@ def test_job_without_an_interval_runs_only_when_woken() -> None:
     counter = Counter()
 
     async def main() -> None:
-        async with JobRunner(Job(name="flush", interval_s=math.inf, step=counter.step)) as jobs:
+        job = Job(name="flush", interval_s=math.inf, step=counter.step)
+        job.wake()
+        async with JobRunner(job):
             await asyncio.sleep(500_000)
-            jobs.wake("flush")
+            job.wake()
             await asyncio.sleep(1)
 
     run_in_virtual_time(main())
@@ -99,18 +102,14 @@ def test_job_woken_during_its_step_runs_once_more() -> None:
         return False
 
     async def main() -> None:
-        async with JobRunner(Job(name="flush", interval_s=math.inf, step=step)) as jobs:
+        job = Job(name="flush", interval_s=math.inf, step=step)
+        async with JobRunner(job):
             await asyncio.sleep(1)
-            jobs.wake("flush")
+            job.wake()
             await asyncio.sleep(9)
 
     run_in_virtual_time(main())
     assert times_s == [0, 2]
-
-
-def test_waking_an_unknown_job_names_it() -> None:
-    with pytest.raises(KeyError, match="nobody"):
-        JobRunner().wake("nobody")
 
 
 def test_two_jobs_of_one_name_are_refused() -> None:

@@ -22,7 +22,7 @@ class Disk:
             state=lambda: self.table,
             prepare=self._prepare,
             ended=lambda _state, reason: None if reason is None else StoreError(str(reason)),
-            wake=lambda: None,
+            job_name="save",
         )
         self.saver.mark_saved()
 

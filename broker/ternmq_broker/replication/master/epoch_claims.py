@@ -11,7 +11,6 @@ from ternmq_runtime.service import Job
 
 logger = logging.getLogger(__name__)
 
-CONFIRM_JOB: Final = "confirm-epoch"
 ASK_PAUSE_MS: Final = 5_000
 """Least time between two questions, however many slaves say hello."""
 
@@ -31,7 +30,9 @@ class EpochClaims:
         replicas: Fenced by what is confirmed.
         ask: Asks NameServers and members.
         clock: For the pause between two questions.
-        wake: Runs a job now.
+
+    Attributes:
+        job: Asks about the claims.
     """
 
     def __init__(
@@ -39,19 +40,15 @@ class EpochClaims:
         replicas: Replicas,
         ask: Callable[[], Awaitable[EpochPollResult]],
         clock: Clock,
-        wake: Callable[[str], None],
     ) -> None:
         self._replicas = replicas
         self._ask = ask
         self._clock = clock
-        self._wake = wake
+        interval_s = ASK_PAUSE_MS / 1000
+        self.job: Final = Job(name="confirm-epoch", interval_s=interval_s, step=self.step)
         self._claims: dict[str, set[int]] = {}
         """By host, the ids under which it claimed an epoch since others were asked last."""
         self._asked_at_ms: int | None = None
-
-    def job(self) -> Job:
-        """Return the job that asks."""
-        return Job(name=CONFIRM_JOB, interval_s=ASK_PAUSE_MS / 1000, step=self.step)
 
     def add(self, broker_id: int, host: str) -> None:
         """Take note that slave `broker_id` claims a higher epoch, and have others asked soon.
@@ -63,7 +60,7 @@ class EpochClaims:
             if len(ids) < CLAIMS_MAX:
                 ids.add(broker_id)
         if not self._is_pausing():
-            self._wake(CONFIRM_JOB)
+            self.job.wake()
 
     async def step(self) -> bool:
         """Ask whether there is a higher epoch, if one is claimed: a step of a job."""

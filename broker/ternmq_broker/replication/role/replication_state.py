@@ -24,8 +24,6 @@ from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.reserve_file import replace_file_from_reserve
 
-SAVE_JOB: Final = "save-replication"
-
 logger = logging.getLogger(__name__)
 
 _Change = Callable[[ReplicationRecord], ReplicationRecord]
@@ -43,6 +41,9 @@ class ReplicationState:
         blocking: That pool.
         record: Content of the file.
         is_current: The file needs no new one: it has a checksum, or there is nothing to keep.
+
+    Attributes:
+        saving: The job that saves what was heard.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ReplicationState:
         self._is_current = is_current
         self._writing = asyncio.Lock()
         self._is_failing = False
+        self.saving: Final = Job(name="save-replication", interval_s=1.0, step=self.save)
 
     @classmethod
     async def load(cls, root: Path, files: FileSystem, blocking: Blocking) -> "ReplicationState":
@@ -299,10 +301,6 @@ class ReplicationState:
             )
 
         await self._change(change)
-
-    def jobs(self) -> Sequence[Job]:
-        """Return the job that keeps what was heard."""
-        return (Job(name=SAVE_JOB, interval_s=1.0, step=self.save),)
 
     async def save(self) -> bool:
         """Keep what was heard: a step of a job, and the last act of a term."""

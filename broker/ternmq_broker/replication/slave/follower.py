@@ -42,10 +42,6 @@ from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-FOLLOW_JOB: Final = "follow"
-ACKNOWLEDGE_JOB: Final = "follow-acknowledge"
-CONFIRMED_JOB: Final = "follow-confirmed"
-
 NEAR_BYTES: Final = 1 << 20
 FAR_BYTES: Final = 16 << 20
 """A slave that lacks more is catching up: bytes first, and readers may wait a little."""
@@ -86,8 +82,6 @@ class FollowerContext:
     is_term_over: Callable[[int], bool]
     """Told the epoch whose bytes are next; tells whether the term, of an earlier one, is over."""
 
-    wake: Callable[[str], None]
-
 
 class LogFollower:
     """Follows one master after the other. Owned by the broker's loop.
@@ -120,14 +114,17 @@ class LogFollower:
         self._acknowledged_at_ms = 0
         self._confirmed_kept = PhysicalOffset(-1)
         self._problem = "its master was not found yet"
+        self._acknowledging = Job(
+            name="follow-acknowledge", interval_s=HEARTBEAT_MS / _SECOND_MS, step=self.acknowledge
+        )
         context.store.cleaner.holders.append(lambda: self._master_start)
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs; `leave` before they are left."""
         return (
-            Job(name=FOLLOW_JOB, interval_s=_RETRY_PAUSE_S, step=self.step),
-            Job(name=ACKNOWLEDGE_JOB, interval_s=HEARTBEAT_MS / _SECOND_MS, step=self.acknowledge),
-            Job(name=CONFIRMED_JOB, interval_s=1.0, step=self.keep_confirmed),
+            Job(name="follow", interval_s=_RETRY_PAUSE_S, step=self.step),
+            self._acknowledging,
+            Job(name="follow-confirmed", interval_s=1.0, step=self.keep_confirmed),
         )
 
     async def leave(self) -> None:
@@ -296,7 +293,7 @@ class LogFollower:
             self._epoch,
             self._context.store.max_physical,
         )
-        self._context.wake(ACKNOWLEDGE_JOB)
+        self._acknowledging.wake()
 
     async def _take_pieces(self, stream: FollowStream) -> None:
         """Append what comes for as long as it comes.
@@ -418,7 +415,7 @@ class LogFollower:
         """Take note that more is safe: acknowledge at once, or by the MiB when far behind."""
         moved = self._context.store.safe_offset - self._acknowledged
         if self._stream is not None and (moved >= NEAR_BYTES or not self.is_far_behind()):
-            self._context.wake(ACKNOWLEDGE_JOB)
+            self._acknowledging.wake()
 
     async def keep_confirmed(self) -> bool:
         """Keep how far the log may be served: a step of a job, and the last act of a term."""

@@ -34,7 +34,6 @@ class SlaveReplication:
         store_loop: Brings the log to the disk and makes it readable.
         topics_changed: Called after topics changed.
         topic_gone: Called for each topic that was deleted.
-        wake: Runs a job now.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class SlaveReplication:
         store_loop: StoreLoop,
         topics_changed: Callable[[], None],
         topic_gone: Callable[[str], None],
-        wake: Callable[[str], None],
     ) -> None:
         # What of its log is needed by what only masters do, its master says.
         store.cleaner.holders.clear()
@@ -71,7 +69,6 @@ class SlaveReplication:
                 space_made=store_loop.space_made,
                 on_change=self._log_changes,
                 is_term_over=self._is_term_over,
-                wake=wake,
             )
         )
         store_loop.on_safe = self.follower.safe_moved

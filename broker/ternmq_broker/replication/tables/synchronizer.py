@@ -14,7 +14,6 @@ from ternmq_runtime.service import Job
 
 logger = logging.getLogger(__name__)
 
-METADATA_JOB: Final = "follow-metadata"
 
 _PAUSE_S: Final = 0.2
 """Between two rounds; one that finds no change lasts half a second itself."""
@@ -52,7 +51,7 @@ class TableSynchronizer:
 
     def jobs(self) -> Sequence[Job]:
         """Return the job; `leave` before it is left."""
-        return (Job(name=METADATA_JOB, interval_s=_PAUSE_S, step=self.step),)
+        return (Job(name="follow-metadata", interval_s=_PAUSE_S, step=self.step),)
 
     def age_ms(self) -> int:
         """Return how long ago the tables were last those of the master; -1 = never."""

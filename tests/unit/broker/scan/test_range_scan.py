@@ -13,6 +13,7 @@ from ternmq_broker.scan.worker_pool import ScanPool
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_runtime.service import JobRunner
 from ternmq_store.message_store import MessageStore
 from ternmq_store.scan_process.frames import FrameKind, ScanAnswer, ScanRefusal, ScanRequest
 from tests.support.scan_processes import MemoryProcesses
@@ -61,9 +62,7 @@ class Place:
         clock = VirtualClock()
         self.store = store
         self.holds = ScanHolds(clock, limit_ms=60_000)
-        self.pool = ScanPool(
-            MemoryProcesses(answer), clock, processes_max=1, wake=lambda _job: self.tidy()
-        )
+        self.pool = ScanPool(MemoryProcesses(answer), clock, processes_max=1)
         self.context = ScanServiceContext(
             broker_name="broker-a",
             root="/store",
@@ -78,13 +77,11 @@ class Place:
             is_closing=lambda: False,
         )
 
-    def tidy(self) -> None:
-        self.tidying = asyncio.ensure_future(self.pool.job().step())
-
     async def ask(self, begin: int, end: int, takes_s: float = 0) -> list[messages.ScanReply]:
         stream = Stream(takes_s)
         request = messages.ScanRequest(topic="T", begin_offset=begin, end_offset=end)
-        await serve_range(self.context, request, cast("Any", stream))
+        async with JobRunner(self.pool.job):
+            await serve_range(self.context, request, cast("Any", stream))
         return stream.replies
 
 

@@ -22,16 +22,10 @@ class Place:
 
     def __init__(self, processes_max: int = 2) -> None:
         self.processes = MemoryProcesses(answer)
-        self.woken: list[str] = []
-        self.pool = ScanPool(
-            self.processes,
-            VirtualClock(),
-            processes_max=processes_max,
-            wake=self.woken.append,
-        )
+        self.pool = ScanPool(self.processes, VirtualClock(), processes_max=processes_max)
 
     async def tidy(self) -> None:
-        await self.pool.job().step()
+        await self.pool.job.step()
 
     async def scan(self, request: ScanRequest = PLAIN, *, parts: int = 1_000) -> list[FrameKind]:
         kinds: list[FrameKind] = []
@@ -49,7 +43,7 @@ def test_process_serves_one_range_after_the_other() -> None:
             assert await place.scan() == [FrameKind.SCHEMA, *[FrameKind.BATCH] * 4, FrameKind.END]
         assert len(place.processes.children) == 1
         assert place.pool.pids == [1]
-        assert not place.woken
+        assert not place.pool.job.woken.is_set()
 
     run_in_virtual_time(main())
 
@@ -82,7 +76,7 @@ def test_abandoned_range_is_stopped_before_the_next() -> None:
     async def main() -> None:
         place = Place(1)
         await place.scan(parts=2)
-        assert place.woken == ["scan-processes"]
+        assert place.pool.job.woken.is_set()
         async with asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(place.scan(parts=3))
             await asyncio.sleep(1)

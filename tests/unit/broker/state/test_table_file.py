@@ -33,19 +33,16 @@ class Table:
 
     def __init__(self, files: MemoryFileSystem, delay_s: float = 0.0) -> None:
         self.value = 0
-        self.wakes = 0
         self.file = TableFile(
             PATH,
             files,
             InlineBlocking(lambda: delay_s),
             changes=lambda: self.value,
             to_dict=lambda: {"value": self.value},
-            wake=self._wake,
+            job_name="save",
+            interval_s=1.0,
         )
         self.file.mark_saved()
-
-    def _wake(self) -> None:
-        self.wakes += 1
 
 
 def test_waiters_are_released_when_the_table_is_saved() -> None:
@@ -57,7 +54,7 @@ def test_waiters_are_released_when_the_table_is_saved() -> None:
         first, second = table.file.saved(), table.file.saved()
         assert first is not None
         assert second is not None
-        assert table.wakes == 2
+        assert table.file.job.woken.is_set()
         await table.file.step()
         await first
         await second

@@ -43,7 +43,6 @@ def test_slaves_dispatch_yields_while_it_has_much_of_the_log_to_take(
             Confirmations(),
             clock,
             InlineBlocking(),
-            wake=lambda _: None,
             on_arrivals=lambda _: None,
         )
         if is_copying is not None:
@@ -77,7 +76,6 @@ def test_slave_fills_no_file_while_it_has_much_of_the_log_to_take(
             Confirmations(),
             clock,
             InlineBlocking(),
-            wake=lambda _: None,
             on_arrivals=lambda _: None,
         )
         if is_copying is not None:
