@@ -25,7 +25,6 @@ class TableFile(StateSaver[Any]):
         blocking: That pool.
         changes: Tells the table's present version; any value that differs after a change.
         to_dict: Returns the table in the file's shape.
-        job_name: Name of the job that saves.
         interval_s: Pause between two checks of a table whose change nobody awaits, s.
         on_saved: Called with what `changes` told of the table that the file has come to hold.
     """
@@ -38,7 +37,6 @@ class TableFile(StateSaver[Any]):
         *,
         changes: Callable[[], object],
         to_dict: Callable[[], Mapping[str, Any]],
-        job_name: str,
         interval_s: float,
         on_saved: Callable[[Any], None] = lambda _changes: None,
     ) -> None:
@@ -47,7 +45,7 @@ class TableFile(StateSaver[Any]):
             state=changes,
             prepare=self._write,
             ended=self._note,
-            job_name=job_name,
+            job_name=f"save-{path.name}",
             interval_s=interval_s,
         )
         self._file = path

@@ -26,7 +26,7 @@ from ternmq_broker.state.table_formats import (
     StoredTables,
     find_tables,
 )
-from ternmq_broker.state.table_generations import check_refusals, config_folder, settle
+from ternmq_broker.state.table_generations import TableFormat, check_refusals, config_folder, settle
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.timer_files import TimerFiles
 from ternmq_broker.state.topics import TopicTable
@@ -70,7 +70,6 @@ class Tables:
         *,
         unsaved: frozenset[str],
     ) -> None:
-        folder = config_folder(config.data)
         self.topics = topics
         self.groups = groups
         self.offsets = offsets
@@ -79,72 +78,57 @@ class Tables:
         self.timer = TimerCheckpoint()
         """Checkpoint of timed messages, as last kept."""
         self.timer_files = TimerFiles(files, blocking, config.data)
-        self._timer_path = folder / TIMER.name
+        self._timer_path = config_folder(config.data) / TIMER.name
         self._disk = (files, blocking)
         self._unsaved = unsaved
         offsets_interval_s = config.offsets_interval_ms / 1000
         self._files: list[TableFile] = []
-
-        def table_file(
-            name: str,
-            job_name: str,
-            changes: Callable[[], object],
-            to_dict: Callable[[], dict[str, Any]],
-            *,
-            interval_s: float = 1.0,
-            on_saved: Callable[[Any], None] = lambda _changes: None,
-        ) -> TableFile:
-            file = TableFile(
-                folder / name,
-                files,
-                blocking,
-                changes=changes,
-                to_dict=to_dict,
-                job_name=job_name,
-                interval_s=interval_s,
-                on_saved=on_saved,
-            )
-            if name not in unsaved:
-                file.mark_saved()
-            self._files.append(file)
-            return file
-
         versions = offsets.versions
-        self.topics_file = table_file(
-            TOPICS.name, "save-topics", lambda: topics.version, topics.to_written
-        )
-        self.groups_file = table_file(
-            GROUPS.name, "save-groups", lambda: groups.version, groups.to_dict
-        )
-        self.offsets_file = table_file(
-            OFFSETS.name,
-            "save-offsets",
+        self.topics_file = self._file(TOPICS, lambda: topics.version, topics.to_written)
+        self.groups_file = self._file(GROUPS, lambda: groups.version, groups.to_dict)
+        self.offsets_file = self._file(
+            OFFSETS,
             lambda: offsets.changes,
             offsets.to_dict,
             interval_s=offsets_interval_s,
             on_saved=offsets.note_saved,
         )
-        self.versions_file = table_file(
-            VERSIONS.name, "save-offset-versions", lambda: versions.changes, versions.to_dict
-        )
+        self.versions_file = self._file(VERSIONS, lambda: versions.changes, versions.to_dict)
         # After a crash, later deliveries are searched for in the log. (RocketMQ saves every 10 s.)
-        self.delays_file = table_file(
-            DELAYS.name, "save-delay-offsets", lambda: delays.changes, delays.to_dict
+        self.delays_file = self._file(DELAYS, lambda: delays.changes, delays.to_dict)
+        self.filters_file = self._file(
+            FILTERS, lambda: filters.changes, filters.to_dict, interval_s=_FILTERS_INTERVAL_S
         )
-        self.filters_file = table_file(
-            FILTERS.name,
-            "save-filters",
-            lambda: filters.changes,
-            filters.to_dict,
-            interval_s=_FILTERS_INTERVAL_S,
-        )
-        self.transactions_file = table_file(
-            TRANSACTIONS.name,
-            "save-transactions",
+        self.transactions_file = self._file(
+            TRANSACTIONS,
             lambda: scan_offset.offset,
             scan_offset.to_dict,
             interval_s=offsets_interval_s,
         )
+
+    def _file(
+        self,
+        table: TableFormat[Any],
+        changes: Callable[[], object],
+        to_dict: Callable[[], dict[str, Any]],
+        *,
+        interval_s: float = 1.0,
+        on_saved: Callable[[Any], None] = lambda _changes: None,
+    ) -> TableFile:
+        files, blocking = self._disk
+        file = TableFile(
+            self._timer_path.with_name(table.name),
+            files,
+            blocking,
+            changes=changes,
+            to_dict=to_dict,
+            interval_s=interval_s,
+            on_saved=on_saved,
+        )
+        if table.name not in self._unsaved:
+            file.mark_saved()
+        self._files.append(file)
+        return file
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs that save what changed."""

@@ -39,7 +39,6 @@ class Table:
             InlineBlocking(lambda: delay_s),
             changes=lambda: self.value,
             to_dict=lambda: {"value": self.value},
-            job_name="save",
             interval_s=1.0,
         )
         self.file.mark_saved()
