@@ -32,7 +32,7 @@ from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.rpc_policy import slave_handlers
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
-from ternmq_broker.scan.service import ScanService, scan_service
+from ternmq_broker.scan.service import ScanService
 from ternmq_broker.scheduled.assembly import ScheduledAssembly
 from ternmq_broker.send.admission import admission_of
 from ternmq_broker.send.dedup import DuplicateSearch
@@ -188,9 +188,13 @@ class BrokerAssembly:
         )
 
     def _scan_service(self, rules: PullRules) -> ScanService:
-        return scan_service(
-            *(self._config, self._env, self._store, self._tables.topics, rules),
-            deletion_listeners=self._pulls.deletion_listeners,
+        return ScanService(
+            self._config,
+            self._env,
+            self._store,
+            self._tables.topics,
+            rules,
+            self._pulls.deletion_listeners,
             is_slave=self._member.is_slave,
             is_closing=self.is_closing,
         )

@@ -1,6 +1,5 @@
 """Scan requests and their checks. Pure."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.pull.rules import PullRules
@@ -11,24 +10,22 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.request_parser import check_range
 from ternmq_store.columns.column_names import check_columns
 from ternmq_store.scan.scan_spec import BATCH_BYTES_MAX, BATCH_ROWS_MAX
+from ternmq_store.scan_process.frames import ScanRequest
 
 KEYS_MAX: Final = 64
 KEYS_BYTES_MAX: Final = 16 << 10
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScanCriteria:
-    """Criteria of a scan: an expression, columns, and limits of a batch."""
+def checked_request(
+    request: messages.ScanRequest, rules: PullRules, *, root: str, broker_name: str
+) -> ScanRequest:
+    """Return the request to a process that scans; each turn sets its range, log end and mapping.
 
-    expression_type: str
-    expression: str
-    columns: tuple[str, ...]
-    batch_rows_max: int
-    batch_bytes_max: int
-
-
-def check_scan(request: messages.ScanRequest, rules: PullRules) -> ScanCriteria:
-    """Return the criteria of a request that is allowed.
+    Args:
+        request: The reader's.
+        rules: Checks of the queue.
+        root: The store's directory.
+        broker_name: The scanned broker.
 
     Raises:
         IllegalName: The topic's name.
@@ -56,10 +53,22 @@ def check_scan(request: messages.ScanRequest, rules: PullRules) -> ScanCriteria:
     if request.HasField("subscription"):
         wanted = rules.filters.subscription_of(request.topic, request.subscription)
         kind, text = wanted.expression_type or TAG, wanted.expression
-    return ScanCriteria(
+    return ScanRequest(
+        root=root,
+        broker_name=broker_name,
+        topic=request.topic,
+        queue_id=request.queue_id,
+        begin_offset=request.begin_offset,
+        end_offset=request.end_offset,
+        log_end=0,
         expression_type=kind,
         expression=text,
+        stored_from_ms=request.stored_from_ms,
+        stored_before_ms=request.stored_before_ms,
+        keys=tuple(request.keys),
         columns=columns,
         batch_rows_max=rows or BATCH_ROWS_MAX,
         batch_bytes_max=length or BATCH_BYTES_MAX,
+        skips_damaged=request.skips_damaged,
+        may_map=False,
     )

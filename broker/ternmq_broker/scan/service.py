@@ -1,112 +1,317 @@
-"""Scan and MeasureQueues: RPCs of data pipelines."""
+"""Scan and MeasureQueues: RPCs of data pipelines.
 
+The bytes of a process that scans are passed on unopened.
+"""
+
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.pull.rules import PullRules
-from ternmq_broker.scan.holds import ScanHolds
+from ternmq_broker.pull.rules import PullRules, no_topic
+from ternmq_broker.scan.holds import ScanHold, ScanHolds
 from ternmq_broker.scan.queue_sizes import measure_queues
-from ternmq_broker.scan.range_scan import ScanServerStream, ScanServiceContext, serve_range
-from ternmq_broker.scan.worker_pool import ScanPool
+from ternmq_broker.scan.request import checked_request
+from ternmq_broker.scan.worker_pool import ScanPool, ScanProcess
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.state.topics import TopicTable
-from ternmq_model.errors import ConnectionLost
+from ternmq_model.errors import (
+    BrokerBusy,
+    ClosedError,
+    ConnectionLost,
+    RefusedError,
+    TernError,
+    refusal,
+)
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Call, Handler, stream, unary
+from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.service_methods import MEASURE_QUEUES, SCAN
+from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import Job
 from ternmq_store.columns.pyarrow_support import has_pyarrow
 from ternmq_store.message_store import MessageStore
+from ternmq_store.scan_process.frames import FrameHeader, FrameKind, ScanRefusal, ScanRequest
+
+ScanServerStream = ServerStream[messages.ScanRequest, messages.ScanReply]
+
+_CLOSING: Final = "the broker is closing"
 
 
 class ScanService:
-    """Serves Scan and MeasureQueues. Owns the processes that scan.
+    """Scan and MeasureQueues of one term of a broker, and the processes that scan.
 
     Args:
-        context: Tables and services behind it.
-        topics: Which there are.
-        env: Blocking calls.
+        config: The broker's settings.
+        env: Processes, clock and blocking calls.
+        store: The scanned store; the cleaner is told which of its files scans need.
+        topics: All topics.
+        rules: Checks of the queues that readers name.
+        deletion_listeners: Listeners for deleted topics.
+        is_slave: The broker follows a master.
+        is_closing: Returns whether new requests are refused.
+
+    Attributes:
+        holds: Log files that retention keeps for scans.
+        pool: The processes; None = none are allowed here.
     """
 
-    def __init__(self, context: ScanServiceContext, topics: TopicTable, env: Environment) -> None:
-        self._context = context
+    def __init__(
+        self,
+        config: BrokerConfig,
+        env: Environment,
+        store: MessageStore,
+        topics: TopicTable,
+        rules: PullRules,
+        deletion_listeners: TopicDeletionListeners,
+        *,
+        is_slave: bool,
+        is_closing: Callable[[], bool],
+    ) -> None:
+        self.store = store
+        self.rules = rules
+        self.deletion_listeners = deletion_listeners
+        self.is_slave = is_slave
+        self.is_closing = is_closing
+        self.broker_name = config.name
+        self.root = str(config.data.absolute())
+        self.stall_s = config.scan_stall_ms / 1000
+        self.holds = ScanHolds(env.clock, limit_ms=config.scan_stall_ms)
+        store.cleaner.holders.append(self.holds.needed_from)
+        self.pool: ScanPool | None = None
+        if env.processes is not None and config.scan_processes:
+            self.pool = ScanPool(env.processes, env.clock, processes_max=config.scan_processes)
         self._topics = topics
         self._blocking = env.blocking
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of both RPCs."""
         return (stream(SCAN, self.scan), unary(MEASURE_QUEUES, self.measure))
 
     def jobs(self) -> Sequence[Job]:
-        """Return what runs beside the handlers."""
-        pool = self._context.pool
-        return () if pool is None else (pool.job,)
+        """Return the job of the pool, if there is one."""
+        return () if self.pool is None else (self.pool.job,)
 
     def drain(self) -> None:
-        """End what is being scanned: who asked for it asks again, elsewhere or later."""
-        if self._context.pool is not None:
-            self._context.pool.drain()
+        """End all scans: readers ask again, elsewhere or later."""
+        if self.pool is not None:
+            self.pool.drain()
 
     async def close(self) -> None:
-        """See to it that no process is left. For when no handler runs any more."""
-        if self._context.pool is not None:
-            await self._context.pool.close()
+        """End all processes. No handler may run any more."""
+        if self.pool is not None:
+            await self.pool.close()
 
     async def scan(self, stream: ScanServerStream, call: Call) -> None:
-        """Serve one reader: range after range."""
+        """Serve one reader: range after range.
+
+        Raises:
+            BrokerBusy: It took nothing for too long.
+        """
         try:
             while (request := await stream.read()) is not None:
-                await serve_range(self._context, request, stream)
+                await self._serve_range(request, stream)
         except ConnectionLost:
             return
+
+    async def _serve_range(self, request: messages.ScanRequest, stream: ScanServerStream) -> None:
+        scan = _RangeRelay(self, request, stream)
+        try:
+            await scan.run()
+        except TernError as error:
+            if scan.is_stalled or (refused := refusal_of(error)) is None:
+                raise
+            await scan.refuse(refused)
 
     async def measure(
         self, request: admin.MeasureQueuesRequest, call: Call
     ) -> admin.MeasureQueuesReply:
         """Return the sizes of ranges of queues. Cancelling is safe."""
-        return await measure_queues(request, self._context.store, self._topics, self._blocking)
+        return await measure_queues(request, self.store, self._topics, self._blocking)
 
 
-def scan_service(
-    config: BrokerConfig,
-    env: Environment,
-    store: MessageStore,
-    topics: TopicTable,
-    rules: PullRules,
-    deletion_listeners: TopicDeletionListeners,
-    *,
-    is_slave: bool,
-    is_closing: Callable[[], bool],
-) -> ScanService:
-    """Return the service of scans for one term of a broker.
+class _RangeRelay:
+    """Relay of the scan of one range. Owned by the reader's stream.
 
-    Args:
-        config: How many processes it may have.
-        env: Where they come from, and the clock.
-        store: What they read; is told which files they need.
-        topics: Which there are.
-        rules: What readers may read.
-        deletion_listeners: Tells of deleted topics.
-        is_slave: The broker follows a master.
-        is_closing: Tells whether nobody new is served any more.
+    Attributes:
+        is_stalled: The reader takes nothing any more.
     """
-    pool: ScanPool | None = None
-    if env.processes is not None and config.scan_processes:
-        pool = ScanPool(env.processes, env.clock, processes_max=config.scan_processes)
-    holds = ScanHolds(env.clock, limit_ms=config.scan_stall_ms)
-    store.cleaner.holders.append(holds.needed_from)
-    context = ScanServiceContext(
-        broker_name=config.name,
-        root=str(config.data.absolute()),
-        store=store,
-        rules=rules,
-        deletion_listeners=deletion_listeners,
-        holds=holds,
-        pool=pool,
-        has_arrow=has_pyarrow,
-        stall_s=config.scan_stall_ms / 1000,
-        is_slave=is_slave,
-        is_closing=is_closing,
-    )
-    return ScanService(context, topics, env)
+
+    def __init__(
+        self, service: ScanService, request: messages.ScanRequest, stream: ScanServerStream
+    ) -> None:
+        self._service = service
+        self._request = request
+        self._stream = stream
+        self._next = QueueOffset(request.begin_offset)
+        self._end = self._next
+        self._damaged = self._damaged_before = 0
+        self._has_schema = False
+        self._is_deleted = False
+        self.is_stalled = False
+
+    async def run(self) -> None:
+        """Serve the range.
+
+        Raises:
+            TernError: Why it ends before its end.
+        """
+        service, request = self._service, self._request
+        if service.is_closing():
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _CLOSING)
+        checked = checked_request(
+            request, service.rules, root=service.root, broker_name=service.broker_name
+        )
+        pool = service.pool
+        if pool is None or not has_pyarrow():
+            why = "pyarrow is not installed" if pool is not None else "broker.scan_processes is 0"
+            remark = f"this broker serves no Scan: {why}"
+            raise refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+        self._check_kept()
+        self._end = QueueOffset(min(request.end_offset, self._range()[1]))
+        place = self._place()
+        if self._next >= self._end:
+            await self._write(ends_stretch=True)
+            return
+        with (
+            service.holds.hold(place or PhysicalOffset(0)) as hold,
+            service.deletion_listeners.listening(self._note_deleted),
+        ):
+            try:
+                while not await self._take_turn(pool, checked, hold):
+                    pass
+            except (BrokerBusy, ClosedError):
+                if service.is_closing():
+                    raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _CLOSING) from None
+                raise
+
+    async def refuse(self, error: RefusedError) -> None:
+        """Tell the reader why the scan ends here."""
+        status = common.Status(code=error.code, remark=error.remark)
+        await self._write(ends_stretch=True, status=status)
+
+    def _range(self) -> tuple[QueueOffset, QueueOffset]:
+        return self._service.store.queue_range(self._request.topic, self._request.queue_id)
+
+    def _place(self) -> PhysicalOffset | None:
+        """Return the log offset of the next message; None when it is gone."""
+        searches, request = self._service.store.searches, self._request
+        return searches.place_of(request.topic, request.queue_id, self._next)
+
+    def _note_deleted(self, topic: str) -> None:
+        self._is_deleted |= topic == self._request.topic
+
+    def _check_kept(self) -> None:
+        """Refuse what the queue does not keep any more, or is another queue's by now.
+
+        A slave may begin later than its master, which alone knows.
+        """
+        topic = self._request.topic
+        if self._is_deleted:
+            raise no_topic(topic)
+        first = self._range()[0]
+        if self._next >= first:
+            return
+        is_slave = self._service.is_slave
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY if is_slave else ResponseCode.PULL_OFFSET_MOVED
+        remark = f"queue {self._request.queue_id} of topic {topic!r} begins at {first} now: "
+        raise refusal(code, remark + f"offset {self._next} is no longer kept")
+
+    async def _take_turn(self, pool: ScanPool, checked: ScanRequest, hold: ScanHold) -> bool:
+        """Have a process scan when there is one; return whether that was the end of the range."""
+        self._service.holds.waits(hold)
+        async with pool.process() as process:
+            self._service.holds.moved(hold, None)
+            self._check_kept()
+            request = replace(
+                checked,
+                begin_offset=self._next,
+                end_offset=self._end,
+                log_end=self._service.store.confirm_offset,
+                may_map=pool.may_map,
+            )
+            await process.begin(request)
+            is_over = await self._relay(process, hold, lambda: pool.is_turn_over(process))
+        self._damaged_before, self._has_schema = self._damaged, True
+        return is_over
+
+    async def _relay(
+        self, process: ScanProcess, hold: ScanHold, is_turn_over: Callable[[], bool]
+    ) -> bool:
+        """Pass on what the process reads, as it comes: it waits while the reader does.
+
+        Returns:
+            Whether that was all; if not, the turn is over.
+        """
+        refused = b""
+        while True:
+            header, data, is_last = await process.read()
+            if self._is_deleted:
+                raise no_topic(self._request.topic)
+            kind = header.kind
+            if kind is FrameKind.REFUSAL:
+                refused += data
+                continue
+            if kind is FrameKind.SCHEMA and self._has_schema:
+                continue
+            has_looked = is_last and kind in (FrameKind.BATCH, FrameKind.PROGRESS)
+            if has_looked:
+                self._looked(header)
+            if kind is FrameKind.END and refused:
+                self._raise(ScanRefusal.from_bytes(refused))
+            is_over = kind is FrameKind.END and is_last
+            is_batch = kind is FrameKind.BATCH and is_last
+            await self._write(piece=data, ends_batch=is_batch, ends_stretch=is_over)
+            self._service.holds.moved(hold, self._place())
+            has_more = self._next < self._end
+            if is_over or (has_looked and has_more and is_turn_over()):
+                return is_over
+
+    def _looked(self, header: FrameHeader) -> None:
+        """Take note of how far the process is."""
+        self._next = QueueOffset(header.next_offset)
+        self._damaged = self._damaged_before + header.damaged
+        if header.rows:
+            self._service.store.statistics.got(header.rows, took_ms=0, from_disk=True)
+
+    def _raise(self, told: ScanRefusal) -> None:
+        """Raise what the process told, in the broker's own words where it knows more."""
+        if told.code is ResponseCode.PULL_OFFSET_MOVED:
+            self._check_kept()
+            # The file is gone, and the queue does not know yet.
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, told.remark)
+        if self._range()[1] < self._end:
+            # A slave cut its log beneath the process, which could read anything there.
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, told.remark)
+        raise refusal(told.code, told.remark)
+
+    async def _write(
+        self,
+        *,
+        piece: bytes = b"",
+        ends_batch: bool = False,
+        ends_stretch: bool = False,
+        status: common.Status | None = None,
+    ) -> None:
+        reply = messages.ScanReply(
+            status=status,
+            piece=piece,
+            ends_batch=ends_batch,
+            next_offset=self._next,
+            min_offset=self._range()[0],
+            damaged=self._damaged,
+            ends_stretch=ends_stretch,
+        )
+        stall_s = self._service.stall_s
+        try:
+            async with asyncio.timeout(stall_s):
+                await self._stream.write(reply)
+        except TimeoutError:
+            self.is_stalled = True
+            remark = f"the reader of a scan took nothing for {stall_s:g} s"
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, remark) from None

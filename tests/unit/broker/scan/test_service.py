@@ -2,22 +2,30 @@
 
 import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from ternmq_broker.config import BrokerConfig
 from ternmq_broker.pull.rules import PullRules
-from ternmq_broker.scan.holds import ScanHolds
-from ternmq_broker.scan.range_scan import ScanServiceContext, serve_range
-from ternmq_broker.scan.worker_pool import ScanPool
+from ternmq_broker.scan import service
+from ternmq_broker.scan.service import ScanService
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
+from ternmq_broker.state.topics import TopicTable
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import JobRunner
 from ternmq_store.message_store import MessageStore
 from ternmq_store.scan_process.frames import FrameKind, ScanAnswer, ScanRefusal, ScanRequest
 from tests.support.scan_processes import MemoryProcesses
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+
+@pytest.fixture(autouse=True)
+def _arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "has_pyarrow", lambda: True)
 
 
 class Store:
@@ -28,6 +36,7 @@ class Store:
         self.confirm_offset = 1_000
         self.searches: Any = self
         self.statistics: Any = self
+        self.cleaner: Any = SimpleNamespace(holders=[])
         self.counted: list[int] = []
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
@@ -41,9 +50,13 @@ class Store:
 
 
 class Stream:
-    def __init__(self, takes_s: float) -> None:
+    def __init__(self, request: messages.ScanRequest, takes_s: float) -> None:
         self.replies: list[messages.ScanReply] = []
+        self._requests = [request]
         self._takes_s = takes_s
+
+    async def read(self) -> messages.ScanRequest | None:
+        return self._requests.pop() if self._requests else None
 
     async def write(self, reply: messages.ScanReply) -> None:
         self.replies.append(reply)
@@ -59,29 +72,28 @@ class Rules:
 
 class Place:
     def __init__(self, store: Store, answer: Any = None, *, is_slave: bool = False) -> None:
-        clock = VirtualClock()
         self.store = store
-        self.holds = ScanHolds(clock, limit_ms=60_000)
-        self.pool = ScanPool(MemoryProcesses(answer), clock, processes_max=1)
-        self.context = ScanServiceContext(
-            broker_name="broker-a",
-            root="/store",
-            store=cast("MessageStore", store),
-            rules=cast("PullRules", Rules()),
-            deletion_listeners=TopicDeletionListeners(),
-            holds=self.holds,
-            pool=self.pool,
-            has_arrow=lambda: True,
-            stall_s=60.0,
+        self.service = ScanService(
+            BrokerConfig(name="broker-a", scan_processes=1),
+            cast(
+                "Environment",
+                SimpleNamespace(
+                    processes=MemoryProcesses(answer), clock=VirtualClock(), blocking=None
+                ),
+            ),
+            cast("MessageStore", store),
+            cast("TopicTable", None),
+            cast("PullRules", Rules()),
+            TopicDeletionListeners(),
             is_slave=is_slave,
             is_closing=lambda: False,
         )
 
     async def ask(self, begin: int, end: int, takes_s: float = 0) -> list[messages.ScanReply]:
-        stream = Stream(takes_s)
         request = messages.ScanRequest(topic="T", begin_offset=begin, end_offset=end)
-        async with JobRunner(self.pool.job):
-            await serve_range(self.context, request, cast("Any", stream))
+        stream = Stream(request, takes_s)
+        async with JobRunner(*self.service.jobs()):
+            await self.service.scan(cast("Any", stream), cast("Any", None))
         return stream.replies
 
 
@@ -176,14 +188,14 @@ def test_hold_follows_the_reader_and_ends_with_the_range() -> None:
 
         def two(request: ScanRequest) -> Iterator[ScanAnswer]:
             for end in (30, 50):
-                needed.append(place.holds.needed_from())
+                needed.append(place.service.holds.needed_from())
                 yield ScanAnswer(FrameKind.BATCH, b"x", end, 0, 1)
-            needed.append(place.holds.needed_from())
+            needed.append(place.service.holds.needed_from())
             yield ScanAnswer(FrameKind.END, b"", 50)
 
         place = Place(Store(20, 50), two)
         await place.ask(20, 50)
         assert needed == [200, 300, 500]
-        assert place.holds.needed_from() is None
+        assert place.service.holds.needed_from() is None
 
     run_in_virtual_time(main())
