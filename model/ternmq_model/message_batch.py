@@ -1,8 +1,6 @@
 """Batches of records, decoded with numpy: what one pull of a queue brings."""
 
-import struct
 import zlib
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +10,16 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import (
-    BODY_AT,
-    FLAG_BORN_HOST_V6,
-    FLAG_STORE_HOST_V6,
+    FLAG_HOSTS_MASK,
     MAGIC_V1,
+    OVERHEAD_BYTES,
     decode_record,
+    header_type,
+    read_physical_offset,
+    read_sys_flag,
+    take_headers,
 )
-from ternmq_model.record.headers import header_type, take_headers
 from ternmq_model.stored_message import StoredMessage, stored_message_at
-
-_SYS_FLAG: Final = struct.Struct(">i")
-_SYS_FLAG_AT: Final = 36
 
 
 def decode_records(
@@ -48,12 +45,10 @@ def decode_records(
     lengths = sizes.astype(np.int64)
     ends = np.cumsum(lengths)
     starts = ends - lengths
-    if int(ends[-1]) != len(data) or int(lengths.min()) < BODY_AT + 3:
+    if int(ends[-1]) != len(data) or int(lengths.min()) < OVERHEAD_BYTES:
         raise CorruptRecord(PhysicalOffset(0), "record sizes do not add up to the records")
-    flags = int(_SYS_FLAG.unpack_from(data, _SYS_FLAG_AT)[0])
-    kind = header_type(
-        20 if flags & FLAG_BORN_HOST_V6 else 8, 20 if flags & FLAG_STORE_HOST_V6 else 8
-    )
+    flags = read_sys_flag(data)
+    kind = header_type(flags)
     headers = (
         take_headers(data, starts, kind) if int(starts[-1]) + kind.itemsize <= len(data) else None
     )
@@ -62,7 +57,7 @@ def decode_records(
         or not (
             (headers["magic"] == MAGIC_V1)
             & (headers["total_bytes"] == lengths)
-            & ((headers["sys_flag"] & 0x30) == (flags & 0x30))
+            & ((headers["sys_flag"] & FLAG_HOSTS_MASK) == (flags & FLAG_HOSTS_MASK))
             & (headers["body_bytes"] >= 0)
             & (headers["body_bytes"] <= lengths - kind.itemsize - 4)
         ).all()
@@ -97,11 +92,7 @@ def _check_bodies(
             starts.tolist(), found, expected, begins, ends, strict=True
         ):
             if crc != wanted and end > begin:
-                raise CorruptRecord(_claimed_offset(data, at), "the body's checksum differs")
-
-
-def _claimed_offset(data: bytes, begin: int) -> PhysicalOffset:
-    return PhysicalOffset(int.from_bytes(data[begin + 28 : begin + 36], "big"))
+                raise CorruptRecord(read_physical_offset(data, at), "the body's checksum differs")
 
 
 def _decode_each(
@@ -111,6 +102,8 @@ def _decode_each(
     for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
         record = decode_record(data[begin:end], check_crc=check_crc)
         if record is None or record.header.total_bytes != end - begin:
-            raise CorruptRecord(_claimed_offset(data, begin), "its length is not what was told")
+            raise CorruptRecord(
+                read_physical_offset(data, begin), "its size differs from its batch's"
+            )
         messages.append(stored_message_at(record.header, data, begin, queue))
     return messages

@@ -1,8 +1,6 @@
 """Messages that consumers receive: records as they lie in the log, read on first use."""
 
-import struct
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from ternmq_model import properties as names
 from ternmq_model.compression import decompress
@@ -12,15 +10,14 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, decode_visible
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import (
-    MAGIC_V2,
+    FLAG_COMPRESSED,
+    FLAGS_BYTE_AT,
     RecordHeader,
     decode_record,
     header_struct,
+    properties_behind,
+    read_header,
 )
-
-_SYS_FLAG: Final = struct.Struct(">i")
-_SYS_FLAG_AT: Final = 36
-_COMPRESSED_AT: Final = _SYS_FLAG_AT + 3
 
 
 class StoredMessage:
@@ -77,7 +74,7 @@ class StoredMessage:
                 batch are not concerned.
             MissingPackage: It is compressed in a way that needs the extra `compression`.
         """
-        if not self._batch[self._begin + _COMPRESSED_AT] & 1:
+        if not self._batch[self._begin + FLAGS_BYTE_AT] & FLAG_COMPRESSED:
             return self._batch[self._body_at : self._body_end]
         try:
             return self._body
@@ -110,10 +107,7 @@ class StoredMessage:
         try:
             return self._header
         except AttributeError:
-            layout = header_struct(
-                _SYS_FLAG.unpack_from(self._batch, self._begin + _SYS_FLAG_AT)[0]
-            )
-            self._header = RecordHeader._make(layout.unpack_from(self._batch, self._begin))
+            self._header = read_header(self._batch, self._begin)
             return self._header
 
     @property
@@ -125,9 +119,7 @@ class StoredMessage:
         try:
             return self._properties
         except AttributeError:
-            wide = 2 if self.header.magic == MAGIC_V2 else 1
-            topic_bytes = int.from_bytes(self._batch[self._body_end : self._body_end + wide], "big")
-            begin = self._body_end + wide + topic_bytes + 2
+            begin = properties_behind(self._batch, self._body_end, self.header.magic)
             self._properties = decode_visible(self._batch[begin : self._end])
             return self._properties
 

@@ -12,8 +12,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.fields import QueueRows
-from ternmq_model.record.format import Record, decode_record
-from ternmq_model.record.headers import header_type, take_headers
+from ternmq_model.record.format import Record, decode_record, header_type, take_headers
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.index.index_files import IndexFiles
 from tests.support.stores import HandClock
@@ -55,7 +54,7 @@ def to_batch(log: bytes, records: list[tuple[int, Record]]) -> RecordBatch:
     for row, (_, record) in enumerate(records):
         topics.setdefault(record.topic.decode(), []).append(row)
     queues = tuple(QueueRows(topic, 0, np.array(rows)) for topic, rows in topics.items())
-    headers = take_headers(log, starts, header_type(8, 8))
+    headers = take_headers(log, starts, header_type(0))
     return RecordBatch(log, starts, sizes, headers, sizes, queues, starts + sizes - lengths)
 
 

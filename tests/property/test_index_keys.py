@@ -10,8 +10,7 @@ from ternmq_model.index_keys import find_keys, key_hash
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.fields import QueueRows
-from ternmq_model.record.format import decode_record, encode_record
-from ternmq_model.record.headers import header_type, take_headers
+from ternmq_model.record.format import decode_record, encode_record, header_type, take_headers
 from tests.support.records import BORN_HOST, STORE_HOST
 
 PIECES = st.sampled_from(
@@ -46,7 +45,7 @@ def bare_batch(records: list[tuple[str, bytes, int]]) -> RecordBatch:
         topic: np.flatnonzero([one == topic for one, _, _ in records]) for topic in ("A", "Topic")
     }
     queues = tuple(QueueRows(topic, 0, mine) for topic, mine in rows.items() if len(mine))
-    headers = take_headers(data, starts, header_type(8, 8))
+    headers = take_headers(data, starts, header_type(0))
     return RecordBatch(data, starts, sizes, headers, sizes, queues, begins)
 
 

@@ -21,18 +21,17 @@ from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import queues_of, tag_codes_of
 from ternmq_model.record.format import (
     BODY_BYTES_MAX,
-    FLAG_BORN_HOST_V6,
-    FLAG_STORE_HOST_V6,
+    FLAG_HOSTS_MASK,
     PROPERTIES_BYTES_MAX,
     Record,
     encode_record,
+    header_type,
+    host_flags,
+    take_headers,
 )
-from ternmq_model.record.headers import header_type, take_headers
 
 _WAITING_BYTES: Final = 512
 """By which properties may grow at most before a record is stored: its checksum, its real topic."""
-
-_HOST_FLAGS: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +76,7 @@ def internal_record_of(record: Record, properties: dict[str, str] | None = None)
         born_at_ms=header.born_at_ms,
         born_host=header.born_host,
         flag=header.flag,
-        sys_flag=header.sys_flag & ~_HOST_FLAGS,
+        sys_flag=header.sys_flag & ~FLAG_HOSTS_MASK,
         reconsume_times=header.reconsume_times,
         prepared_offset=header.prepared_offset,
     )
@@ -141,7 +140,7 @@ def encode_internal(
         body=record.body,
         properties=properties,
         flag=record.flag,
-        sys_flag=record.sys_flag & ~_HOST_FLAGS,
+        sys_flag=record.sys_flag & ~FLAG_HOSTS_MASK,
         born_at_ms=record.born_at_ms,
         born_host=record.born_host,
         store_host=store_host,
@@ -183,7 +182,7 @@ def encoded_batch(
         store_host_bytes: Length of their store host.
         is_checksummed: The bytes have room for checksums.
     """
-    kind = header_type(len(pairs[0][0].born_host), store_host_bytes)
+    kind = header_type(host_flags(len(pairs[0][0].born_host), store_host_bytes))
     topics: dict[str, int] = {}
     topic_of = [topics.setdefault(record.topic, len(topics)) for record, _ in pairs]
     fixed_bytes = kind.itemsize + 3

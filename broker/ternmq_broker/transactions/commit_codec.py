@@ -20,18 +20,17 @@ from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.checksum import RESERVED_CHECKSUM, strip_checksum
 from ternmq_model.record.fields import queues_of, tag_codes_of
 from ternmq_model.record.format import (
-    FLAG_BORN_HOST_V6,
     FLAG_COMMIT,
-    FLAG_STORE_HOST_V6,
+    FLAG_HOSTS_MASK,
     FLAG_TRANSACTION_MASK,
     MAGIC_V1,
     header_struct,
+    header_type,
+    take_headers,
 )
-from ternmq_model.record.headers import header_type, take_headers
 
 _HEAD: Final = header_struct(0)
-_IPV4: Final = header_type(8, 8)
-_HOSTS_V6: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
+_IPV4: Final = header_type(0)
 _TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
 _SHORT: Final = struct.Struct(">h")
 _ID: Final = f"\x02{TRANSACTION_ID}\x01".encode()
@@ -79,7 +78,7 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
     if (
         magic != MAGIC_V1
         or total != len(data)
-        or sys_flag & (_HOSTS_V6 | FLAG_TRANSACTION_MASK)
+        or sys_flag & (FLAG_HOSTS_MASK | FLAG_TRANSACTION_MASK)
         or physical != identity.transaction
         or prepared
         or reconsumed

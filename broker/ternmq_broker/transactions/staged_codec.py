@@ -22,8 +22,12 @@ from ternmq_model.properties import (
     TRANSACTION_PREPARED,
     decode_properties,
 )
-from ternmq_model.record.format import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6, MAGIC_V1
-from ternmq_model.record.headers import header_type, take_headers
+from ternmq_model.record.format import (
+    FLAG_HOSTS_MASK,
+    MAGIC_V1,
+    header_type,
+    take_headers,
+)
 
 _TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
 _BEGIN: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()
@@ -31,8 +35,7 @@ _END: Final = f"\x02{TRANSACTION_ID}\x01".encode()
 _REAL: Final = f"\x02{REAL_TOPIC}\x01".encode()
 _COPIED: Final = f"\x02{FIRST_HALF}\x01".encode()
 _CHECKED: Final = f"\x02{CHECK_TIMES}\x01".encode()
-_HOSTS_V6: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
-_IPV4: Final = header_type(8, 8)
+_IPV4: Final = header_type(0)
 
 
 class StagedHalf(NamedTuple):
@@ -70,7 +73,7 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
         (headers["magic"] == MAGIC_V1)
         & (headers["total_bytes"] == sizes)
         & (headers["body_bytes"] >= 0)
-        & (headers["sys_flag"] & _HOSTS_V6 == 0)
+        & (headers["sys_flag"] & FLAG_HOSTS_MASK == 0)
         & (headers["prepared_offset"] == 0)
     ).tolist()
     columns = zip(

@@ -6,7 +6,6 @@ short loop for the checksums and tags; a few short records are sooner read one b
 """
 
 import re
-import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,23 +42,24 @@ from ternmq_model.record.fields import (
 )
 from ternmq_model.record.format import (
     BODY_BYTES_MAX,
-    FLAG_BORN_HOST_V6,
     FLAG_COMPRESSION_MASK,
-    FLAG_STORE_HOST_V6,
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
+    Headers,
     Record,
     decode_record,
+    header_type,
+    host_flags,
+    put_headers,
+    read_lengths,
+    take_headers,
+    with_properties,
 )
-from ternmq_model.record.headers import Headers, header_type, put_headers, take_headers
 
 _PAIR_END: Final = 2
 _FEW_RECORDS: Final = 6
 _FEW_BYTES: Final = 16 << 10
 """Up to so many, and so long together, records are read one by one: the passes take more time."""
-
-_INT: Final = struct.Struct(">i")
-_SHORT: Final = struct.Struct(">h")
 
 _NOT_PLAIN: Final = re.compile(
     b"\x02(?:DELAY\x01|RECONSUME_|TRAN_(?:MSG\x01)?|TIMER_|REAL_|INNER_|POP_CK|%b)"
@@ -81,6 +81,9 @@ class RejectedRecord(NamedTuple):
 
 class _Form(NamedTuple):
     """The form that all records of a request must have."""
+
+    flags: int
+    """Bits of the sys flag that announce the hosts' lengths."""
 
     kind: "np.dtype[np.void]"
     is_checksummed: bool
@@ -149,7 +152,8 @@ def check_records(
         ValueError: The lengths cannot be those of records; nothing in the request is usable.
     """
     lengths = sizes.astype(np.int64)
-    form = _Form(header_type(born_host_bytes, store_host_bytes), is_checksummed)
+    flags = host_flags(born_host_bytes, store_host_bytes)
+    form = _Form(flags, header_type(flags), is_checksummed)
     if (
         not len(lengths)
         or int(lengths.min()) < form.kind.itemsize + 4
@@ -220,12 +224,8 @@ def _fit_checksums(batch: RecordBatch, *, is_checksummed: bool) -> RecordBatch:
         properties = strip_checksum(batch.data[at:end]) + room
         if len(properties) > PROPERTIES_BYTES_MAX:
             raise IllegalMessage(_too_long(len(properties)))
-        size = at - begin + len(properties)
-        pieces += (
-            _INT.pack(size), batch.data[begin + 4 : at - 2], _SHORT.pack(len(properties)),
-            properties,
-        )  # fmt: skip
-        sizes.append(size)
+        pieces += with_properties(batch.data, begin, at, properties)
+        sizes.append(at - begin + len(properties))
     lengths = np.array(sizes, dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
     headers = batch.headers.copy()
@@ -272,11 +272,6 @@ def complete_records(
     put_headers(target, starts, headers)
 
 
-def _host_flags(kind: "np.dtype[np.void]") -> int:
-    born, store = kind["born_host"].itemsize, kind["store_host"].itemsize
-    return (FLAG_BORN_HOST_V6 if born == 20 else 0) | (FLAG_STORE_HOST_V6 if store == 20 else 0)
-
-
 def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np.bool_]:
     """Return the batch, or which records are good when some are not."""
     if len(sizes) <= _FEW_RECORDS and len(records) <= _FEW_BYTES:
@@ -293,7 +288,7 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
         & (headers["magic"] == MAGIC_V1)
         & (body_bytes >= 0)
         & (body_bytes <= np.minimum(sizes - kind.itemsize - 4, BODY_BYTES_MAX))
-        & ((flags & ~FLAG_COMPRESSION_MASK) == _host_flags(kind))
+        & ((flags & ~FLAG_COMPRESSION_MASK) == form.flags)
         & (headers["queue_id"] >= 0)
         & (headers["reconsume_times"] == 0)
         & (headers["prepared_offset"] == 0)
@@ -307,7 +302,7 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     fits = (topic_bytes > 0) & (topic_bytes <= TOPIC_BYTES_MAX) & (properties <= ends)
     if not fits.all():
         return _check_each(records, starts, ends, fits, form)
-    properties_bytes = (view[properties - 2].astype(np.int64) << 8) | view[properties - 1]
+    properties_bytes = read_lengths(view, properties)
     closed = (properties_bytes == 0) | (view[ends - 1] == _PAIR_END)
     is_reserved = rows_with_reserved_checksum(records, properties, ends)
     fits = (
@@ -446,7 +441,7 @@ def _reason_of(decoded: Record, length: int, form: _Form) -> str:
         return f"total size {header.total_bytes} is not the record's length {length}"
     if header.body_bytes > BODY_BYTES_MAX:
         return f"body has {header.body_bytes} bytes, at most {BODY_BYTES_MAX} fit"
-    if header.sys_flag & ~FLAG_COMPRESSION_MASK != _host_flags(form.kind):
+    if header.sys_flag & ~FLAG_COMPRESSION_MASK != form.flags:
         return f"sys flag {header.sys_flag:#x} has bits that a producer may not set"
     if header.body_crc != zlib.crc32(decoded.body) & 0x7FFFFFFF:
         return "the body's checksum differs"

@@ -1,9 +1,7 @@
 """Encoder of records for one broker: constant parts are laid out once."""
 
-import struct
 import zlib
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
@@ -11,12 +9,14 @@ from ternmq_model.errors import IllegalMessage
 from ternmq_model.record.format import (
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
+    encode_topic,
+    header_pieces,
     header_struct,
+    header_type,
     host_flags,
+    pack_length,
+    pack_lengths,
 )
-from ternmq_model.record.headers import header_type
-
-_SHORT: Final = struct.Struct(">h")
 
 
 class RecordEncoder:
@@ -41,9 +41,9 @@ class RecordEncoder:
         self._store_host = store_host
         self._suffix = suffix
         self._properties_bytes_max = properties_bytes_max
-        self._flags = host_flags(born_host, store_host)
+        self._flags = host_flags(len(born_host), len(store_host))
         self._layout = header_struct(self._flags)
-        self._kind = header_type(len(born_host), len(store_host))
+        self._kind = header_type(self._flags)
         self._fixed_bytes = self._layout.size + 3
 
     def encode(
@@ -95,7 +95,7 @@ class RecordEncoder:
             len(body),
         )
         return b"%b%b%c%b%b%b" % (
-            head, body, len(topic), topic, _SHORT.pack(len(whole)), whole,
+            head, body, len(topic), topic, pack_length(len(whole)), whole,
         )  # fmt: skip
 
     def encode_many(
@@ -151,17 +151,12 @@ class RecordEncoder:
         headers["born_host"] = np.void(self._born_host)
         headers["store_host"] = np.void(self._store_host)
         headers["body_bytes"] = body_bytes
-        lead, size = headers.tobytes(), self._layout.size
-        middle = bytes((len(topic),)) + topic
-        lengths = whole_bytes.astype(">i2").tobytes()
+        heads, middle = header_pieces(headers), encode_topic(topic)
+        lengths = pack_lengths(whole_bytes)
         return [
-            b"%b%b%b%b%b" % (
-                lead[at : at + size], body, middle, lengths[two : two + 2], whole,
-            )
-            for at, two, body, whole in zip(
-                range(0, count * size, size), range(0, count * 2, 2), bodies, wholes, strict=True
-            )
-        ]  # fmt: skip
+            b"%b%b%b%b%b" % (head, body, middle, length, whole)
+            for head, body, length, whole in zip(heads, bodies, lengths, wholes, strict=True)
+        ]
 
     def _too_long(self, topic: bytes, length: int) -> IllegalMessage:
         return IllegalMessage(

@@ -1,8 +1,8 @@
-"""The commit log record: the one place that knows its bytes (docs/formats/commit-log.md).
+"""Byte layout of commit log records (docs/formats/commit-log.md), for one record and for many.
 
-Producers build records, brokers check and complete them, the disk keeps them, consumers read
-them: the same bytes all the way, so nothing is converted twice. `batch` does the same
-for many records at once.
+Producers build records, brokers check and complete them, the disk stores them, consumers read
+them: the same bytes all the way, so nothing is converted twice. No other module knows where a
+field lies or in which byte order.
 
     total size 4 | magic 4 | body crc 4 | queue id 4 | flag 4 | queue offset 8 | physical offset 8
     sys flag 4 | born time 8 | born host 8/20 | store time 8 | store host 8/20 | reconsume times 4
@@ -12,13 +12,22 @@ for many records at once.
 Integers are big-endian and signed. A host is an address of 4 or 16 bytes and a port of 4; two
 bits of the sys flag say which.
 
+For many records, a window over a buffer has one item per byte, each as long as a header,
+overlapping its neighbours. Copying the items at the records' starts moves headers at memory speed
+(4 ns each, measured) where unpacking one record takes a microsecond.
+
 Source: RocketMQ `MessageExtEncoder`, `MessageDecoder`, `CommitLog`.
 """
 
 import struct
 import zlib
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.arrays import Bytes, Ints, layout_bytes
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
@@ -34,6 +43,7 @@ FLAG_COMMIT: Final = 0x8
 FLAG_ROLLBACK: Final = 0xC
 FLAG_BORN_HOST_V6: Final = 0x10
 FLAG_STORE_HOST_V6: Final = 0x20
+FLAG_HOSTS_MASK: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
 FLAG_COMPRESSION_MASK: Final = 0x701
 """Flags that a producer may set: compressed, and with what."""
 
@@ -45,25 +55,25 @@ ATOMIC_BATCH_BYTES_MAX: Final = 4 << 20
 """Longest batch, its records in store format, that is stored together or not at all."""
 
 SIZE_BYTES: Final = 4
-"""A record, a blank one too, begins with its size in so many bytes, big-endian."""
+"""Length of the size with which every record begins, a blank one too."""
 
 BLANK_BYTES: Final = 8
-"""Bytes that a blank record writes; also the room that a file always keeps for it."""
+"""Bytes that a blank record writes; every file of the log reserves them behind its last record."""
 
 BODY_AT: Final = 88
 """Position of the body when both hosts are IPv4; 12 bytes later for each IPv6 host."""
 
-OVERHEAD_BYTES: Final = 91
-"""Length of a V1 record with IPv4 hosts and nothing in it."""
+HEADER_BYTES_MAX: Final = BODY_AT + 24
+"""Length of the longest header, which has two IPv6 hosts."""
 
-_HEADERS: Final = tuple(
-    struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20) for born in (8, 20)
-)
-_BLANK: Final = struct.Struct(">ii")
-_SHORT: Final = struct.Struct(">h")
-_SYS_FLAG: Final = struct.Struct(">i")
-_SYS_FLAG_AT: Final = 36
-assert [header.size for header in _HEADERS] == [BODY_AT, BODY_AT + 12, BODY_AT + 12, BODY_AT + 24]
+OVERHEAD_BYTES: Final = BODY_AT + 3
+"""Length of a V1 record with IPv4 hosts and no topic, body and properties."""
+
+OVERHEAD_BYTES_MAX: Final = HEADER_BYTES_MAX + 3
+"""Length of a V1 record with IPv6 hosts and no topic, body and properties."""
+
+Headers = NDArray[np.void]
+"""Structures with the fields of `RecordHeader`, big-endian, as they lie in a record."""
 
 
 class RecordHeader(NamedTuple):
@@ -124,6 +134,69 @@ class Record(NamedTuple):
     properties: bytes
 
 
+def _header_type(born_host_bytes: int, store_host_bytes: int) -> "np.dtype[np.void]":
+    fields: list[Any] = [
+        ("total_bytes", ">i4"),
+        ("magic", ">i4"),
+        ("body_crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_at_ms", ">i8"),
+        ("born_host", f"V{born_host_bytes}"),
+        ("stored_at_ms", ">i8"),
+        ("store_host", f"V{store_host_bytes}"),
+        ("reconsume_times", ">i4"),
+        ("prepared_offset", ">i8"),
+        ("body_bytes", ">i4"),
+    ]
+    return np.dtype(fields)
+
+
+# Both tuples are indexed by the two bits of the sys flag.
+_HEADERS: Final = tuple(
+    struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20) for born in (8, 20)
+)
+_HEADER_TYPES: Final = tuple(_header_type(born, store) for store in (8, 20) for born in (8, 20))
+assert all(kind.names == RecordHeader._fields for kind in _HEADER_TYPES)
+assert [kind.itemsize for kind in _HEADER_TYPES] == [each.size for each in _HEADERS]
+assert [_HEADERS[0].size, _HEADERS[3].size] == [BODY_AT, HEADER_BYTES_MAX]
+
+_START: Final = struct.Struct(">ii")
+_INT: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+_SHORT: Final = struct.Struct(">h")
+_MAGIC_AT: Final = 4
+_QUEUE_ID_AT: Final = 12
+_QUEUE_OFFSET_AT: Final = 20
+_PHYSICAL_OFFSET_AT: Final = 28
+_SYS_FLAG_AT: Final = 36
+FLAGS_BYTE_AT: Final = _SYS_FLAG_AT + 3
+"""Position of the byte of the sys flag that has the bits of the hosts and of compression."""
+
+_STORED_AT: Final = 56
+"""Position of the store time behind an IPv4 born host."""
+
+_HOST_SHIFT: Final = 4
+_HOST_MORE_BYTES: Final = 12
+"""Bytes by which an IPv6 host is longer than an IPv4 one."""
+
+_MAGICS: Final = tuple(_INT.pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+_LONG_ITEM: Final = np.dtype(">i8")
+_QUEUE_OFFSETS_AND_SIZES_AT: Final = np.array([[_QUEUE_OFFSET_AT], [0]])
+
+OFFSETS_BYTES: Final = _PHYSICAL_OFFSET_AT + _LONG.size
+"""Length of a header up to and with its physical offset, which `claimed_offset` needs."""
+
+read_start: Final[Callable[[bytes | memoryview, int], tuple[int, int]]] = _START.unpack_from
+"""Return total size and magic of the record at a position."""
+
+pack_length: Final = _SHORT.pack
+"""Return the bytes of the length of properties."""
+
+
 def body_crc(body: bytes | memoryview) -> int:
     """Return the checksum a record keeps of its body: CRC-32 without its top bit; 0 if empty."""
     return zlib.crc32(body) & 0x7FFFFFFF
@@ -131,14 +204,24 @@ def body_crc(body: bytes | memoryview) -> int:
 
 def header_struct(sys_flag: int) -> struct.Struct:
     """Return the layout of the fixed part for the hosts that `sys_flag` announces."""
-    return _HEADERS[(sys_flag >> 4) & 3]
+    return _HEADERS[(sys_flag >> _HOST_SHIFT) & 3]
 
 
-def host_flags(born_host: bytes, store_host: bytes) -> int:
-    """Return the bits of the sys flag that announce the hosts' lengths."""
-    return (FLAG_BORN_HOST_V6 if len(born_host) == 20 else 0) | (
-        FLAG_STORE_HOST_V6 if len(store_host) == 20 else 0
+def header_type(sys_flag: int) -> "np.dtype[np.void]":
+    """Return the structure of the fixed part for the hosts that `sys_flag` announces."""
+    return _HEADER_TYPES[(sys_flag >> _HOST_SHIFT) & 3]
+
+
+def host_flags(born_host_bytes: int, store_host_bytes: int) -> int:
+    """Return the bits of the sys flag that announce hosts of 8 (IPv4) or 20 bytes (IPv6)."""
+    return (FLAG_BORN_HOST_V6 if born_host_bytes == 20 else 0) | (
+        FLAG_STORE_HOST_V6 if store_host_bytes == 20 else 0
     )
+
+
+def encode_topic(topic: bytes, magic: int = MAGIC_V1) -> bytes:
+    """Return a topic behind its length, as it follows the body."""
+    return (bytes((len(topic),)) if magic == MAGIC_V1 else pack_length(len(topic))) + topic
 
 
 def encode_record(
@@ -162,7 +245,7 @@ def encode_record(
 
     The caller has checked sizes: topic at most 127 bytes, properties at most 32,767.
     """
-    sys_flag |= host_flags(born_host, store_host)
+    sys_flag |= host_flags(len(born_host), len(store_host))
     layout = header_struct(sys_flag)
     total = layout.size + len(body) + 1 + len(topic) + 2 + len(properties)
     head = layout.pack(
@@ -183,13 +266,134 @@ def encode_record(
         len(body),
     )
     return b"".join(
-        (head, body, bytes((len(topic),)), topic, _SHORT.pack(len(properties)), properties)
+        (head, body, bytes((len(topic),)), topic, pack_length(len(properties)), properties)
     )
 
 
 def encode_blank(bytes_left: int) -> bytes:
-    """Return the 8 bytes that say: nothing more in this file, `bytes_left` to its end."""
-    return _BLANK.pack(bytes_left, MAGIC_BLANK)
+    """Return the 8 bytes of the blank record that ends a file `bytes_left` further on."""
+    return _START.pack(bytes_left, MAGIC_BLANK)
+
+
+def is_blank(data: bytes | memoryview, position: int, bytes_left: int) -> bool:
+    """Return whether a blank record at `position` ends its file `bytes_left` further on."""
+    return data[position : position + BLANK_BYTES] == encode_blank(bytes_left)
+
+
+def read_size(data: bytes | memoryview, position: int = 0) -> int:
+    """Return the size that the record at `position` claims; 0 where `data` has ended."""
+    return int.from_bytes(data[position : position + SIZE_BYTES], "big")
+
+
+def read_sys_flag(data: bytes | memoryview, position: int = 0) -> int:
+    """Return the sys flag of the record at `position`."""
+    flags: int = _INT.unpack_from(data, position + _SYS_FLAG_AT)[0]
+    return flags
+
+
+def read_queue_id(data: bytes | memoryview, position: int = 0) -> int:
+    """Return the queue id of the record at `position`."""
+    queue_id: int = _INT.unpack_from(data, position + _QUEUE_ID_AT)[0]
+    return queue_id
+
+
+def read_queue_offset(data: bytes | memoryview, position: int = 0) -> QueueOffset:
+    """Return the queue offset of the record at `position`."""
+    return QueueOffset(_LONG.unpack_from(data, position + _QUEUE_OFFSET_AT)[0])
+
+
+def read_physical_offset(data: bytes | memoryview, position: int = 0) -> PhysicalOffset:
+    """Return the physical offset that the record at `position` claims."""
+    return PhysicalOffset(_LONG.unpack_from(data, position + _PHYSICAL_OFFSET_AT)[0])
+
+
+def read_stored_at_ms(data: bytes | memoryview, position: int = 0) -> int:
+    """Return the store time of the record at `position`."""
+    at = position + _STORED_AT
+    if data[position + FLAGS_BYTE_AT] & FLAG_BORN_HOST_V6:
+        at += _HOST_MORE_BYTES
+    stored_at_ms: int = _LONG.unpack_from(data, at)[0]
+    return stored_at_ms
+
+
+def read_header(data: bytes | memoryview, position: int = 0) -> RecordHeader:
+    """Return the header at `position`, which must lie in `data` completely."""
+    flags = _INT.unpack_from(data, position + _SYS_FLAG_AT)[0]
+    return RecordHeader._make(_HEADERS[(flags >> _HOST_SHIFT) & 3].unpack_from(data, position))
+
+
+def find_header(data: bytes | memoryview, position: int = 0) -> RecordHeader | None:
+    """Return the header at `position`; None when no V1 or V2 header lies there completely."""
+    left = len(data) - position
+    if left < BODY_AT or data[position + _MAGIC_AT : position + BLANK_BYTES] not in _MAGICS[:2]:
+        return None
+    is_complete = left >= header_struct(read_sys_flag(data, position)).size
+    return read_header(data, position) if is_complete else None
+
+
+def claimed_offset(head: bytes | memoryview) -> PhysicalOffset | None:
+    """Return the physical offset of the record that begins with `head`; None if none begins there.
+
+    The first `OFFSETS_BYTES` of a record suffice.
+    """
+    if len(head) < OFFSETS_BYTES or head[_MAGIC_AT:BLANK_BYTES] not in _MAGICS[:2]:
+        return None
+    return read_physical_offset(head)
+
+
+def possible_starts(data: bytes) -> list[int]:
+    """Return the ascending positions at which the magic of a record, blank or not, would lie."""
+    found: list[int] = []
+    for magic in _MAGICS:
+        at = data.find(magic, _MAGIC_AT)
+        while at >= 0:
+            found.append(at - _MAGIC_AT)
+            at = data.find(magic, at + 1)
+    return sorted(found)
+
+
+def read_properties(data: memoryview, position: int, size: int) -> bytes | None:
+    """Return the encoded properties of the record at `position`; None when it is not `size` long.
+
+    Its other fields are not checked.
+    """
+    end = position + size
+    if size < BODY_AT or end > len(data):
+        return None
+    total_bytes, magic = _START.unpack_from(data, position)
+    body = position + header_struct(read_sys_flag(data, position)).size
+    if total_bytes != size or magic not in (MAGIC_V1, MAGIC_V2) or body >= end:
+        return None
+    topic = body + _INT.unpack_from(data, body - _INT.size)[0] + (1 if magic == MAGIC_V1 else 2)
+    if not body < topic <= end:
+        return None
+    topic_bytes = _topic_bytes(data, topic, magic)
+    begin: int = topic + topic_bytes + _SHORT.size
+    if topic_bytes < 0 or begin > end or _SHORT.unpack_from(data, begin - 2)[0] != end - begin:
+        return None
+    return bytes(data[begin:end])
+
+
+def _topic_bytes(data: bytes | memoryview, topic_at: int, magic: int) -> int:
+    if magic == MAGIC_V1:
+        return data[topic_at - 1]
+    length: int = _SHORT.unpack_from(data, topic_at - _SHORT.size)[0]
+    return length
+
+
+def properties_behind(data: bytes | memoryview, body_end: int, magic: int) -> int:
+    """Return where the properties begin of a sound record whose body ends at `body_end`."""
+    topic_at = body_end + (1 if magic == MAGIC_V1 else 2)
+    return topic_at + _topic_bytes(data, topic_at, magic) + _SHORT.size
+
+
+def with_properties(
+    data: bytes, start: int, properties_at: int, properties: bytes
+) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return the pieces of the record at `start` with other properties, which began there."""
+    size = _INT.pack(properties_at - start + len(properties))
+    front = data[start + SIZE_BYTES : properties_at - _SHORT.size]
+    return size, front, pack_length(len(properties)), properties
 
 
 def decode_record(
@@ -215,14 +419,14 @@ def decode_record(
     left = len(buffer) - position
     if left < BLANK_BYTES:
         raise CorruptRecord(where, f"only {left} bytes are left")
-    total, magic = _BLANK.unpack_from(buffer, position)
+    total, magic = _START.unpack_from(buffer, position)
     if magic == MAGIC_BLANK:
         return None
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise CorruptRecord(where, f"magic is {magic & 0xFFFFFFFF:#010x}")
     if not OVERHEAD_BYTES <= total <= left:
         raise CorruptRecord(where, f"total size {total} does not fit")
-    layout = header_struct(_SYS_FLAG.unpack_from(buffer, position + _SYS_FLAG_AT)[0])
+    layout = header_struct(read_sys_flag(buffer, position))
     if layout.size > total:
         raise CorruptRecord(where, f"total size {total} does not hold the header")
     header = RecordHeader._make(layout.unpack_from(buffer, position))
@@ -233,9 +437,7 @@ def decode_record(
     end = position + total
     if header.body_bytes < 0 or topic_at + 2 > end:
         raise CorruptRecord(where, f"body length {header.body_bytes} does not fit")
-    topic_bytes = (
-        buffer[topic_at - 1] if magic == MAGIC_V1 else _SHORT.unpack_from(buffer, topic_at - 2)[0]
-    )
+    topic_bytes = _topic_bytes(buffer, topic_at, magic)
     properties_at = topic_at + topic_bytes + 2
     if topic_bytes < 1 or properties_at > end:
         raise CorruptRecord(where, f"topic length {topic_bytes} does not fit")
@@ -251,3 +453,58 @@ def decode_record(
         bytes(buffer[topic_at : topic_at + topic_bytes]),
         bytes(buffer[properties_at:end]),
     )
+
+
+def take_headers(
+    data: bytes | bytearray | memoryview | Bytes, starts: Ints, kind: "np.dtype[np.void]"
+) -> Headers:
+    """Return copies of the headers at `starts`; each must lie wholly in `data`."""
+    return _window(data, kind)[starts].view(kind)
+
+
+def put_headers(target: bytearray | memoryview | Bytes, starts: Ints, headers: Headers) -> None:
+    """Write `headers` at `starts` of the writable `target`."""
+    born_host, store_host = headers.dtype["born_host"], headers.dtype["store_host"]
+    kind = header_type(host_flags(born_host.itemsize, store_host.itemsize))
+    items = layout_bytes(headers, kind).view(np.dtype((np.void, kind.itemsize)))
+    _window(target, kind)[starts] = items
+
+
+def _window(
+    data: bytes | bytearray | memoryview | Bytes, kind: "np.dtype[np.void]"
+) -> NDArray[np.void]:
+    size = kind.itemsize
+    return np.ndarray(
+        (max(len(data) - size + 1, 0),), np.dtype((np.void, size)), data, strides=(1,)
+    )
+
+
+def header_pieces(headers: Headers) -> list[bytes]:
+    """Return the bytes of each header."""
+    pieces: list[bytes] = headers.view(f"V{headers.dtype.itemsize}").tolist()
+    return pieces
+
+
+def pack_lengths(lengths: Ints) -> list[bytes]:
+    """Return for each of many lengths of properties what `pack_length` returns for one."""
+    pieces: list[bytes] = lengths.astype(">i2").view("V2").tolist()
+    return pieces
+
+
+def read_lengths(view: Bytes, ends: Ints) -> Ints:
+    """Return the lengths of properties, or of V2 topics, that end at `ends`."""
+    return (view[ends - 2].astype(np.int8).astype(np.int64) << 8) | view[ends - 1]
+
+
+def have_sizes_and_offsets(
+    view: memoryview, starts: Ints, sizes: Ints, queue_offsets: Ints
+) -> bool:
+    """Return whether all records at `starts` claim their sizes and queue offsets; takes 5 µs."""
+    window: Ints = np.ndarray((len(view) - _LONG.size + 1,), _LONG_ITEM, view, strides=(1,))
+    try:
+        claimed = window[_QUEUE_OFFSETS_AND_SIZES_AT + starts].astype(np.int64)
+    except IndexError:
+        return False
+    differs = claimed[0] ^ queue_offsets
+    differs |= (claimed[1] >> 32) ^ sizes
+    return not np.count_nonzero(differs)

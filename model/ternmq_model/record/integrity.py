@@ -13,7 +13,13 @@ from typing import Final
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.checksum import verify_checksum
-from ternmq_model.record.format import BLANK_BYTES, OVERHEAD_BYTES, Record, decode_record
+from ternmq_model.record.format import (
+    BLANK_BYTES,
+    OVERHEAD_BYTES,
+    Record,
+    decode_record,
+    is_blank,
+)
 
 SECTOR_BYTES: Final = 512
 _ZERO_SECTOR: Final = bytes(SECTOR_BYTES)
@@ -39,7 +45,7 @@ def check_record(
     record = decode_record(buffer, position, at=at)
     left = len(buffer) - position
     if record is None:
-        if int.from_bytes(buffer[position : position + 4], "big") != left:
+        if not is_blank(buffer, position, left):
             raise CorruptRecord(at, "a blank record does not end with its file")
         if not next_file:
             raise CorruptRecord(at, "no file follows the blank record")

@@ -4,18 +4,20 @@ Source: RocketMQ `MessageDecoder`.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from functools import reduce
+from operator import or_
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
-from ternmq_model.record.format import MAGIC_V2
-from ternmq_model.record.headers import Headers, header_type, take_headers
-
-_IPV6_SHIFT: Final = 4
-_IPV6_MORE: Final = 12
-"""Bytes that an IPv6 host takes more than an IPv4 one."""
+from ternmq_model.record.format import (
+    FLAG_HOSTS_MASK,
+    MAGIC_V2,
+    Headers,
+    header_type,
+    read_lengths,
+    take_headers,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,44 +64,34 @@ def lay_out(
         return int(good.argmin())
     topic_bytes = view[topics - 1].astype(np.int64)
     if long_topic.any():
-        topic_bytes = np.where(long_topic, _shorts(view, topics), topic_bytes)
+        topic_bytes = np.where(long_topic, read_lengths(view, topics), topic_bytes)
     properties = topics + topic_bytes + 2
     good = (topic_bytes >= 1) & (properties <= ends)
     if not good.all():
         return int(good.argmin())
-    properties_bytes = _shorts(view, properties)
+    properties_bytes = read_lengths(view, properties)
     good = (properties_bytes >= 0) & (properties + properties_bytes == ends)
     if not good.all():
         return int(good.argmin())
     return RecordLayout(starts, ends, headers, bodies, body_ends, topics, topic_bytes, properties)
 
 
-def _shorts(view: NDArray[np.uint8], ends: Ints) -> Ints:
-    """Return the signed 16-bit numbers that end at `ends`."""
-    return (view[ends - 2].astype(np.int8).astype(np.int64) << 8) | view[ends - 1]
-
-
 def _take_headers(data: bytes | memoryview, starts: Ints, ends: Ints) -> tuple[Headers, Ints]:
     """Return copies of the headers and their lengths; no headers when one has no room."""
-    shortest = take_headers(data, starts, header_type(8, 8))
-    kinds = (shortest["sys_flag"].astype(np.int64) >> _IPV6_SHIFT) & 3
-    if not kinds.any():
+    shortest = take_headers(data, starts, header_type(0))
+    flags = shortest["sys_flag"].astype(np.int64) & FLAG_HOSTS_MASK
+    if not flags.any():
         return shortest, np.full(len(starts), shortest.itemsize, dtype=np.int64)
-    head_bytes = shortest.itemsize + _IPV6_MORE * ((kinds & 1) + (kinds >> 1))
+    present: list[int] = np.unique(flags).tolist()
+    head_bytes = np.zeros(len(starts), dtype=np.int64)
+    for kind in present:
+        head_bytes[flags == kind] = header_type(kind).itemsize
     if (starts + head_bytes > ends).any():
         return shortest[:0], head_bytes
-    present: list[int] = np.unique(kinds).tolist()
-    every = 0
+    headers = np.zeros(len(starts), dtype=header_type(reduce(or_, present)))
     for kind in present:
-        every |= kind
-    headers = np.zeros(len(starts), dtype=_header_type(every))
-    for kind in present:
-        rows = np.flatnonzero(kinds == kind)
-        some = take_headers(data, starts[rows], _header_type(kind))
+        rows = np.flatnonzero(flags == kind)
+        some = take_headers(data, starts[rows], header_type(kind))
         for name in headers.dtype.names or ():
             headers[name][rows] = some[name]
     return headers, head_bytes
-
-
-def _header_type(kind: int) -> "np.dtype[np.void]":
-    return header_type(20 if kind & 1 else 8, 20 if kind & 2 else 8)

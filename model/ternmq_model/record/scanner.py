@@ -8,7 +8,6 @@ Source: RocketMQ `CommitLog.checkMessageAndReturnSize`.
 """
 
 import enum
-import struct
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,16 +32,15 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     MAGIC_V2,
     OVERHEAD_BYTES,
+    Headers,
     decode_record,
+    read_start,
 )
-from ternmq_model.record.headers import Headers
 from ternmq_model.record.integrity import check_record
 from ternmq_model.record.layout import RecordLayout, lay_out
 
 SCAN_BYTES_MAX: Final = 4 << 20
 """One scan ends behind the record that reaches it."""
-
-_START: Final = struct.Struct(">ii")
 
 
 class Verify(enum.IntEnum):
@@ -137,7 +135,7 @@ def follow_lengths(
     Returns:
         Where records seem to begin, where the last one ends, and whether no record can be there.
     """
-    unpack, length = _START.unpack_from, len(view)
+    unpack, length = read_start, len(view)
     bytes_end = position + SCAN_BYTES_MAX
     starts: list[int] = []
     while position < limit and position < bytes_end and len(starts) < records_max:

@@ -19,13 +19,14 @@ from ternmq_model.record.format import (
     MAGIC_V2,
     OVERHEAD_BYTES,
     decode_record,
+    header_type,
+    take_headers,
 )
-from ternmq_model.record.headers import header_type, take_headers
 from ternmq_model.record.integrity import has_lost_sector
 from ternmq_model.record.layout import RecordLayout, lay_out
 from ternmq_store.columns.slices import gather, parts_of, same_texts
 
-_HEAD: Final = header_type(8, 8)
+_HEAD: Final = header_type(0)
 
 
 class DamagedRow(NamedTuple):

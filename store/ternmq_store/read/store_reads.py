@@ -15,6 +15,7 @@ import numpy as np
 from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset, logic_offset
+from ternmq_model.record.format import have_sizes_and_offsets
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
@@ -30,7 +31,6 @@ from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import (
     Selection,
     are_records,
-    begin_at,
     runs,
     select,
     take,
@@ -295,7 +295,8 @@ class StoreReads:
             elif len(kept.starts):
                 file = log.files.at(int(kept.starts[0]))
                 numbers = kept.numbers(request)
-                if not begin_at(file.view, file.base, kept.starts, kept.sizes, numbers):
+                starts = kept.starts - file.base
+                if not have_sizes_and_offsets(file.view, starts, kept.sizes, numbers):
                     return None
         scanned = chosen.scanned(taken, len(units))
         wrong = [request.offset + row for row in chosen.wrong if row < scanned]

@@ -22,8 +22,9 @@ from ternmq_model.record.format import (
     MAGIC_V2,
     OVERHEAD_BYTES,
     RECORD_BYTES_MAX,
+    header_type,
+    take_headers,
 )
-from ternmq_model.record.headers import header_type, take_headers
 from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.log.resync import WHOLE_HEAD_BYTES, is_blank, stored_at_ms
 
@@ -108,7 +109,7 @@ def check_piece(data: bytes, at: PhysicalOffset, *, file_end: int) -> int:
         raise CorruptRecord(PhysicalOffset(at + end), "the piece goes on with no record")
     if not len(starts):
         return 0
-    claimed = take_headers(data, starts, header_type(8, 8))["physical_offset"]
+    claimed = take_headers(data, starts, header_type(0))["physical_offset"]
     is_right = claimed == at + starts
     if not is_right.all():
         row = int(is_right.argmin())

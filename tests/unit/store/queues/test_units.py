@@ -5,7 +5,7 @@ import pytest
 
 from ternmq_model.arrays import layout_bytes
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.headers import header_type, put_headers
+from ternmq_model.record.format import header_type, put_headers
 from ternmq_store.index.index_format import SLOT
 from ternmq_store.queues.units import (
     UNIT,
@@ -40,7 +40,7 @@ def test_bytes_of_items_are_those_of_the_layout_in_any_order(order: Literal["<",
 
 @pytest.mark.parametrize("order", "<>")
 def test_heads_of_records_lie_big_endian_in_any_order(order: Literal["<", ">"]) -> None:
-    kind = header_type(8, 8)
+    kind = header_type(0)
     headers = np.ones(3, dtype=kind)
     target = bytearray(300)
     put_headers(target, np.array([0, 100, 200]), headers.astype(kind.newbyteorder(order)))
