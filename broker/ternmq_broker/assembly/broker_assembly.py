@@ -54,7 +54,7 @@ from ternmq_broker.storage.memory_limit import memory_bytes
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.retention import StoreRetention
 from ternmq_broker.storage.verification import StoreVerification
-from ternmq_broker.transactions.assembly import TransactionContext, Transactions
+from ternmq_broker.transactions.assembly import Transactions
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Environment
@@ -133,7 +133,7 @@ class BrokerAssembly:
             *(config, store, self._internal_writer, tables, env),
             topics=self._real_topics,
         )
-        self._transactions = self._build_transactions(store_config)
+        self._transactions = self._build_transactions()
         self._following = self._slave_side() if member.is_slave else None
         self._metadata = metadata_of(member, store, tables, env, is_closing=self.is_closing)
         self._role = self._role_of(claims)
@@ -259,31 +259,22 @@ class BrokerAssembly:
             refuses_without_replicas=needs_slaves and self._config.refuse_without_replicas,
         )
 
-    def _build_transactions(self, store_config: StoreConfig) -> Transactions:
-        tables = self._tables
+    def _build_transactions(self) -> Transactions:
         return Transactions(
-            TransactionContext(
-                config=self._config,
-                file_reserved_hours=store_config.file_reserved_hours,
-                store=self._store,
-                reader=StoreReader(self._store, self._env.blocking),
-                writer=self._internal_writer,
-                ack_policy=self._ack_policy,
-                space_made=self._store_loop.space_made,
-                store_host=self.store_host,
-                topics=tables.topics,
-                real_topics=self._real_topics,
-                topic_created=lambda _topic: self._registrar.changed(),
-                offsets=tables.offsets,
-                scan_offset=tables.scan_offset,
-                sessions=self._groups.sessions,
-                clock=self._env.clock,
-                is_clock_doubted=lambda: self._clock.is_doubted,
-                is_closing=self.is_closing,
-                storing=self._admission.storing,
-                rules=self._scheduled.rules,
-                open_max=lambda: self._live.broker.transactions_open_max,
-            )
+            self._live,
+            self._store,
+            StoreReader(self._store, self._env.blocking),
+            self._tables,
+            self._internal_writer,
+            self._ack_policy,
+            self._real_topics,
+            self._groups.sessions,
+            self._env.clock,
+            is_clock_doubted=lambda: self._clock.is_doubted,
+            is_closing=self.is_closing,
+            storing=self._admission.storing,
+            rules=self._scheduled.rules,
+            topics_changed=self._registrar.changed,
         )
 
     def _build_internal_writer(self, store_config: StoreConfig) -> InternalWriter:

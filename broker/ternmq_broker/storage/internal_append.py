@@ -32,12 +32,14 @@ class InternalWriter:
 
     Args:
         log: The store.
-        store_host: STOREHOST of every record; refuses until the broker listens.
         on_appended: Called after every append: flushing and dispatching have something to do.
-        space_made: Waits for what an append that was refused as busy lacked; tells whether to try
-            again.
-        ack_policy: Tells when an append counts.
-        is_checksummed: Whether records are to end with a checksum.
+        ack_policy: Decides when an append counts.
+
+    Attributes:
+        store_host: Returns STOREHOST of every record; refuses until the broker listens.
+        space_made: Waits for the space that an append refused as busy lacked; returns whether to
+            try again.
+        is_checksummed: Records end with a checksum.
     """
 
     def __init__(
@@ -51,11 +53,11 @@ class InternalWriter:
         is_checksummed: bool,
     ) -> None:
         self._log = log
-        self._store_host = store_host
+        self.store_host = store_host
         self._on_appended = on_appended
-        self._space_made = space_made
+        self.space_made = space_made
         self._ack_policy = ack_policy
-        self._is_checksummed = is_checksummed
+        self.is_checksummed = is_checksummed
 
     def append(self, records: Sequence[InternalRecord]) -> AppendResult:
         """Store records in their order; they count once the confirm offset is at `end`.
@@ -77,7 +79,7 @@ class InternalWriter:
         appended: list[AppendResult] = []
         for batch in self._batches(records):
             try:
-                appended.append(self._append(batch))
+                appended.append(self.append_batch(batch))
             except TernError as error:
                 error.may_have_happened = bool(appended)
                 raise
@@ -87,22 +89,16 @@ class InternalWriter:
         """Store records that are encoded already, all or none, as `append` does.
 
         Args:
-            batch: With hosts of 8 bytes, and checksums as `is_checksummed` tells.
+            batch: Its store hosts have the length of `store_host`, and it has checksums as
+                `is_checksummed` says.
 
         Raises:
             TernError: As `append`; nothing is stored.
         """
-        return self._append(batch)
-
-    @property
-    def is_checksummed(self) -> bool:
-        """Records end with a checksum."""
-        return self._is_checksummed
-
-    @property
-    def is_ipv4(self) -> bool:
-        """Records have a STOREHOST of 8 bytes."""
-        return len(self._store_host()) == 8
+        self._ack_policy.check()
+        done = self._log.append(batch, born_host=None, store_host=self.store_host())
+        self._on_appended()
+        return done
 
     async def put(
         self, records: Sequence[InternalRecord], *, timeout_s: float | None = None
@@ -125,9 +121,8 @@ class InternalWriter:
         parts: list[AppendResult] = []
         for batch in self._batches(records):
             try:
-                parts.append(
-                    await append_with_space(partial(self._append, batch), self._space_made)
-                )
+                append = partial(self.append_batch, batch)
+                parts.append(await append_with_space(append, self.space_made))
             except TernError as error:
                 error.may_have_happened = bool(parts)
                 raise
@@ -138,14 +133,8 @@ class InternalWriter:
     def _batches(self, records: Sequence[InternalRecord]) -> Sequence[RecordBatch]:
         if not records:
             raise ValueError("nothing to store")
-        host = self._store_host()
-        return batches_of(records, store_host=host, is_checksummed=self._is_checksummed)
-
-    def _append(self, batch: RecordBatch) -> AppendResult:
-        self._ack_policy.check()
-        done = self._log.append(batch, born_host=None, store_host=self._store_host())
-        self._on_appended()
-        return done
+        host = self.store_host()
+        return batches_of(records, store_host=host, is_checksummed=self.is_checksummed)
 
 
 def _joined(parts: Sequence[AppendResult]) -> AppendResult:

@@ -1,13 +1,13 @@
-"""The check-back: producers are asked what became of open transactions.
+"""Check-back: producers are asked what became of open transactions.
 
-A transaction is looked at when it is due, by itself: none waits for another. What cannot be read
-now is looked at again later; what can never be read is given up, by name, in the log of errors.
+Each transaction has its own time for its next check: none waits for another. A half message that
+cannot be read now is checked again later; one that can never be read is given up, by name, in the
+log of errors.
 
 Source: RocketMQ `TransactionalMessageServiceImpl.check`,
 `AbstractTransactionalMessageCheckListener`.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ from ternmq_broker.transactions.check_policy import (
     CheckDecision,
     CheckPolicy,
     decide_check,
-    is_left_behind,
+    must_be_copied,
 )
 from ternmq_broker.transactions.half_codec import HalfRecord, copy_of, parked_of
 from ternmq_broker.transactions.half_reader import HalfReader
-from ternmq_broker.transactions.table import OpenTransaction, TransactionTable
+from ternmq_broker.transactions.table import OpenTransaction
 from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.clock import Clock
 from ternmq_model.errors import MessageRefused, TernError, UsageError
@@ -38,20 +38,23 @@ from ternmq_protos.v1 import groups_pb2 as groups
 
 logger = logging.getLogger(__name__)
 
-_LOOKS_MAX: Final = 256
+_CHECKS_MAX: Final = 256
 _STEP_BYTES: Final = 1 << 20
 """Limit on the half messages that one step asks for, moves or parks."""
 
-_PLACES_MAX: Final = 4_096
-"""Limit on the places of the half topic that one step looks at for staged half messages."""
+_OFFSETS_MAX: Final = 4_096
+"""Limit on the offsets of the half topic that one step tries for staged half messages."""
 
 _AGAIN_MS: Final = 1_000
-"""Before a transaction on whose end somebody works is looked at again."""
+"""Time until the next check of a transaction on whose end a request works."""
 
-_WHY_CHECKS: Final = "no producer told its end in time"
-_WHY_AGE: Final = "its half message is older than messages are kept"
 _WHY_EXPIRED: Final = "the time that it was staged for is over"
 _WHY_UNREADABLE: Final = "its half message cannot be read any more"
+_COPIES: Final = ""
+_WHYS: Final = {
+    CheckAction.PARK_AGE: "its half message is older than messages are kept",
+    CheckAction.PARK_CHECKS: "no producer told its end in time",
+}
 
 
 @dataclass(slots=True)
@@ -62,120 +65,106 @@ class CheckCounts:
     """Questions written to producers."""
 
     alone: int = 0
-    """Looks at which no producer of the group was there."""
+    """Checks at which no producer of the group was connected."""
 
     moved: int = 0
     """Half messages copied behind the others without a question."""
 
     parked: int = 0
-    """Given up and kept in TRANS_CHECK_MAX_TIME_TOPIC."""
+    """Transactions given up and kept in TRANS_CHECK_MAX_TIME_TOPIC."""
 
     unreadable: int = 0
-    """Given up because the half message is damaged or gone."""
+    """Transactions given up because the half message is damaged or gone."""
 
     expired: int = 0
-    """Staged ones that were rolled back because their time was over."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckContext:
-    """Parts that the check-back uses. All owned by the broker's loop."""
-
-    table: TransactionTable
-    transitions: Transitions
-    halves: HalfReader
-    sessions: SessionManager
-    clock: Clock
-    policy: CheckPolicy
-    ready: asyncio.Event
-    is_confirmed: Callable[[PhysicalOffset], bool]
-    """Tells whether the record that begins there counts as stored."""
-
-    holds_file: Callable[[PhysicalOffset], bool]
-    """Tells whether an offset lies in a file that would have gone but for what it holds."""
+    """Staged transactions rolled back because their time was over."""
 
 
 @dataclass(slots=True)
 class _CheckPlan:
     """Records that one step is to store."""
 
-    copies: list[TransitionRecord] = field(default_factory=list[TransitionRecord])
-    old: list[TransitionRecord] = field(default_factory=list[TransitionRecord])
-    unanswered: list[TransitionRecord] = field(default_factory=list[TransitionRecord])
+    changes: dict[str, list[TransitionRecord]] = field(
+        default_factory=lambda: {_COPIES: [], **{why: [] for why in _WHYS.values()}}
+    )
+    """Copies, and messages to be parked by their reason."""
+
     expired: list[tuple[OpenTransaction, HalfRecord | None]] = field(
         default_factory=list[tuple[OpenTransaction, HalfRecord | None]]
     )
+    producers: dict[str, list[ClientSession]] = field(
+        default_factory=dict[str, list[ClientSession]]
+    )
+    """Connected producers of the groups that were asked for."""
+
     bytes: int = 0
 
-    def add(self, line: list[TransitionRecord], change: TransitionRecord) -> None:
-        line.append(change)
-        self.bytes += len(change.record.body)
+    def add(
+        self, why: str, entry: OpenTransaction, half: HalfRecord, record: InternalRecord
+    ) -> None:
+        self.changes[why].append(TransitionRecord(entry, half, record))
+        self.bytes += len(record.body)
 
 
+@dataclass(kw_only=True, slots=True, eq=False)
 class TransactionChecker:
-    """Looks at due transactions. Owned by the broker's loop.
+    """Checker of due transactions. Owned by the broker's loop."""
 
-    Attributes:
-        counts: What it did.
-    """
+    transitions: Transitions
+    halves: HalfReader
+    sessions: SessionManager
+    clock: Clock
+    policy: CheckPolicy
+    holds_file: Callable[[PhysicalOffset], bool]
+    """Returns whether an offset lies in a file that is kept for its open half messages alone."""
 
-    def __init__(self, context: CheckContext) -> None:
-        self.counts = CheckCounts()
-        self._context = context
-        self._turn = 0
-        self._expired: deque[OpenTransaction] = deque()
+    counts: CheckCounts = field(default_factory=CheckCounts, init=False)
+    _turn: int = field(default=0, init=False)
+    _expired: deque[OpenTransaction] = field(default_factory=deque[OpenTransaction], init=False)
 
     async def step(self) -> bool:
-        """Look at what is due, so much of it at once: one step of a job."""
-        context = self._context
-        if not context.ready.is_set():
-            return False
-        now_ms = context.clock.monotonic_ms()
-        producers: dict[str, list[ClientSession]] = {}
-        plan, looked = _CheckPlan(), 0
+        """Check a bounded number of due transactions: one step of a job."""
+        table, now_ms = self.transitions.table, self.clock.monotonic_ms()
+        plan, checked = _CheckPlan(), 0
         more = False
         if not self._expired:
-            expired, more = context.table.take_expired(now_ms, places_max=_PLACES_MAX)
+            expired, more = table.take_expired(now_ms, offsets_max=_OFFSETS_MAX)
             self._expired.extend(expired)
-        while plan.bytes < _STEP_BYTES and looked < _LOOKS_MAX:
-            if looked % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+        while plan.bytes < _STEP_BYTES and checked < _CHECKS_MAX:
+            if checked % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
                 await yield_to_requests()
-            due = context.table.take_due(now_ms, maximum=1)
+            due = table.take_due(now_ms, maximum=1)
             if not due and not self._expired:
                 break
-            looked += 1
+            checked += 1
             entry = due[0] if due else self._expired.popleft()
-            if not context.table.is_open(entry):
+            if not table.is_open(entry):
                 continue
-            after_ms = context.policy.interval_ms
+            after_ms = self.policy.interval_ms
             try:
-                after_ms = await self._look(entry, now_ms, producers, plan)
+                after_ms = await self._check(entry, now_ms, plan)
             except TernError as error:
                 logger.warning(
-                    "transaction not looked at transaction=%d error=%s", entry.transaction, error
+                    "transaction not checked transaction=%d error=%s", entry.transaction, error
                 )
             finally:
-                if context.table.is_open(entry):
-                    context.table.rest(entry, until_ms=now_ms + after_ms)
-        self._store(plan)
-        return more or looked == _LOOKS_MAX or plan.bytes >= _STEP_BYTES
+                if table.is_open(entry):
+                    table.rest(entry, until_ms=now_ms + after_ms)
+        # What cannot be stored now is unchanged, and is checked once more.
+        for why, changes in plan.changes.items():
+            self._store(changes, why)
+        self._expire([pair for pair in plan.expired if self._is_unclaimed(pair[0])])
+        return more or checked == _CHECKS_MAX or plan.bytes >= _STEP_BYTES
 
-    async def _look(
-        self,
-        entry: OpenTransaction,
-        now_ms: int,
-        producers: dict[str, list[ClientSession]],
-        plan: _CheckPlan,
-    ) -> int:
-        """Decide about one transaction; return when to look again."""
-        context, policy = self._context, self._context.policy
-        if entry.is_ending or not context.is_confirmed(entry.physical_offset):
+    async def _check(self, entry: OpenTransaction, now_ms: int, plan: _CheckPlan) -> int:
+        """Decide about one transaction; return the time until its next check."""
+        policy, offset = self.policy, entry.physical_offset
+        if entry.is_ending or not self.halves.is_confirmed(offset):
             return _AGAIN_MS
-        if (after_ms := self._undecided_ms(entry, now_ms, producers)) is not None:
+        if (after_ms := self._undecided_ms(entry, now_ms, plan)) is not None:
             return after_ms
-        offset = entry.physical_offset
-        found = await context.halves.read(offset)
-        if not context.table.is_open(entry) or entry.is_ending or entry.physical_offset != offset:
+        found = await self.halves.read(offset)
+        if not self._is_unclaimed(entry) or entry.physical_offset != offset:
             return _AGAIN_MS
         if found is None:
             if entry.is_staged and entry.due_at_ms <= now_ms:
@@ -183,36 +172,36 @@ class TransactionChecker:
             else:
                 self._give_up(entry)
             return policy.interval_ms
-        half, inner = found
+        half, record = found
         entry.group = half.group
-        there = self._producers(half.group, producers)
+        there = self._producers(half.group, plan)
         age_ms = now_ms - entry.began_at_ms
         decision = decide_check(half, policy, has_producer=bool(there), age_ms=age_ms)
-        if decision.action is CheckAction.ASK and not self._ask(half, inner, there):
+        if decision.action is CheckAction.ASK and not self._ask(half, record, there):
             decision = CheckDecision(CheckAction.ALONE, min(policy.timeout_ms, policy.interval_ms))
-        self._plan(plan, decision, entry, half, inner)
+        self._plan(plan, decision.action, entry, half, record)
         entry.is_alone = decision.action is CheckAction.ALONE
         if decision.action is CheckAction.WAIT:
             entry.quiet_until_ms = now_ms + decision.after_ms
         return min(decision.after_ms, policy.interval_ms)
 
-    def _producers(self, group: str, known: dict[str, list[ClientSession]]) -> list[ClientSession]:
-        if group not in known:
-            known[group] = self._context.sessions.table.producers(group)
-        return known[group]
+    def _producers(self, group: str, plan: _CheckPlan) -> list[ClientSession]:
+        if group not in plan.producers:
+            plan.producers[group] = self.sessions.table.producers(group)
+        return plan.producers[group]
 
-    def _undecided_ms(
-        self, entry: OpenTransaction, now_ms: int, producers: dict[str, list[ClientSession]]
-    ) -> int | None:
-        """Return when to look again at one of which nothing can have changed; None to read it."""
-        policy = self._context.policy
-        if entry.is_staged:
-            return None
-        if now_ms - entry.began_at_ms > policy.age_max_ms or self._must_move(entry):
+    def _undecided_ms(self, entry: OpenTransaction, now_ms: int, plan: _CheckPlan) -> int | None:
+        """Return the time until the next check when nothing can have changed; None to read it."""
+        policy = self.policy
+        if (
+            entry.is_staged
+            or now_ms - entry.began_at_ms > policy.age_max_ms
+            or self._must_move(entry)
+        ):
             return None
         if entry.quiet_until_ms > now_ms:
             return min(policy.interval_ms, entry.quiet_until_ms - now_ms)
-        if entry.is_alone and not self._producers(entry.group, producers):
+        if entry.is_alone and not self._producers(entry.group, plan):
             self.counts.alone += 1
             return min(policy.timeout_ms, policy.interval_ms)
         return None
@@ -220,80 +209,60 @@ class TransactionChecker:
     def _plan(
         self,
         plan: _CheckPlan,
-        decision: CheckDecision,
+        action: CheckAction,
         entry: OpenTransaction,
         half: HalfRecord,
-        inner: InternalRecord,
+        record: InternalRecord,
     ) -> None:
-        match decision.action:
+        match action:
             case CheckAction.ASK:
                 self.counts.asked += 1
-                copy = copy_of(inner, half, checks=half.checks + 1)
-                plan.add(plan.copies, TransitionRecord(entry, half, copy))
-            case CheckAction.PARK_AGE:
-                plan.add(plan.old, TransitionRecord(entry, half, parked_of(inner, half)))
-            case CheckAction.PARK_CHECKS:
-                plan.add(plan.unanswered, TransitionRecord(entry, half, parked_of(inner, half)))
+                plan.add(_COPIES, entry, half, copy_of(record, half, checks=half.checks + 1))
+            case CheckAction.PARK_AGE | CheckAction.PARK_CHECKS:
+                plan.add(_WHYS[action], entry, half, parked_of(record, half))
             case CheckAction.EXPIRE:
                 plan.expired.append((entry, half))
-                plan.bytes += len(inner.body)
+                plan.bytes += len(record.body)
             case CheckAction.WAIT | CheckAction.ALONE:
-                self.counts.alone += decision.action is CheckAction.ALONE
+                self.counts.alone += action is CheckAction.ALONE
                 if self._must_move(entry):
                     self.counts.moved += 1
-                    copy = copy_of(inner, half, checks=half.checks)
-                    plan.add(plan.copies, TransitionRecord(entry, half, copy))
+                    plan.add(_COPIES, entry, half, copy_of(record, half, checks=half.checks))
 
     def _must_move(self, entry: OpenTransaction) -> bool:
-        context = self._context
-        if entry.is_staged:
-            return False
-        return is_left_behind(
-            behind=context.table.half_end - entry.queue_offset,
-            policy=context.policy,
-            holds_file=context.holds_file(entry.physical_offset),
+        return not entry.is_staged and must_be_copied(
+            behind=self.transitions.table.half_end - entry.queue_offset,
+            policy=self.policy,
+            holds_file=self.holds_file(entry.physical_offset),
         )
 
-    def _ask(self, half: HalfRecord, inner: InternalRecord, there: list[ClientSession]) -> bool:
-        """Ask one of the producers that are there, each in its turn; False when none hears it."""
+    def _ask(self, half: HalfRecord, record: InternalRecord, there: list[ClientSession]) -> bool:
+        """Ask one of the connected producers, each in its turn; return whether one gets it."""
         question = groups.CheckTransaction(
             producer_group=half.group,
             transaction_offset=half.transaction,
             message_id=half.message_id,
             transaction_id=half.transaction_id,
-            record=_record_for(half, inner),
+            record=_record_for(half, record),
             check=half.checks + 1,
         )
         reply = groups.SessionReply(check_transaction=question)
         self._turn += 1
         count = len(there)
         return any(
-            self._context.sessions.command(there[(self._turn + step) % count], reply)
+            self.sessions.command(there[(self._turn + step) % count], reply)
             for step in range(count)
         )
 
-    def _store(self, plan: _CheckPlan) -> None:
-        """Store what was planned of what is still open: nothing else ran since that was looked at.
+    def _is_unclaimed(self, entry: OpenTransaction) -> bool:
+        return self.transitions.table.is_open(entry) and not entry.is_ending
 
-        What cannot be stored now is as it was: asked for once more.
-        """
-        for changes, why in (
-            (plan.copies, ""),
-            (plan.old, _WHY_AGE),
-            (plan.unanswered, _WHY_CHECKS),
-        ):
-            self._store_all(changes, why)
-        self._roll_back([pair for pair in plan.expired if self._is_untouched(*pair)])
-
-    def _is_untouched(self, entry: OpenTransaction, half: HalfRecord | None) -> bool:
-        return self._context.table.is_open(entry) and not entry.is_ending
-
-    def _roll_back(self, expired: Sequence[tuple[OpenTransaction, HalfRecord | None]]) -> None:
-        """Roll back what was staged and is over, all by one op message."""
+    def _expire(self, expired: Sequence[tuple[OpenTransaction, HalfRecord | None]]) -> None:
+        """Roll back staged transactions, all by one op message."""
         if not expired:
             return
         try:
-            self._context.transitions.expire(expired, why=_WHY_EXPIRED)
+            self.transitions.roll_back(expired, why=_WHY_EXPIRED)
         except TernError as error:
             logger.warning("staged not rolled back yet count=%d error=%s", len(expired), error)
             return
@@ -303,91 +272,100 @@ class TransactionChecker:
         first = next((half for _, half in expired if half is not None), None)
         logger.warning(
             "staged rolled back, its time is over count=%d unreadable=%d group=%s first_of=%s",
-            *(len(expired), gone),
-            *(("", "") if first is None else (first.group, first.staged_for)),
+            len(expired),
+            gone,
+            "" if first is None else first.group,
+            "" if first is None else first.staged_for,
         )
 
-    def _store_all(self, changes: Sequence[TransitionRecord], why: str) -> None:
-        still = [change for change in changes if self._is_same(change)]
-        if not still:
+    def _store(self, changes: Sequence[TransitionRecord], why: str) -> None:
+        """Store copies, or park for a reason, what is unchanged since its check."""
+        same = [
+            change
+            for change in changes
+            if self._is_unclaimed(change.entry)
+            and change.entry.physical_offset == change.half.physical_offset
+        ]
+        if not same:
             return
         try:
             if why:
-                self._context.transitions.park(still, why=why)
+                self.transitions.park(same, why=why)
             else:
-                self._context.transitions.put_back(still)
+                self.transitions.put_back(same)
         except (UsageError, MessageRefused) as error:
             # One of them can never be stored: the others can.
-            if len(still) > 1:
-                for change in still:
-                    self._store_all([change], why)
+            if len(same) > 1:
+                for change in same:
+                    self._store([change], why)
             else:
-                self._never_stored(still[0], why, error)
+                self._never_stored(same[0], why, error)
             return
         except TernError as error:
-            logger.warning("half messages not stored count=%d error=%s", len(still), error)
+            logger.warning("half messages not stored count=%d error=%s", len(same), error)
             return
         if why:
-            self.counts.parked += len(still)
-            for half in [change.half for change in still]:
+            self.counts.parked += len(same)
+            for change in same:
+                half = change.half
                 logger.warning(
                     "transaction parked transaction=%d group=%s topic=%s message=%s reason=%s",
-                    *(half.transaction, half.group, half.topic, half.message_id, why),
+                    half.transaction,
+                    half.group,
+                    half.topic,
+                    half.message_id,
+                    why,
                 )
 
     def _never_stored(self, change: TransitionRecord, why: str, error: TernError) -> None:
-        """Leave a half message where it is that no log can hold once more, or end it at last.
+        """Leave a half message in its place that no log can hold once more, or end it at last.
 
-        Only another broker can have taken it: it is as long as properties can be.
+        Only another broker can have taken it: its properties are as long as properties can be.
         """
         half = change.half
         logger.warning(
             "half message cannot be stored again transaction=%d group=%s error=%s",
-            *(half.transaction, half.group, error),
+            half.transaction,
+            half.group,
+            error,
         )
         if why:
             try:
-                self._context.transitions.give_up(change.entry, why=why)
+                self.transitions.roll_back([(change.entry, None)], why=why)
             except TernError as refused:
                 logger.warning("transaction not given up error=%s", refused)
 
-    def _is_same(self, change: TransitionRecord) -> bool:
-        entry = change.entry
-        return (
-            self._context.table.is_open(entry)
-            and not entry.is_ending
-            and entry.physical_offset == change.half.physical_offset
-        )
-
     def _give_up(self, entry: OpenTransaction) -> None:
-        """Let a transaction go whose half message is damaged or gone; nobody can see it.
+        """Roll back a transaction whose half message is damaged or gone.
 
         Raises:
-            TernError: That could not be stored; it is looked at again.
+            TernError: That could not be stored; the transaction is checked again.
         """
         logger.error(
             "transaction given up transaction=%d offset=%d group=%s reason=%s",
-            *(entry.transaction, entry.physical_offset, entry.group, _WHY_UNREADABLE),
+            entry.transaction,
+            entry.physical_offset,
+            entry.group,
+            _WHY_UNREADABLE,
         )
-        self._context.transitions.give_up(entry, why=_WHY_UNREADABLE)
+        self.transitions.roll_back([(entry, None)], why=_WHY_UNREADABLE)
         self.counts.unreadable += 1
 
 
-def _record_for(half: HalfRecord, inner: InternalRecord) -> bytes:
-    """Return the message as a producer is shown it: with the topic and queue it is meant for."""
-    host = inner.born_host
+def _record_for(half: HalfRecord, record: InternalRecord) -> bytes:
+    """Return the message as a producer gets it: with its real topic and queue."""
     return encode_record(
         topic=half.topic.encode(),
         queue_id=half.queue_id,
-        body=inner.body,
-        properties=encode_properties(inner.properties),
-        flag=inner.flag,
-        sys_flag=inner.sys_flag,
+        body=record.body,
+        properties=encode_properties(record.properties),
+        flag=record.flag,
+        sys_flag=record.sys_flag,
         queue_offset=half.queue_offset,
         physical_offset=half.physical_offset,
-        born_at_ms=inner.born_at_ms,
-        born_host=host,
+        born_at_ms=record.born_at_ms,
+        born_host=record.born_host,
         stored_at_ms=half.stored_at_ms,
         store_host=bytes(8),
-        reconsume_times=inner.reconsume_times,
+        reconsume_times=record.reconsume_times,
     )

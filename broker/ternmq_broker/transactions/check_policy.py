@@ -2,7 +2,7 @@
 
 Source: RocketMQ `TransactionalMessageServiceImpl.check`, but for three things: only a question that
 was asked counts; a half message under immunity stays where it is; and ages are taken by the
-broker's clock. Nobody is asked about one that is staged.
+broker's clock. No producer is asked about a staged transaction.
 """
 
 from dataclasses import dataclass
@@ -17,41 +17,41 @@ class CheckPolicy:
     """Times and limits of the questions to producers."""
 
     timeout_ms: int
-    """Before the first question, unless the message has its own time."""
+    """Age at which the first question is asked, unless the message has its own time."""
 
     interval_ms: int
-    """Between two questions."""
+    """Time between two questions."""
 
     checks_max: int
-    """Questions without an answer before it is parked."""
+    """Number of questions without an answer before a transaction is parked."""
 
     age_max_ms: int
-    """A half message that is older is parked: the log does not keep it for much longer."""
+    """Age above which a half message is parked: the log does not keep it for much longer."""
 
     span_max: int
-    """A half message with more younger ones behind it is moved behind them."""
+    """Number of younger half messages behind which a half message is copied to the end."""
 
 
 class CheckAction(Enum):
     """Fate of an open transaction at a check."""
 
     WAIT = auto()
-    """Nothing: it is not due yet."""
+    """Leave it: it is not due yet."""
 
     ASK = auto()
     """Ask a producer; when one was asked, put the half back with the question counted."""
 
     ALONE = auto()
-    """Nobody is there to ask: look again, and count nothing."""
+    """Check again, and count nothing: no producer is connected."""
 
     PARK_CHECKS = auto()
-    """Asked often enough: park it and roll it back."""
+    """Park it and roll it back: it was asked about often enough."""
 
     PARK_AGE = auto()
-    """Too old: alike."""
+    """Park it and roll it back: it is too old."""
 
     EXPIRE = auto()
-    """Staged, and its time is over: roll it back without asking."""
+    """Roll it back without asking: it is staged, and its time is over."""
 
 
 class CheckDecision(NamedTuple):
@@ -59,19 +59,18 @@ class CheckDecision(NamedTuple):
 
     action: CheckAction
     after_ms: int
-    """Until the next look, if it is still open then."""
 
 
 def decide_check(
     half: HalfRecord, policy: CheckPolicy, *, has_producer: bool, age_ms: int
 ) -> CheckDecision:
-    """Decide about an open transaction.
+    """Return the decision about an open transaction.
 
     Args:
         half: Its newest half message.
         policy: The broker's.
         has_producer: Whether a producer of its group could be asked now.
-        age_ms: How long ago its first half message was stored.
+        age_ms: Time since its first half message was stored.
     """
     if half.staged_for:
         left_ms = staged_ms(half.immunity_ms, policy) - age_ms
@@ -82,7 +81,7 @@ def decide_check(
         return CheckDecision(CheckAction.PARK_AGE, policy.interval_ms)
     if half.checks >= policy.checks_max:
         return CheckDecision(CheckAction.PARK_CHECKS, policy.interval_ms)
-    wait_ms = first_look_ms(half, policy) - age_ms
+    wait_ms = first_check_ms(half, policy) - age_ms
     if half.checks == 0 and wait_ms > 0:
         return CheckDecision(CheckAction.WAIT, wait_ms)
     if not has_producer:
@@ -90,25 +89,25 @@ def decide_check(
     return CheckDecision(CheckAction.ASK, policy.interval_ms)
 
 
-def first_look_ms(half: HalfRecord, policy: CheckPolicy) -> int:
-    """Return the age at which a transaction that nobody was asked about is looked at."""
+def first_check_ms(half: HalfRecord, policy: CheckPolicy) -> int:
+    """Return the age at which a transaction is checked for the first time."""
     own_ms = policy.timeout_ms if half.immunity_ms is None else half.immunity_ms
     return min(own_ms, policy.age_max_ms + 1)
 
 
 def staged_ms(immunity_ms: int | None, policy: CheckPolicy) -> int:
-    """Return the age at which a staged transaction is rolled back: never more than is kept."""
+    """Return the age at which a staged transaction is rolled back, at most `age_max_ms`."""
     own_ms = policy.timeout_ms if immunity_ms is None else immunity_ms
     return min(own_ms, policy.age_max_ms)
 
 
-def look_after_ms(half: HalfRecord, policy: CheckPolicy, *, age_ms: int, now_ms: int) -> int:
-    """Return how long a half message that was found in the log waits for its next look.
+def next_check_ms(half: HalfRecord, policy: CheckPolicy, *, age_ms: int, now_ms: int) -> int:
+    """Return the time until the next check of a transaction that was found in the log.
 
     Args:
-        half: The newest of its transaction.
+        half: Its newest half message.
         policy: The broker's.
-        age_ms: How long ago the first one was stored.
+        age_ms: Time since its first half message was stored.
         now_ms: Wall clock.
     """
     if half.staged_for:
@@ -116,17 +115,17 @@ def look_after_ms(half: HalfRecord, policy: CheckPolicy, *, age_ms: int, now_ms:
     if half.checks:
         asked_ms = max(0, now_ms - half.stored_at_ms)
         return max(0, policy.interval_ms - asked_ms)
-    return max(0, first_look_ms(half, policy) - age_ms)
+    return max(0, first_check_ms(half, policy) - age_ms)
 
 
-def is_left_behind(*, behind: int, policy: CheckPolicy, holds_file: bool) -> bool:
-    """Tell whether a half message must be copied behind the others, uncounted.
+def must_be_copied(*, behind: int, policy: CheckPolicy, holds_file: bool) -> bool:
+    """Return whether a half message must be copied behind the others, uncounted.
 
     It holds up the half topic's offset, or a file of the log whose time is over.
 
     Args:
-        behind: How many half messages lie behind it.
+        behind: Number of half messages behind it.
         policy: The broker's.
-        holds_file: It lies in a file that would have gone but for it.
+        holds_file: It lies in a file that is kept for its open half messages alone.
     """
     return holds_file or behind > policy.span_max

@@ -59,6 +59,9 @@ class PlainCommit(NamedTuple):
     properties: bytes
     """Without a checksum."""
 
+    is_delayed: bool = False
+    """Always false: a delayed message is not plain."""
+
 
 def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | None:
     """Return the message that a half message becomes; None when that is for the longer way.
@@ -139,10 +142,10 @@ def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> Rec
     topics: dict[str, int] = {}
     pieces: list[bytes] = []
     middles: list[int] = []
-    room = RESERVED_CHECKSUM if is_checksummed else b""
+    checksum = RESERVED_CHECKSUM if is_checksummed else b""
     for one in commits:
         topics.setdefault(one.topic, len(topics))
-        properties = one.properties + room
+        properties = one.properties + checksum
         topic = one.topic.encode()
         pieces += (
             *(one.front, bytes((len(topic),)), topic),
@@ -152,7 +155,7 @@ def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> Rec
     count = len(commits)
     tails = np.array(middles, dtype=np.int64)
     sizes = tails + np.fromiter((len(one.properties) for one in commits), np.int64, count)
-    sizes += len(room)
+    sizes += len(checksum)
     starts = np.cumsum(sizes) - sizes
     data = b"".join(pieces)
     headers = take_headers(data, starts, _IPV4)

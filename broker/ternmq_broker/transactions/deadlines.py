@@ -1,7 +1,7 @@
-"""Deadlines of staged half messages: stretches of their queue by the second. Pure.
+"""Deadlines of staged half messages: ranges of their queue by the second. Pure.
 
-One half message costs nothing here, and neither does its end: of what is staged for an hour most is
-ended long before, and would else be remembered until then.
+Neither a half message nor its end costs anything here: of the half messages that are staged for an
+hour most are ended long before, and each would otherwise be remembered until then.
 """
 
 import heapq
@@ -11,41 +11,41 @@ from typing import Final
 from ternmq_model.offsets import QueueOffset
 
 _GAP_MAX: Final = 1024
-"""Places between two stretches of one second that are looked at rather than left out."""
+"""Offsets between two ranges of one second that are taken with them rather than left out."""
 
 _TICK_MS: Final = 1000
 
 
 class StagedDeadlines:
-    """Places in a queue that are to be looked at when their second has come. Owned by a table."""
+    """Offsets of a queue by the second in which they are due. Owned by a table."""
 
     def __init__(self) -> None:
         self._ticks: list[int] = []
         """A heap."""
 
-        self._stretches: dict[int, deque[tuple[QueueOffset, QueueOffset]]] = {}
+        self._ranges: dict[int, deque[tuple[QueueOffset, QueueOffset]]] = {}
 
     def add(self, begin: QueueOffset, end: QueueOffset, due_at_ms: int) -> None:
-        """Have a stretch looked at, within a second from `due_at_ms` on."""
+        """Add a range of offsets that is due within a second from `due_at_ms` on."""
         tick = -(-due_at_ms // _TICK_MS)
-        stretches = self._stretches.get(tick)
-        if stretches is None:
-            stretches = self._stretches[tick] = deque()
+        ranges = self._ranges.get(tick)
+        if ranges is None:
+            ranges = self._ranges[tick] = deque()
             heapq.heappush(self._ticks, tick)
-        if stretches and 0 <= begin - stretches[-1][1] <= _GAP_MAX:
-            begin = stretches.pop()[0]
-        stretches.append((begin, end))
+        if ranges and 0 <= begin - ranges[-1][1] <= _GAP_MAX:
+            begin = ranges.pop()[0]
+        ranges.append((begin, end))
 
     def take(self, now_ms: int, *, maximum: int) -> list[QueueOffset]:
-        """Return places whose second has come, each once; at most `maximum`."""
-        places: list[QueueOffset] = []
-        while self._ticks and self._ticks[0] * _TICK_MS <= now_ms and len(places) < maximum:
-            stretches = self._stretches[self._ticks[0]]
-            begin, end = stretches.popleft()
-            cut = min(end, QueueOffset(begin + maximum - len(places)))
-            places += map(QueueOffset, range(begin, cut))
+        """Remove and return at most `maximum` offsets that are due."""
+        offsets: list[QueueOffset] = []
+        while self._ticks and self._ticks[0] * _TICK_MS <= now_ms and len(offsets) < maximum:
+            ranges = self._ranges[self._ticks[0]]
+            begin, end = ranges.popleft()
+            cut = min(end, QueueOffset(begin + maximum - len(offsets)))
+            offsets += map(QueueOffset, range(begin, cut))
             if cut < end:
-                stretches.appendleft((cut, end))
-            elif not stretches:
-                del self._stretches[heapq.heappop(self._ticks)]
-        return places
+                ranges.appendleft((cut, end))
+            elif not ranges:
+                del self._ranges[heapq.heappop(self._ticks)]
+        return offsets

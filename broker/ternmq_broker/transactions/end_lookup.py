@@ -1,9 +1,9 @@
-"""Look-up, in the log, of the ends of transactions that memory does not know any more."""
+"""Look-up, in the log, of the ends of transactions that memory has forgotten."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.half_codec import HalfRecord
@@ -21,32 +21,8 @@ _WAITING: Final = (SCHEDULE_TOPIC, WHEEL_TOPIC)
 """Topics in which a committed message may wait for its time, with its queue as a property."""
 
 
-class TransactionIdentity(Protocol):
+class TransactionIdentity(NamedTuple):
     """The four names of a transaction in a producer's request."""
-
-    @property
-    def group(self) -> str:
-        """Its producer group."""
-        ...
-
-    @property
-    def message_id(self) -> str:
-        """Unique key of its message."""
-        ...
-
-    @property
-    def transaction(self) -> PhysicalOffset:
-        """Offset in the log of its first half message."""
-        ...
-
-    @property
-    def topic(self) -> str:
-        """Topic of its message; empty = any."""
-        ...
-
-
-class TransactionQuery(NamedTuple):
-    """A transaction as a producer names it."""
 
     group: str
     message_id: str
@@ -57,27 +33,27 @@ class TransactionQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EndLookup:
-    """Looks ends up. Owns nothing."""
+    """Search for ends of transactions. Owns nothing."""
 
     table: TransactionTable
     halves: HalfReader
 
     async def find(
-        self, wanted: Sequence[TransactionIdentity]
+        self, identities: Sequence[TransactionIdentity]
     ) -> list[EndedTransaction | RefusedError]:
         """Return how each of these transactions ended; none is open.
 
         Returns:
-            For each its end, or why there is none: QUERY_NOT_FOUND, there never was one, or nobody
-            can tell any more; INVALID_PARAMETER, it is another's; ILLEGAL_OPERATION, without an
-            index nobody can tell.
+            The end of each, or a refusal: QUERY_NOT_FOUND, there never was such a transaction, or
+            its half message is gone; INVALID_PARAMETER, the names are those of another one;
+            ILLEGAL_OPERATION, there is no index to search.
 
         Raises:
             RefusedError: The disk failed.
         """
         answers: dict[int, EndedTransaction | RefusedError] = {}
         halves: dict[int, HalfRecord] = {}
-        for index, one in enumerate(wanted):
+        for index, one in enumerate(identities):
             if index % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
                 await yield_to_requests()
             ended = self.table.ended(one.transaction)
@@ -100,25 +76,24 @@ class EndLookup:
                 halves[index] = found[0]
         messages = await self._messages(list(halves.values()))
         for index, half in halves.items():
-            ended = _ended(half, messages.get(half.transaction))
-            self.table.remember(ended)
-            answers[index] = ended
-        return [answers[index] for index in range(len(wanted))]
+            answers[index] = end = _end_of(half, messages.get(half.transaction))
+            self.table.remember(end)
+        return [answers[index] for index in range(len(identities))]
 
     async def _messages(
         self, halves: Sequence[HalfRecord]
     ) -> Mapping[PhysicalOffset, RecordHeader]:
-        """Return the headers of the messages that transactions became, of those committed."""
+        """Return headers of the messages that transactions became, of those committed."""
         found: dict[PhysicalOffset, RecordHeader] = {}
         by_topic: dict[str, list[HalfRecord]] = defaultdict(list)
         for half in halves:
             by_topic[half.topic].append(half)
         for topic, some in by_topic.items():
             await self._search(topic, some, found)
-        delayed = [half for half in halves if half.is_delayed]
         for topic in _WAITING:
-            left = [half for half in delayed if half.transaction not in found]
-            await self._search(topic, left, found)
+            delayed = [half for half in halves if half.is_delayed]
+            missing = [half for half in delayed if half.transaction not in found]
+            await self._search(topic, missing, found)
         return found
 
     async def _search(
@@ -137,41 +112,44 @@ class EndLookup:
                 raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
             for half in some:
                 header = headers.get(half.message_id)
-                if header is not None and _is_of(header, half):
+                if (
+                    header is not None
+                    and header.prepared_offset == half.transaction
+                    and header.sys_flag & FLAG_TRANSACTION_MASK == FLAG_COMMIT
+                ):
                     found[half.transaction] = header
 
 
-def _is_of(header: RecordHeader, half: HalfRecord) -> bool:
-    return (
-        header.prepared_offset == half.transaction
-        and header.sys_flag & FLAG_TRANSACTION_MASK == FLAG_COMMIT
+def _end_of(half: HalfRecord, header: RecordHeader | None) -> EndedTransaction:
+    ended = EndedTransaction(
+        half.transaction, Resolution.ROLLBACK, half.group, half.message_id, PhysicalOffset(0)
+    )
+    if header is None:
+        return ended
+    queue_id, queue_offset = header.queue_id, int(header.queue_offset)
+    if half.is_delayed:
+        queue_id, queue_offset = half.queue_id, -1
+    return ended._replace(
+        resolution=Resolution.COMMIT, queue_id=queue_id, queue_offset=queue_offset
     )
 
 
-def _ended(half: HalfRecord, header: RecordHeader | None) -> EndedTransaction:
-    told = (half.group, half.message_id, PhysicalOffset(0))
-    if header is None:
-        return EndedTransaction(half.transaction, Resolution.ROLLBACK, *told)
-    place = (half.queue_id, -1) if half.is_delayed else (header.queue_id, header.queue_offset)
-    return EndedTransaction(half.transaction, Resolution.COMMIT, *told, *place)
-
-
 def wrong_ids(
-    identity: TransactionIdentity, told: HalfRecord | EndedTransaction
+    identity: TransactionIdentity, found: HalfRecord | EndedTransaction
 ) -> RefusedError | None:
-    """Return why a request does not mean the transaction that is there; None when it does.
+    """Return why a request does not mean the transaction that was found; None when it does.
 
     Returns:
         INVALID_PARAMETER; names what is wrong.
     """
-    if isinstance(told, EndedTransaction) and not told.message_id:
-        return None  # its half message could not be read: all that is known is that it is over
+    if isinstance(found, EndedTransaction) and not found.message_id:
+        return None  # its half message could not be read: only its end is known
     wrong: str | None = None
-    if identity.group != told.group:
+    if identity.group != found.group:
         wrong = f"belongs to another producer group than {identity.group!r}"
-    elif identity.message_id != told.message_id:
+    elif identity.message_id != found.message_id:
         wrong = f"has another message than {identity.message_id!r}"
-    elif isinstance(told, HalfRecord) and identity.topic not in ("", told.topic):
+    elif isinstance(found, HalfRecord) and identity.topic not in ("", found.topic):
         wrong = f"is meant for another topic than {identity.topic!r}"
     if wrong is None:
         return None

@@ -1,36 +1,41 @@
 """EndTransaction: a producer's commit or roll-back, checked, stored and answered when it is safe.
 
+Staged transactions are committed by the thousand. Commits of plain ones, which come first in a
+request, are copied from the bytes of their half messages, without making objects of them.
+
 Source: RocketMQ `EndTransactionProcessor`.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat, takewhile
 from typing import Final, NamedTuple
 
-from ternmq_broker.storage.ack_policy import AckPolicy
+from ternmq_broker.storage.ack_policy import append_with_space
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import RoutingRules, waiting
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
-from ternmq_broker.transactions.end_lookup import EndLookup, wrong_ids
+from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
+from ternmq_broker.transactions.end_lookup import EndLookup, TransactionIdentity, wrong_ids
 from ternmq_broker.transactions.half_codec import HalfRecord, message_of
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.readiness import Readiness
-from ternmq_broker.transactions.staged_commits import ClaimedCommit, StagedCommits
-from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction, TransactionTable
+from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction
 from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.errors import MessageRefused, RefusedError, TernError, UsageError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import TopicConfig
 from ternmq_model.transaction import Resolution
 from ternmq_remoting.status import refusal_of
 
 logger = logging.getLogger(__name__)
 
-_SOON: Final = frozenset(
+_TRANSIENT: Final = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
 )
 _CHUNK_BYTES: Final = 1 << 20
@@ -39,10 +44,7 @@ _CHUNK_BYTES: Final = 1 << 20
 class EndRequest(NamedTuple):
     """A producer's resolution of one transaction."""
 
-    group: str
-    topic: str
-    message_id: str
-    transaction: PhysicalOffset
+    identity: TransactionIdentity
     resolution: Resolution
 
 
@@ -54,251 +56,286 @@ class EndResult(NamedTuple):
     queue_offset: int = -1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EndContext:
-    """Parts that the processor uses. All owned by the broker's loop."""
+@dataclass(slots=True, eq=False)
+class _PendingEnd:
+    """One end of a request, from its claim to its result."""
 
-    table: TransactionTable
+    request: EndRequest
+    entry: OpenTransaction = field(init=False)
+    """The open transaction, once it is claimed."""
+
+    result: EndResult | None = None
+
+    @property
+    def is_staged_commit(self) -> bool:
+        return self.entry.is_staged and self.request.resolution is Resolution.COMMIT
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class EndTransactionProcessor:
+    """Processor of ends. One request at a time works on one transaction; others wait for it."""
+
     transitions: Transitions
     halves: HalfReader
     topics: RealTopics
-    ack_policy: AckPolicy
-    staged: StagedCommits
+    end_lookup: EndLookup
     readiness: Readiness
     storing: Callable[[], AbstractContextManager[None]]
     """Counts a call that stores: a stop waits for it."""
 
-    end_lookup: EndLookup
     rules: Callable[[], RoutingRules]
-    """Tells by what delays are followed at this moment."""
+    """Returns the present rules for delays."""
 
-
-class EndTransactionProcessor:
-    """Ends transactions. One request at a time works on one transaction; others wait for it."""
-
-    def __init__(self, context: EndContext) -> None:
-        self._context = context
-        self._released = asyncio.Event()
+    _released: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def end(self, requests: Sequence[EndRequest]) -> list[EndResult]:
-        """End transactions and return what is answered to each, when it is safe.
+        """End transactions and return the answer to each, when it is safe.
 
         Cancelling is safe: what was stored by then counts, the rest is as it was.
         """
-        with self._context.storing():
+        with self.storing():
             try:
-                await self._context.readiness.check()
+                await self.readiness.check()
             except RefusedError as unable:
                 return [EndResult(unable) for _ in requests]
             return await self._end(requests)
 
     async def released(self) -> None:
-        """Wait until somebody works no more on some transactions' ends."""
+        """Wait until the next request has finished its work on some transactions."""
         await self._released.wait()
 
     async def _end(self, requests: Sequence[EndRequest]) -> list[EndResult]:
-        outcomes: dict[int, EndResult] = {}
-        left = list(range(len(requests)))
+        pending = [_PendingEnd(request) for request in requests]
+        left = pending
         while left:
-            claimed: list[tuple[int, OpenTransaction]] = []
-            others: list[int] = []
-            for index in left:
-                request = requests[index]
-                entry = self._context.table.get(request.transaction)
-                if request.resolution is Resolution.UNKNOWN:
-                    outcomes[index] = EndResult()
+            claimed: list[_PendingEnd] = []
+            others: list[_PendingEnd] = []
+            for end in left:
+                entry = self.transitions.table.get(end.request.identity.transaction)
+                if end.request.resolution is Resolution.UNKNOWN:
+                    end.result = EndResult()
                 elif entry is not None and entry.is_ending:
-                    others.append(index)
+                    others.append(end)
                 elif entry is not None:
-                    entry.is_ending = True
-                    claimed.append((index, entry))
+                    entry.is_ending, end.entry = True, entry
+                    claimed.append(end)
             try:
-                await self._work(requests, claimed, outcomes)
+                await self._work(claimed)
             finally:
-                self._release(claimed)
+                for end in claimed:
+                    end.entry.is_ending = False
+                if claimed:
+                    self._released.set()
+                    self._released = asyncio.Event()
             if others and not claimed:
                 await self.released()
             left = others
-        await self._settle(requests, outcomes)
-        return [outcomes[index] for index in range(len(requests))]
+        await self._settle([end for end in pending if end.result is None])
+        return [end.result for end in pending if end.result is not None]
 
-    def _release(self, claimed: Sequence[tuple[int, OpenTransaction]]) -> None:
-        for _, entry in claimed:
-            entry.is_ending = False
-        if claimed:
-            self._released.set()
-            self._released = asyncio.Event()
-
-    async def _work(
-        self,
-        requests: Sequence[EndRequest],
-        claimed: Sequence[tuple[int, OpenTransaction]],
-        outcomes: dict[int, EndResult],
-    ) -> None:
-        """End the claimed ones, some at a time; a refused one has its outcome afterwards.
+    async def _work(self, claimed: Sequence[_PendingEnd]) -> None:
+        """End the claimed transactions, some at a time; a refused one has its result afterwards.
 
         When a staged one cannot be committed now but may be later, so are those behind it: they
         keep their order.
         """
-        claimed = claimed[await self._commit_staged(requests, claimed) :]
-        rollbacks: dict[int, tuple[OpenTransaction, HalfRecord]] = {}
-        commits: list[tuple[int, TransitionRecord]] = []
-        waiting_bytes = 0
+        claimed = claimed[await self._commit_plain(claimed) :]
+        rollbacks: list[tuple[_PendingEnd, HalfRecord]] = []  # without bodies: there may be many
+        commits: list[tuple[_PendingEnd, TransitionRecord]] = []
+        commit_bytes = 0
         held: RefusedError | None = None
-        for number, (index, entry) in enumerate(claimed, 1):
-            request = requests[index]
+        for number, end in enumerate(claimed, 1):
             if number % RECORDS_AT_ONCE == 0:
                 await yield_to_requests()
             try:
-                if held is not None and entry.is_staged and request.resolution is Resolution.COMMIT:
+                if held is not None and end.is_staged_commit:
                     raise held
-                change = await self._change(request, entry)
+                change = await self._change(end)
             except TernError as error:
-                outcomes[index] = EndResult(refused := _refusal(error))
-                held = held or _holding(refused)
+                end.result = EndResult(refused := _refusal(error))
+                held = held or _transient(refused)
                 continue
-            if request.resolution is Resolution.ROLLBACK:
-                rollbacks[index] = (entry, change.half)  # without its body: there may be many
+            if end.request.resolution is Resolution.ROLLBACK:
+                rollbacks.append((end, change.half))
                 continue
-            commits.append((index, change))
-            waiting_bytes += len(change.record.body)
-            if waiting_bytes >= _CHUNK_BYTES or len(commits) >= RECORDS_AT_ONCE:
-                held = await self._commit(commits, outcomes) or held
-                commits, waiting_bytes = [], 0
-        await self._commit(commits, outcomes)
+            commits.append((end, change))
+            commit_bytes += len(change.record.body)
+            if commit_bytes >= _CHUNK_BYTES or len(commits) >= RECORDS_AT_ONCE:
+                held = await self._commit(commits) or held
+                commits, commit_bytes = [], 0
+        await self._commit(commits)
+        halves = [(end.entry, half) for end, half in rollbacks]
         try:
-            await self._context.transitions.roll_back(list(rollbacks.values()))
-        except TernError as error:
-            outcomes.update(dict.fromkeys(rollbacks, EndResult(_refusal(error))))
-
-    async def _commit_staged(
-        self, requests: Sequence[EndRequest], claimed: Sequence[tuple[int, OpenTransaction]]
-    ) -> int:
-        """Commit what is staged and comes first; return how many those are."""
-        commits = takewhile(
-            lambda pair: requests[pair[0]].resolution is Resolution.COMMIT and pair[1].is_staged,
-            claimed,
-        )
-        return await self._context.staged.commit_first(
-            [ClaimedCommit(requests[index], entry) for index, entry in commits]
-        )
-
-    async def _commit(
-        self, commits: Sequence[tuple[int, TransitionRecord]], outcomes: dict[int, EndResult]
-    ) -> RefusedError | None:
-        """Commit; return why that may only be done later, if so."""
-        try:
-            await self._context.transitions.commit([change for _, change in commits])
-        except (UsageError, MessageRefused) as error:
-            # One of them can never be stored: the others can.
-            for index, change in commits if len(commits) > 1 else ():
-                if self._context.table.is_open(change.entry):
-                    await self._commit([(index, change)], outcomes)
-            if len(commits) == 1:
-                outcomes[commits[0][0]] = EndResult(_refusal(error))
+            await append_with_space(
+                partial(self.transitions.roll_back, halves), self.transitions.writer.space_made
+            )
         except TernError as error:
             refused = _refusal(error)
-            for index, change in commits:
-                if self._context.table.is_open(change.entry):
-                    outcomes[index] = EndResult(refused)
-            return _holding(refused)
+            for end, _ in rollbacks:
+                end.result = EndResult(refused)
+
+    async def _commit_plain(self, claimed: Sequence[_PendingEnd]) -> int:
+        """Commit the first ones while they are plain staged commits; return their number.
+
+        The others, and errors, are for `_change`, which can name a reason.
+        """
+        staged = list(takewhile(lambda end: end.is_staged_commit, claimed))
+        done = 0
+        known: dict[tuple[str, int], TopicConfig] = {}
+        while done < len(staged):
+            plain = await self._plain(staged[done : done + RECORDS_AT_ONCE], known)
+            if not plain:
+                break
+            entries = [end.entry for end in staged[done : done + len(plain)]]
+            try:
+                await self.transitions.commit_plain(entries, plain)
+            except TernError:
+                break
+            done += len(plain)
+            await yield_to_requests()
+        return done
+
+    async def _plain(
+        self, staged: Sequence[_PendingEnd], known: dict[tuple[str, int], TopicConfig]
+    ) -> list[PlainCommit]:
+        found: list[PlainCommit] = []
+        size = 0
+        for end in staged:
+            offset = end.entry.physical_offset
+            if not self.halves.is_confirmed(offset):
+                break
+            try:
+                data = await self.halves.reader.record(offset, is_checked=False)
+                one = None if data is None else plain_commit(data, end.request.identity)
+                if one is None:
+                    break
+                config = known.get((one.topic, one.queue_id))
+                if config is None:
+                    config = self.topics.find(one.topic, one.queue_id, offset)
+                if config is None:
+                    break
+            except TernError:
+                break
+            known[one.topic, one.queue_id] = config
+            queues = max(config.read_queues, config.write_queues, 1)
+            if one.queue_id >= queues:
+                one = one._replace(queue_id=one.queue_id % queues)
+            found.append(one)
+            size += len(one.front)
+            if size >= _CHUNK_BYTES:
+                break
+        return found
+
+    async def _commit(
+        self, commits: Sequence[tuple[_PendingEnd, TransitionRecord]]
+    ) -> RefusedError | None:
+        """Commit; return the refusal of a commit that may succeed later."""
+        try:
+            await self.transitions.commit([change for _, change in commits])
+        except (UsageError, MessageRefused) as error:
+            # One of them can never be stored: the others can.
+            if len(commits) == 1:
+                commits[0][0].result = EndResult(_refusal(error))
+                return None
+            for end, change in commits:
+                if self.transitions.table.is_open(end.entry):
+                    await self._commit([(end, change)])
+        except TernError as error:
+            refused = _refusal(error)
+            for end, _ in commits:
+                if self.transitions.table.is_open(end.entry):
+                    end.result = EndResult(refused)
+            return _transient(refused)
         return None
 
-    async def _change(self, request: EndRequest, entry: OpenTransaction) -> TransitionRecord:
-        """Return what ends an open transaction as asked.
+    async def _change(self, end: _PendingEnd) -> TransitionRecord:
+        """Return the record that ends an open transaction as its producer asked.
 
         Raises:
-            TernError: It may not be, or cannot be read now.
+            TernError: It may not be ended so, or cannot be read now.
         """
-        context = self._context
-        if not context.ack_policy.confirmations.reached(PhysicalOffset(entry.physical_offset + 1)):
-            await context.ack_policy.wait(PhysicalOffset(entry.physical_offset + 1))
-        found = await context.halves.read(entry.physical_offset)
+        identity, entry = end.request.identity, end.entry
+        offset = entry.physical_offset
+        await self.halves.confirmed(PhysicalOffset(offset + 1))
+        found = await self.halves.read(offset)
         if found is None:
-            remark = f"the half message of transaction {request.transaction} cannot be read"
+            remark = f"the half message of transaction {identity.transaction} cannot be read"
             raise refusal(ResponseCode.SYSTEM_ERROR, remark)
-        half, inner = found
-        if (wrong := wrong_ids(request, half)) is not None:
+        half, record = found
+        if (wrong := wrong_ids(identity, half)) is not None:
             raise wrong
-        if request.resolution is Resolution.ROLLBACK:
-            return TransitionRecord(entry, half, inner)
-        at = PhysicalOffset(entry.physical_offset)
-        config = context.topics.find(half.topic, half.queue_id, at)
+        if end.request.resolution is Resolution.ROLLBACK:
+            return TransitionRecord(entry, half, record)
+        config = self.topics.find(half.topic, half.queue_id, offset)
         if config is None:
-            remark = f"topic {half.topic!r} of transaction {request.transaction} was deleted"
+            remark = f"topic {half.topic!r} of transaction {identity.transaction} was deleted"
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
-        queues = max(config.read_queues, config.write_queues, 1)
-        message = message_of(inner, half, queue_id=half.queue_id % queues)
-        return TransitionRecord(
-            entry, half, waiting(message, context.rules()) if half.is_delayed else message
-        )
+        queue_id = half.queue_id % max(config.read_queues, config.write_queues, 1)
+        message = message_of(record, half, queue_id=queue_id)
+        if half.is_delayed:
+            return TransitionRecord(entry, half, waiting(message, self.rules()))
+        if queue_id != half.queue_id:
+            half = half._replace(queue_id=queue_id)
+        return TransitionRecord(entry, half, message)
 
-    async def _settle(self, requests: Sequence[EndRequest], outcomes: dict[int, EndResult]) -> None:
-        """Give outcomes to all that have none: their transactions ended, now or long ago."""
-        context = self._context
-        ends: dict[int, EndedTransaction] = {}
-        over: list[int] = []
-        for index, request in enumerate(requests):
-            if index not in outcomes:
-                known = context.table.ended(request.transaction)
-                if known is None:
-                    over.append(index)
-                else:
-                    ends[index] = known
+    async def _settle(self, ends: Sequence[_PendingEnd]) -> None:
+        """Set the results of those whose transactions have ended, now or long ago."""
+        # Taken before the first wait: of what is committed but not confirmed, only memory knows.
+        known = [self.transitions.table.ended(end.request.identity.transaction) for end in ends]
+        forgotten = [end for end, one in zip(ends, known, strict=True) if one is None]
         try:
-            found = await context.end_lookup.find([requests[index] for index in over])
+            found: Iterator[EndedTransaction | RefusedError] = iter(
+                await self.end_lookup.find([end.request.identity for end in forgotten])
+            )
         except TernError as error:
-            found = [_refusal(error)] * len(over)
-        for index, ended in zip(over, found, strict=True):
-            if isinstance(ended, EndedTransaction):
-                ends[index] = ended
+            found = repeat(_refusal(error))
+        ended: list[tuple[_PendingEnd, EndedTransaction]] = []
+        for end, one in zip(ends, known, strict=True):
+            outcome = next(found) if one is None else one
+            if isinstance(outcome, EndedTransaction):
+                outcome = end_mismatch(end.request, outcome) or outcome
+            if isinstance(outcome, EndedTransaction):
+                ended.append((end, outcome))
             else:
-                outcomes[index] = EndResult(ended)
-        for index, ended in list(ends.items()):
-            wrong = rule_against(requests[index], ended)
-            if wrong is not None:
-                outcomes[index] = EndResult(wrong)
-                del ends[index]
-        unsafe: RefusedError | None = None
-        last = max((ended.end for ended in ends.values()), default=PhysicalOffset(0))
-        if not context.ack_policy.confirmations.reached(last) or (
-            context.ack_policy.topics_saved() is not None
-        ):
+                end.result = EndResult(outcome)
+        ack_policy, unsafe = self.halves.ack_policy, None
+        last = max((outcome.end for _, outcome in ended), default=PhysicalOffset(0))
+        if not ack_policy.confirmations.reached(last) or ack_policy.topics_saved() is not None:
             try:
-                await context.ack_policy.wait(last)
+                await ack_policy.wait(last)
             except TernError as error:
                 unsafe = _refusal(error)
-        for index, ended in ends.items():
-            if unsafe is not None and not context.ack_policy.confirmations.reached(ended.end):
-                outcomes[index] = EndResult(unsafe)
+        for end, outcome in ended:
+            if unsafe is not None and not ack_policy.confirmations.reached(outcome.end):
+                end.result = EndResult(unsafe)
             else:
-                outcomes[index] = EndResult(None, ended.queue_id, ended.queue_offset)
+                end.result = EndResult(None, outcome.queue_id, outcome.queue_offset)
 
 
-def rule_against(request: EndRequest, ended: EndedTransaction) -> RefusedError | None:
+def end_mismatch(request: EndRequest, ended: EndedTransaction) -> RefusedError | None:
     """Return why a transaction that has ended cannot be ended as asked; None when it did so.
 
-    It ended the other way, or it is not the transaction that is meant.
+    It ended the other way, or the request's names are those of another transaction.
     """
-    wrong = wrong_ids(request, ended)
+    wrong = wrong_ids(request.identity, ended)
     if wrong is not None or request.resolution is ended.resolution:
         return wrong
     done = "committed" if ended.resolution is Resolution.COMMIT else "rolled back"
     why = f": {ended.why}" if ended.why else ""
-    remark = f"transaction {request.transaction} was {done} already{why}"
+    remark = f"transaction {request.identity.transaction} was {done} already{why}"
     return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
 
-def _holding(refused: RefusedError) -> RefusedError | None:
-    """Return the refusal when what it refuses may be done soon."""
-    return refused if refused.code in _SOON or refused.may_have_happened else None
+def _transient(refused: RefusedError) -> RefusedError | None:
+    """Return the refusal when its request may succeed soon; None otherwise."""
+    return refused if refused.code in _TRANSIENT or refused.may_have_happened else None
 
 
 def _refusal(error: TernError) -> RefusedError:
-    """Return what a client is told of an error.
+    """Return the refusal that a client gets for an error.
 
     Raises:
-        TernError: It is none that a client could make anything of.
+        TernError: A client could make nothing of it.
     """
     if isinstance(error, RefusedError):
         return error

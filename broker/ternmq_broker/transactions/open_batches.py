@@ -1,7 +1,7 @@
 """Batches of open transactions, listed and rolled back for operators, by pages of the half topic.
 
-Nothing is kept for it but when a batch was last worked on: the half messages say the rest, and are
-read in the order of their queue, as a start does.
+Only the time of the last work on a batch is in memory. The rest is read from the half messages, in
+the order of their queue.
 """
 
 import logging
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
+from ternmq_broker.transactions.end_lookup import TransactionIdentity
 from ternmq_broker.transactions.end_transaction import EndRequest, EndTransactionProcessor
 from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.half_reader import HalfReader
@@ -30,16 +31,16 @@ from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 logger = logging.getLogger(__name__)
 
 _READ: Final = ReadLimits(1024, 1 << 20)
-_PLACES_MAX: Final = 16_384
-"""Places of the half topic at which one page looks for an open one: 1 ms."""
+_OFFSETS_MAX: Final = 16_384
+"""Offsets of the half topic at which one page tries to find an open transaction: 1 ms."""
 
-_TOLD_MAX: Final = 1_000
+_REPLY_MAX: Final = 1_000
 """Batches in one reply."""
 
 _ENDED: Final = frozenset({ResponseCode.ILLEGAL_OPERATION, ResponseCode.QUERY_NOT_FOUND})
 
 BatchTable: TypeAlias = dict[tuple[str, str], transactions.OpenBatch]
-"""By what they are staged for and their group."""
+"""Open batches by the name that they are staged for, and their group."""
 
 
 class OpenRow(NamedTuple):
@@ -51,10 +52,10 @@ class OpenRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenBatches:
-    """Tells what is open and rolls back what is staged. Owns nothing.
+    """Lists of open transactions, and roll-backs of staged ones, for operators. Owns nothing.
 
-    A half message that is damaged is not among it: nobody can commit it, and it goes when it is
-    looked at next, or its time is over.
+    A damaged half message is not listed: nobody can commit it, and it goes at its next check, or
+    when its time is over.
     """
 
     table: TransactionTable
@@ -66,9 +67,9 @@ class OpenBatches:
     async def list_open(
         self,
         request: transactions.ListTransactionsRequest,
-        tell: Callable[[transactions.ListTransactionsReply], Awaitable[None]],
+        write: Callable[[transactions.ListTransactionsReply], Awaitable[None]],
     ) -> None:
-        """Tell what is open: an empty reply for each page that is read, then all batches.
+        """Write an empty reply for each page that is read, then all open batches.
 
         Raises:
             RefusedError: The broker starts or closes, or the disk failed.
@@ -76,22 +77,22 @@ class OpenBatches:
         now_ms, found = self.clock.monotonic_ms(), BatchTable()
         async for rows in self._pages(request.staged_for):
             add_to(found, rows, self.table.worked_on_at, now_ms=now_ms)
-            await tell(transactions.ListTransactionsReply())
+            await write(transactions.ListTransactionsReply())
         batches = list(found.values())
-        for first in range(0, len(batches), _TOLD_MAX):
-            part = batches[first : first + _TOLD_MAX]
-            await tell(transactions.ListTransactionsReply(batches=part))
+        for first in range(0, len(batches), _REPLY_MAX):
+            part = batches[first : first + _REPLY_MAX]
+            await write(transactions.ListTransactionsReply(batches=part))
 
     async def roll_back(
         self,
         request: transactions.RollBackStagedRequest,
-        tell: Callable[[transactions.RollBackStagedReply], Awaitable[None]],
+        write: Callable[[transactions.RollBackStagedReply], Awaitable[None]],
     ) -> None:
-        """Roll back what is staged, and tell of each page. Cancelling is safe: repeat it.
+        """Roll back staged transactions, with a reply for each page. Cancelling is safe: repeat it.
 
         Raises:
             RefusedError: As `list_open`; INVALID_PARAMETER: nothing is named; ILLEGAL_OPERATION: a
-                batch is in use, and no more is rolled back; or what a roll-back met.
+                batch is in use, and no more is rolled back; or a roll-back was refused.
         """
         if not request.staged_for:
             remark = "what is to be rolled back must be named by what it is staged for"
@@ -104,7 +105,7 @@ class OpenBatches:
                 done = len(rows) - len(refusals)
                 count, ended = count + done, ended + over
                 logger.debug("page rolled back count=%d already_ended=%d", done, over)
-                await tell(transactions.RollBackStagedReply(rolled_back=done, already_ended=over))
+                await write(transactions.RollBackStagedReply(rolled_back=done, already_ended=over))
                 for error in refusals:
                     if error.code not in _ENDED:
                         raise error
@@ -112,19 +113,21 @@ class OpenBatches:
             if count:
                 logger.warning(
                     "staged rolled back by an operator staged_for=%s count=%d already_ended=%d",
-                    *(request.staged_for, count, ended),
+                    request.staged_for,
+                    count,
+                    ended,
                 )
 
     async def _roll_back(self, rows: Sequence[OpenRow], *, force: bool) -> list[RefusedError]:
-        """Roll back a page; return what is told of those that are not.
+        """Roll back a page; return the refusals.
 
         Raises:
             RefusedError: ILLEGAL_OPERATION: a batch of it is in use.
         """
         while any(self.table.is_ending(row.half.transaction) for row in rows):
             await self.ender.released()
-        # From here on nothing else runs until `end` has claimed the rows: who asks about them
-        # later waits for their end, and who asked before has worked on them.
+        # No request runs between here and the claim of the rows by `end`: later requests about
+        # them wait for their end, and earlier ones count as work on their batch.
         if not force:
             found = BatchTable()
             now_ms = self.clock.monotonic_ms()
@@ -135,7 +138,7 @@ class OpenBatches:
         return [outcome.error for outcome in outcomes if outcome.error is not None]
 
     async def _pages(self, staged_for: str) -> AsyncGenerator[Sequence[OpenRow]]:
-        """Give what is open, and meant, in the order of the half topic.
+        """Yield open transactions that the operator names, in the order of the half topic.
 
         Raises:
             RefusedError: The broker starts or closes, or the disk failed.
@@ -144,10 +147,10 @@ class OpenBatches:
         while True:
             await self.readiness.check()
             rows = list[OpenRow]()
-            looked = looked_bytes = 0
-            while looked < _READ.messages_max and looked_bytes < _READ.bytes_max:
+            read = read_bytes = 0
+            while read < _READ.messages_max and read_bytes < _READ.bytes_max:
                 end = min(reader.store.queue_range(HALF_TOPIC, 0)[1], self.table.half_end)
-                begin = self.table.first_place(begin, places_max=_PLACES_MAX)
+                begin = self.table.next_open(begin, offsets_max=_OFFSETS_MAX)
                 if begin >= end:
                     yield rows
                     return
@@ -158,20 +161,19 @@ class OpenBatches:
                 )
                 result = await reader.read(request)
                 begin = max(result.next_offset, QueueOffset(begin + 1))
-                looked += len(result.record_sizes)
-                looked_bytes += result.record_bytes
+                read += len(result.record_sizes)
+                read_bytes += result.record_bytes
                 await self._take(result, staged_for, rows)
             yield rows
 
     async def _take(self, result: ReadResult, staged_for: str, rows: list[OpenRow]) -> None:
-        """Add what is open of a read's half messages, and meant, to `rows`."""
         data, sizes = result.records, result.record_sizes.astype(np.int64)
         ends = zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)
         for number, (end, size) in enumerate(ends, 1):
             if number % RECORDS_AT_ONCE == 0:
                 await yield_to_requests()
             half = self._half(data[end - size : end])
-            if half is None or not is_meant(half.staged_for, staged_for):
+            if half is None or not matches(half.staged_for, staged_for):
                 continue
             times = self.table.times_at(half.queue_offset)
             if times is not None:
@@ -185,14 +187,14 @@ class OpenBatches:
         return None if record is None else self.halves.half_of(record)
 
 
-def is_meant(staged_for: str, wanted: str) -> bool:
-    """Tell whether something staged for `staged_for` is meant by what an operator names.
+def matches(staged_for: str, named: str) -> bool:
+    """Return whether a transaction belongs to a batch that an operator names.
 
     Args:
-        staged_for: Empty = it is not staged.
-        wanted: This, what begins with it and a slash, or, when it is empty, everything.
+        staged_for: The batch of the transaction; empty = it is not staged.
+        named: A batch, or the part of its name before a slash; empty = all transactions.
     """
-    return not wanted or staged_for == wanted or staged_for.startswith(f"{wanted}/")
+    return not named or staged_for == named or staged_for.startswith(f"{named}/")
 
 
 def add_to(
@@ -205,10 +207,10 @@ def add_to(
     """Add open transactions to their batches.
 
     Args:
-        found: What is added to.
-        rows: In the order of the half topic.
-        worked_on_at: Tells when a producer last asked about or committed one, monotonic.
-        now_ms: Monotonic; what was begun or worked on later counts as of now.
+        found: The batches to add to.
+        rows: Transactions in the order of the half topic.
+        worked_on_at: Returns when a producer last asked about or committed one, monotonic.
+        now_ms: Monotonic; a later begin or work counts as of now.
     """
     for half, times in rows:
         age_ms = max(0, now_ms - times.began_at_ms)
@@ -230,5 +232,5 @@ def add_to(
 
 
 def _rollback(half: HalfRecord) -> EndRequest:
-    told = (half.group, half.topic, half.message_id, half.transaction)
-    return EndRequest(*told, Resolution.ROLLBACK)
+    identity = TransactionIdentity(half.group, half.message_id, half.transaction, half.topic)
+    return EndRequest(identity, Resolution.ROLLBACK)

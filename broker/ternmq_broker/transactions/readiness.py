@@ -1,4 +1,4 @@
-"""Readiness of the transactions: their table holds what the log says, and the broker stays."""
+"""Readiness of the transactions of a broker: their table is filled, and the broker stays."""
 
 import asyncio
 import contextlib
@@ -14,15 +14,15 @@ _READY_TIMEOUT_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Lets requests in once the table holds what the log says. Owned by the broker's loop."""
+    """Admission of requests once the table is filled. Owned by the broker's loop."""
 
     ready: asyncio.Event
-    """Set when it does."""
+    """Set once the table is filled."""
 
     is_closing: Callable[[], bool]
 
     async def check(self) -> None:
-        """Wait a little for a start to be over.
+        """Wait a few seconds for a start to be over.
 
         Raises:
             RefusedError: SERVICE_NOT_AVAILABLE: the start takes longer, or the broker is closing.

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.transactions.end_lookup import TransactionQuery
+from ternmq_broker.transactions.end_lookup import TransactionIdentity
 from ternmq_broker.transactions.end_transaction import (
     EndRequest,
     EndResult,
@@ -46,14 +46,14 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionService:
-    """Serves the RPCs of Transactions."""
+    """Handlers of the RPCs of Transactions."""
 
     ender: EndTransactionProcessor
     states: StateLookup
     batches: OpenBatches
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of its RPCs."""
         return (
             unary(END_TRANSACTION, self.end_transaction),
             stream(END_TRANSACTIONS, self.end_transactions),
@@ -65,28 +65,26 @@ class TransactionService:
     async def end_transaction(
         self, request: transactions.EndTransactionRequest, call: Call
     ) -> transactions.EndTransactionReply:
-        """End one."""
+        """End one transaction."""
         (outcome,) = await self.ender.end([_request(request)])
         return _reply(outcome)
 
     async def end_transactions(self, stream: EndStream, call: Call) -> None:
-        """End many, one message of them after the other."""
-        try:
+        """End many transactions, one request after the other."""
+        with suppress(ConnectionLost):
             while (request := await stream.read()) is not None:
                 outcomes = await self.ender.end([_request(each) for each in request.transactions])
                 reply = transactions.EndTransactionsReply(outcomes=map(_reply, outcomes))
                 await stream.write(reply)
-        except ConnectionLost:
-            return
 
     async def find_transactions(self, stream: FindStream, call: Call) -> None:
-        """Tell what became of many, one message of them after the other."""
-        try:
+        """Return the states of many transactions, one request after the other."""
+        with suppress(ConnectionLost):
             while (request := await stream.read()) is not None:
-                queries = _queries(request)
+                identities = _identities(request)
                 reply = transactions.FindTransactionsReply()
                 try:
-                    states = await self.states.find(queries)
+                    states = await self.states.find(identities)
                     reply.states.extend([_STATES[state] for state in states])
                 except TernError as error:
                     refused = refusal_of(error)
@@ -94,54 +92,47 @@ class TransactionService:
                         raise
                     reply.status.CopyFrom(status_of(refused))
                 await stream.write(reply)
-        except ConnectionLost:
-            return
 
     async def list_transactions(self, stream: ListStream, call: Call) -> None:
-        """Tell what is open."""
+        """List the open transactions."""
         with suppress(ConnectionLost):
             while (request := await stream.read()) is not None:
                 await self.batches.list_open(request, stream.write)
 
     async def roll_back_staged(self, stream: RollBackStream, call: Call) -> None:
-        """Roll back what is staged."""
+        """Roll back staged transactions."""
         with suppress(ConnectionLost):
             while (request := await stream.read()) is not None:
                 await self.batches.roll_back(request, stream.write)
 
 
-def _queries(told: transactions.FindTransactionsRequest) -> list[TransactionQuery]:
-    """Return which transactions a producer asks about.
+def _identities(request: transactions.FindTransactionsRequest) -> list[TransactionIdentity]:
+    """Return the transactions of a producer's question.
 
     Raises:
         TernError: The group's name is illegal, or they are too many, or the columns have two
             lengths.
     """
-    offsets, keys = told.transaction_offsets, told.message_ids
+    offsets, keys = request.transaction_offsets, request.message_ids
     if len(offsets) > _FOUND_MAX:
         remark = f"at most {_FOUND_MAX} transactions are found at once"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     if len(offsets) != len(keys):
         remark = f"{len(offsets)} transaction offsets and {len(keys)} message ids"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-    group = check_group(told.producer_group)
+    group = check_group(request.producer_group)
     pairs = zip(offsets, keys, strict=True)
-    return [TransactionQuery(group, key, PhysicalOffset(offset)) for offset, key in pairs]
+    return [TransactionIdentity(group, key, PhysicalOffset(offset)) for offset, key in pairs]
 
 
-def _request(told: transactions.EndTransactionRequest) -> EndRequest:
-    """Return what a producer says.
-
-    Raises:
-        TernError: The group's name is illegal.
-    """
-    return EndRequest(
-        check_group(told.producer_group),
-        told.topic,
-        told.message_id,
-        PhysicalOffset(told.transaction_offset),
-        Resolution(told.resolution),
+def _request(request: transactions.EndTransactionRequest) -> EndRequest:
+    identity = TransactionIdentity(
+        check_group(request.producer_group),
+        request.message_id,
+        PhysicalOffset(request.transaction_offset),
+        request.topic,
     )
+    return EndRequest(identity, Resolution(request.resolution))
 
 
 def _reply(outcome: EndResult) -> transactions.EndTransactionReply:

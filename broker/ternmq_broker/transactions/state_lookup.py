@@ -1,14 +1,13 @@
-"""Look-up of transactions' states for producers; it changes nothing."""
+"""Look-up of the states of transactions, for producers; it changes nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
-from ternmq_broker.transactions.end_lookup import EndLookup, TransactionQuery, wrong_ids
+from ternmq_broker.transactions.end_lookup import EndLookup, TransactionIdentity, wrong_ids
 from ternmq_broker.transactions.end_transaction import EndTransactionProcessor
 from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_broker.transactions.half_reader import HalfReader
@@ -28,35 +27,35 @@ _NOT_THERE: Final = frozenset({ResponseCode.QUERY_NOT_FOUND, ResponseCode.INVALI
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateLookup:
-    """Tells states. Owns nothing; all of it is the broker's loop's."""
+    """Look-up of states of transactions. Owns nothing."""
 
     table: TransactionTable
     halves: HalfReader
     topics: RealTopics
-    ack_policy: AckPolicy
     readiness: Readiness
     end_lookup: EndLookup
     ender: EndTransactionProcessor
     clock: Clock
 
-    async def find(self, queries: Sequence[TransactionQuery]) -> list[TransactionState]:
-        """Return where transactions stand, once that is safe. Cancelling is safe.
+    async def find(self, identities: Sequence[TransactionIdentity]) -> list[TransactionState]:
+        """Return the states of transactions, once they are safe. Cancelling is safe.
 
-        Those on whose end somebody works are waited for. What is told to be open counts as worked
-        on from that moment on: no operator's roll-back comes between that and its commit.
+        A transaction on whose end a request works is waited for. One that is reported as open
+        counts as worked on from that moment: no operator's roll-back comes between that and its
+        commit.
 
         Raises:
-            RefusedError: It cannot be told now: the broker starts or closes, the disk failed, what
-                was stored is not confirmed in time, or there is no index to look in.
+            RefusedError: The states cannot be told now: the broker starts or closes, the disk
+                failed, records are not confirmed in time, or there is no index to search.
             StoreError: The disk failed.
         """
         await self.readiness.check()
-        last = max((self._end_of(one.transaction) for one in queries), default=PhysicalOffset(0))
-        if not self.ack_policy.confirmations.reached(last):
-            await self.ack_policy.wait(last)
+        offsets = [self.table.physical_offset_of(one.transaction) for one in identities]
+        ends = [PhysicalOffset(offset + 1) for offset in offsets if offset is not None]
+        await self.halves.confirmed(max(ends, default=PhysicalOffset(0)))
         states: dict[int, TransactionState] = {}
         over: list[int] = []
-        for index, one in enumerate(queries):
+        for index, one in enumerate(identities):
             state = await self._state_of_open(one)
             if index % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
                 await yield_to_requests()
@@ -64,37 +63,32 @@ class StateLookup:
                 over.append(index)
             else:
                 states[index] = state
-        ends = await self.end_lookup.find([queries[index] for index in over])
+        ended = await self.end_lookup.find([identities[index] for index in over])
         last = PhysicalOffset(0)
-        for index, ended in zip(over, ends, strict=True):
-            if isinstance(ended, EndedTransaction):
-                states[index] = _STATES[ended.resolution]
-                last = max(last, ended.end)
-            elif ended.code in _NOT_THERE:
+        for index, outcome in zip(over, ended, strict=True):
+            if isinstance(outcome, EndedTransaction):
+                states[index] = _STATES[outcome.resolution]
+                last = max(last, outcome.end)
+            elif outcome.code in _NOT_THERE:
                 states[index] = TransactionState.NOT_FOUND
             else:
-                raise ended
-        if not self.ack_policy.confirmations.reached(last):
-            await self.ack_policy.wait(last)
-        return [states[index] for index in range(len(queries))]
+                raise outcome
+        await self.halves.confirmed(last)
+        return [states[index] for index in range(len(identities))]
 
-    def _end_of(self, transaction: PhysicalOffset) -> PhysicalOffset:
-        """Return an offset that must be confirmed before an open transaction counts as that."""
-        place = self.table.place(transaction)
-        return PhysicalOffset(0 if place is None else place + 1)
-
-    async def _state_of_open(self, query: TransactionQuery) -> TransactionState | None:
-        """Return the state of one that is open; None when it has ended, perhaps meanwhile.
+    async def _state_of_open(self, identity: TransactionIdentity) -> TransactionState | None:
+        """Return the state of an open transaction; None when it has ended, perhaps meanwhile.
 
         Raises:
             RefusedError: The disk failed.
         """
+        transaction = identity.transaction
         read, found = PhysicalOffset(-1), None
-        while (offset := self.table.place(query.transaction)) is not None:
-            if self.table.is_ending(query.transaction):
+        while (offset := self.table.physical_offset_of(transaction)) is not None:
+            if self.table.is_ending(transaction):
                 await self.ender.released()
             elif offset != read:
-                found, read = await self._half_at(offset, query), offset
+                found, read = await self._half_at(offset, identity), offset
             elif found is None or not self.topics.is_there(found.topic, read):
                 return TransactionState.NOT_FOUND
             else:
@@ -103,18 +97,18 @@ class StateLookup:
         return None
 
     async def _half_at(
-        self, offset: PhysicalOffset, query: TransactionQuery
+        self, offset: PhysicalOffset, identity: TransactionIdentity
     ) -> PlainCommit | HalfRecord | None:
-        """Return what a half message says; None when it is not of the transaction.
+        """Return the half message at an offset; None when it is not the transaction's.
 
         Raises:
             RefusedError: The disk failed.
         """
         data = await self.halves.reader.record(offset, is_checked=False)
-        plain = None if data is None else plain_commit(data, query)
+        plain = None if data is None else plain_commit(data, identity)
         if plain is not None:
             return plain
         found = await self.halves.read(offset)
-        if found is None or wrong_ids(query, found[0]) is not None:
+        if found is None or wrong_ids(identity, found[0]) is not None:
             return None
         return found[0]

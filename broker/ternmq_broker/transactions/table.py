@@ -1,8 +1,8 @@
-"""The table of open and ended transactions, and of progress in their two topics. Pure.
+"""Table of open and ended transactions, and of progress in their two topics. Pure.
 
 The half queue's offset is the lowest half message that is still needed, the op queue's the lowest
-op message that names one. Neither passes a record before what replaced it is flushed: a loss of
-power may take what was not, and then the old record is all there is.
+op message that names one. Neither passes a record before what replaced it is flushed: after a loss
+of power the old record may be all there is.
 
 Source: RocketMQ `TransactionalMessageServiceImpl`, whose two offsets these are.
 """
@@ -20,10 +20,10 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.transaction import Resolution
 
 ENDED_MAX: Final = 65_536
-"""Ended transactions whose outcome is told again from memory; older ones are looked up."""
+"""Limit on the ended transactions in memory; the ends of older ones are looked up in the log."""
 
 WORKED_ON_MAX: Final = 4_096
-"""Batches of which it is kept when they were last worked on."""
+"""Limit on the batches whose last work is in memory."""
 
 _EARLIER_MAX: Final = 16
 
@@ -37,37 +37,38 @@ class OpenTransaction:
     """Offset in the log of its newest half message."""
 
     queue_offset: QueueOffset
-    """Offset in the half queue of the same."""
+    """Offset in the half queue of its newest half message."""
 
     began_at_ms: int
-    """Monotonic."""
+    """Monotonic time of its first half message."""
 
     due_at_ms: int = 0
-    """Monotonic: of the next look."""
+    """Monotonic time of its next check."""
 
     quiet_until_ms: int = 0
-    """Monotonic: before that nobody is asked, as its record says."""
+    """Monotonic time before which no producer is asked, by the message's own immunity time."""
 
     group: str = ""
-    """Its producers, once its record was looked at."""
+    """Its producer group, once its record was read."""
 
     is_alone: bool = False
-    """Nobody of the group was there to ask, when it was looked at last."""
+    """No producer of the group was connected at its last check."""
 
     earlier: tuple[QueueOffset, ...] = ()
-    """Half messages of it before the newest: the first one, and the last few."""
+    """Its half messages before the newest: the first one, and the last few."""
 
     is_ending: bool = False
-    """Somebody works on its end."""
+    """A request works on its end."""
 
     is_staged: bool = False
-    """Nobody is asked about it, and it stays where it is; when it is due, it is rolled back."""
+    """No producer is asked about it, and it stays in its place; when it is due, it is rolled
+    back."""
 
 
 _Untouched: TypeAlias = tuple[QueueOffset, int, int]
-"""A staged one on whose end nobody has worked yet: its place in the half queue, when it began and
-when it is due. There may be a million, at each of which the collector would look if it were an
-object that refers to others."""
+"""A staged transaction on whose end no request has worked yet: its offset in the half queue, when
+it began and when it is due. There may be a million, and the garbage collector would visit each if
+it were an object that refers to others."""
 
 
 class EndedTransaction(NamedTuple):
@@ -78,7 +79,7 @@ class EndedTransaction(NamedTuple):
     group: str
     message_id: str
     end: PhysicalOffset
-    """The answer is given when the confirm offset is here."""
+    """The end is safe to answer when the confirm offset is here."""
 
     queue_id: int = 0
     queue_offset: int = -1
@@ -87,13 +88,13 @@ class EndedTransaction(NamedTuple):
 
 
 class OpenTimes(NamedTuple):
-    """Times of an open transaction that its half message does not tell."""
+    """Times of an open transaction that are not in its half message."""
 
     began_at_ms: int
     """Monotonic."""
 
     due_at_ms: int | None
-    """Monotonic: when it is rolled back; None = it is not staged."""
+    """Monotonic time of its roll-back; None = it is not staged."""
 
 
 class TransactionTable:
@@ -101,10 +102,10 @@ class TransactionTable:
 
     def __init__(self) -> None:
         self.half_end = QueueOffset(0)
-        """Behind the newest half message that is known."""
+        """Offset behind the newest half message."""
 
         self.op_end = QueueOffset(0)
-        """Behind the newest op message."""
+        """Offset behind the newest op message."""
 
         self.committed = 0
         """Number of transactions committed since the start."""
@@ -113,22 +114,28 @@ class TransactionTable:
         """Number of transactions rolled back since the start."""
 
         self.staged = 0
-        """Number of open ones that are staged."""
+        """Number of open transactions that are staged."""
+
+        self.work_known_from_ms = 0
+        """Monotonic time before which work on batches is not known."""
+
+        self.unwritten_bytes = 0
+        """Length of the next op message."""
 
         self._open: dict[PhysicalOffset, OpenTransaction | _Untouched] = {}
         self._queue: dict[QueueOffset, OpenTransaction | PhysicalOffset] = {}
-        """By the queue offset of the newest half message; ascending. Of an untouched one, where it
-        is."""
+        """By the queue offset of the newest half message; ascending. An untouched one by its offset
+        in the log."""
 
-        # Both lose their oldest again and again: to find the first entry of a plain dict, all that
-        # were ever before it are passed over.
+        # OrderedDicts where the oldest entry is removed again and again: the first entry of a plain
+        # dict is found only behind the gaps of all that were removed before it.
         self._ended: OrderedDict[PhysicalOffset, EndedTransaction] = OrderedDict()
         self._fresh: deque[tuple[int, OpenTransaction]] = deque()
         self._later: list[tuple[int, int, OpenTransaction]] = []
         self._deadlines = StagedDeadlines()
         self._serial = itertools.count()
         self._held: OrderedDict[QueueOffset, PhysicalOffset] = OrderedDict()
-        """Half messages that are done with once the log is flushed to an offset; those ascend."""
+        """Half messages that are needed until the log is flushed to an offset; those ascend."""
 
         self._unwritten: dict[QueueOffset, PhysicalOffset] = {}
         """Half messages that no op message names yet, and the message that ended each."""
@@ -136,11 +143,9 @@ class TransactionTable:
         self._worked_on: OrderedDict[str, int] = OrderedDict()
         """Time of a producer's last question about or commit of a batch, by its name."""
 
-        self._work_known_from_ms = 0
-        self._unwritten_bytes = 0
         self._unflushed: deque[tuple[PhysicalOffset, PhysicalOffset]] = deque()
-        """Ends of op messages that may not be flushed, and the first message that each tells of;
-        both ascend."""
+        """Ends of op messages that may not be flushed, and the first message that each names; both
+        ascend."""
 
         self._ops: deque[tuple[QueueOffset, QueueOffset]] = deque()
         """Op messages, and the highest half message that each names."""
@@ -149,51 +154,50 @@ class TransactionTable:
         return len(self._open)
 
     def get(self, transaction: PhysicalOffset) -> OpenTransaction | None:
-        """Return the transaction when it is open, for who works on it."""
+        """Return the transaction, to work on it; None when it is not open."""
         entry = self._open.get(transaction)
-        return self._touched(transaction, entry) if isinstance(entry, tuple) else entry
-
-    def _touched(self, transaction: PhysicalOffset, untouched: _Untouched) -> OpenTransaction:
-        number, began_at_ms, due_at_ms = untouched
+        if not isinstance(entry, tuple):
+            return entry
+        number, began_at_ms, due_at_ms = entry
         entry = OpenTransaction(
             transaction, transaction, number, began_at_ms, due_at_ms, is_staged=True
         )
         self._open[transaction] = self._queue[number] = entry
         return entry
 
-    def place(self, transaction: PhysicalOffset) -> PhysicalOffset | None:
-        """Return where the newest half message of a transaction lies; None when it is not open."""
+    def physical_offset_of(self, transaction: PhysicalOffset) -> PhysicalOffset | None:
+        """Return the log offset of a transaction's newest half message; None = it is not open."""
         entry = self._open.get(transaction)
         if entry is None:
             return None
         return transaction if isinstance(entry, tuple) else entry.physical_offset
 
     def is_ending(self, transaction: PhysicalOffset) -> bool:
-        """Tell whether somebody works on the end of a transaction that is open."""
+        """Return whether a request works on the end of an open transaction."""
         entry = self._open.get(transaction)
         return isinstance(entry, OpenTransaction) and entry.is_ending
 
-    def first_place(self, begin: QueueOffset, *, places_max: int) -> QueueOffset:
-        """Return the first place from `begin` on that may be of an open transaction.
+    def next_open(self, begin: QueueOffset, *, offsets_max: int) -> QueueOffset:
+        """Return the first offset from `begin` on whose half message may be open.
 
-        Only so many are looked at: the place behind them is returned when there is nothing at any.
-        From 0 on, that is nothing before the oldest open one.
+        At most `offsets_max` offsets are tried; the one behind them is returned when none of them
+        is open. From 0 on, offsets before the oldest open one are not tried.
         """
-        if not begin:  # else not: that passes over all that were ever before the oldest
+        if not begin:  # only then: the first entry is found behind the gaps of all before it
             begin = next(iter(self._queue), self.half_end)
-        places = range(begin, min(begin + places_max, self.half_end))
+        offsets = range(begin, min(begin + offsets_max, self.half_end))
         return next(
-            (QueueOffset(place) for place in places if place in self._queue),
-            QueueOffset(places.stop),
+            (QueueOffset(offset) for offset in offsets if offset in self._queue),
+            QueueOffset(offsets.stop),
         )
 
-    def times_at(self, place: QueueOffset) -> OpenTimes | None:
-        """Return what is told of the transaction whose newest half message is at a place.
+    def times_at(self, queue_offset: QueueOffset) -> OpenTimes | None:
+        """Return the times of the open transaction whose newest half message lies at an offset.
 
         Returns:
-            None: There is no such one that is open.
+            None: No open transaction has its newest half message there.
         """
-        entry = self._queue.get(place)
+        entry = self._queue.get(queue_offset)
         if isinstance(entry, OpenTransaction):
             return OpenTimes(entry.began_at_ms, entry.due_at_ms if entry.is_staged else None)
         untouched = None if entry is None else self._open[entry]
@@ -202,27 +206,23 @@ class TransactionTable:
         return OpenTimes(untouched[1], untouched[2])
 
     def work_on(self, staged_for: str, *, now_ms: int) -> None:
-        """Take note that a producer asked about or committed one that is staged for this."""
+        """Record a producer's question about or commit of a batch; empty = it is not staged."""
         if staged_for:
             self._worked_on[staged_for] = now_ms
             self._worked_on.move_to_end(staged_for)
             if len(self._worked_on) > WORKED_ON_MAX:
-                _, self._work_known_from_ms = self._worked_on.popitem(last=False)
-
-    def know_work_from(self, now_ms: int) -> None:
-        """Take note that nothing is known of work before this."""
-        self._work_known_from_ms = now_ms
+                _, self.work_known_from_ms = self._worked_on.popitem(last=False)
 
     def worked_on_at(self, staged_for: str) -> int:
-        """Return when that may have been last, monotonic: before what is known, it may have."""
-        return self._worked_on.get(staged_for, self._work_known_from_ms)
+        """Return the latest time at which a producer may have worked on a batch; monotonic."""
+        return self._worked_on.get(staged_for, self.work_known_from_ms)
 
     def ended(self, transaction: PhysicalOffset) -> EndedTransaction | None:
-        """Return how the transaction ended, when that was not long ago."""
+        """Return the end of a transaction; None when it is open or no longer in memory."""
         return self._ended.get(transaction)
 
     def is_open(self, entry: OpenTransaction) -> bool:
-        """Tell whether `entry` is not ended yet."""
+        """Return whether `entry` is not ended yet."""
         return self._open.get(entry.transaction) is entry
 
     def begin(
@@ -232,52 +232,46 @@ class TransactionTable:
         *,
         now_ms: int,
         due_at_ms: int,
+        is_staged: bool = False,
     ) -> None:
-        """Take note of first half messages that were appended just now; none is staged."""
-        for physical, number in zip(physical_offsets, queue_offsets, strict=True):
-            entry = OpenTransaction(physical, physical, number, now_ms, due_at_ms)
-            self._open[physical] = self._queue[number] = entry
-            self._fresh.append((due_at_ms, entry))
-        self.half_end = max(self.half_end, QueueOffset(queue_offsets[-1] + 1))
-
-    def stage(
-        self,
-        physical_offsets: Sequence[PhysicalOffset],
-        queue_offsets: Sequence[QueueOffset],
-        *,
-        now_ms: int,
-        due_at_ms: int,
-    ) -> None:
-        """Take note of staged half messages that were appended just now.
+        """Open the transactions of half messages that were just appended.
 
         Args:
-            physical_offsets: Of each.
-            queue_offsets: Of each, ascending.
+            physical_offsets: Offsets of the half messages in the log.
+            queue_offsets: Their offsets in the half queue, ascending.
             now_ms: Monotonic.
-            due_at_ms: Monotonic: when they are rolled back.
+            due_at_ms: Monotonic time of the first check, or of the roll-back of staged ones.
+            is_staged: All of them are staged.
         """
         opened, queue = self._open, self._queue
         for physical, number in zip(physical_offsets, queue_offsets, strict=True):
-            opened[physical] = (number, now_ms, due_at_ms)
-            queue[number] = physical
-        self.staged += len(physical_offsets)
-        self._deadlines.add(queue_offsets[0], QueueOffset(queue_offsets[-1] + 1), due_at_ms)
-        self.half_end = max(self.half_end, QueueOffset(queue_offsets[-1] + 1))
+            if is_staged:
+                opened[physical] = (number, now_ms, due_at_ms)
+                queue[number] = physical
+            else:
+                entry = OpenTransaction(physical, physical, number, now_ms, due_at_ms)
+                opened[physical] = queue[number] = entry
+                self._fresh.append((due_at_ms, entry))
+        end = QueueOffset(queue_offsets[-1] + 1)
+        if is_staged:
+            self.staged += len(physical_offsets)
+            self._deadlines.add(queue_offsets[0], end, due_at_ms)
+        self.half_end = max(self.half_end, end)
 
     def restore(self, entries: Iterable[OpenTransaction]) -> None:
-        """Take over transactions that were found in the log: older than all that are known."""
+        """Open transactions that were found in the log, older than all in the table."""
         found = [entry for entry in entries if entry.transaction not in self._open]
         found.sort(key=lambda entry: entry.queue_offset)
         newer, self._queue = self._queue, {}
         for entry in found:
-            place = entry.queue_offset
+            number = entry.queue_offset
             if entry.is_staged and entry.physical_offset == entry.transaction:
-                self._open[entry.transaction] = (place, entry.began_at_ms, entry.due_at_ms)
-                self._queue[place] = entry.transaction
+                self._open[entry.transaction] = (number, entry.began_at_ms, entry.due_at_ms)
+                self._queue[number] = entry.transaction
             else:
-                self._open[entry.transaction] = self._queue[place] = entry
+                self._open[entry.transaction] = self._queue[number] = entry
             if entry.is_staged:
-                self._deadlines.add(place, QueueOffset(place + 1), entry.due_at_ms)
+                self._deadlines.add(number, QueueOffset(number + 1), entry.due_at_ms)
                 self.staged += 1
             else:
                 self._later.append((entry.due_at_ms, next(self._serial), entry))
@@ -285,15 +279,12 @@ class TransactionTable:
         self._queue |= newer
 
     def rest(self, entry: OpenTransaction, *, until_ms: int) -> None:
-        """Look at a transaction again, at a time of the monotonic clock."""
+        """Set the time of a transaction's next check; monotonic."""
         entry.due_at_ms = until_ms
-        self._push(entry)
-
-    def _push(self, entry: OpenTransaction) -> None:
-        heapq.heappush(self._later, (entry.due_at_ms, next(self._serial), entry))
+        heapq.heappush(self._later, (until_ms, next(self._serial), entry))
 
     def take_due(self, now_ms: int, *, maximum: int) -> list[OpenTransaction]:
-        """Return transactions that are due, the first due first; each wants `rest` or its end."""
+        """Return transactions that are due, the first due first; each needs `rest` or its end."""
         due: list[OpenTransaction] = []
         while len(due) < maximum:
             if self._fresh and self._fresh[0][0] <= now_ms:
@@ -306,25 +297,25 @@ class TransactionTable:
                 due.append(entry)
         return due
 
-    def take_expired(self, now_ms: int, *, places_max: int) -> tuple[list[OpenTransaction], bool]:
-        """Return staged transactions whose time is over; each wants `rest` or its end.
+    def take_expired(self, now_ms: int, *, offsets_max: int) -> tuple[list[OpenTransaction], bool]:
+        """Return staged transactions that are due; each needs `rest` or its end.
 
         Args:
             now_ms: Monotonic.
-            places_max: Of the half topic, so many are looked at.
+            offsets_max: Limit on the offsets of the half topic that are tried.
 
         Returns:
-            Them, and whether there are more places to look at now.
+            The transactions, and whether there are more offsets to try now.
         """
-        places = self._deadlines.take(now_ms, maximum=places_max)
+        numbers = self._deadlines.take(now_ms, maximum=offsets_max)
         expired: list[OpenTransaction] = []
-        for place in places:
-            entry = self._queue.get(place)
+        for number in numbers:
+            entry = self._queue.get(number)
             if isinstance(entry, int):
                 entry = self.get(entry)
             if entry is not None and entry.is_staged and entry.due_at_ms <= now_ms:
                 expired.append(entry)
-        return expired, len(places) == places_max
+        return expired, len(numbers) == offsets_max
 
     def put_back(
         self,
@@ -334,11 +325,13 @@ class TransactionTable:
         *,
         end: PhysicalOffset,
     ) -> None:
-        """Take note of a copy of an open transaction's half message; it ends at `end`."""
+        """Record a copy of an open transaction's half message, which ends at `end` in the log."""
         del self._queue[entry.queue_offset]
         self._held[entry.queue_offset] = end
-        kept = (*entry.earlier, entry.queue_offset)
-        entry.earlier = kept if len(kept) <= _EARLIER_MAX else (kept[0], *kept[-_EARLIER_MAX + 1 :])
+        earlier = (*entry.earlier, entry.queue_offset)
+        if len(earlier) > _EARLIER_MAX:
+            earlier = (earlier[0], *earlier[-_EARLIER_MAX + 1 :])
+        entry.earlier = earlier
         entry.physical_offset, entry.queue_offset = physical_offset, queue_offset
         self._queue[queue_offset] = entry
         self.half_end = max(self.half_end, QueueOffset(queue_offset + 1))
@@ -346,25 +339,24 @@ class TransactionTable:
     def end(
         self, entry: OpenTransaction, ended: EndedTransaction, *, record_at: PhysicalOffset | None
     ) -> None:
-        """Take note of an open transaction's end, which the log holds.
+        """Record an open transaction's end, which is in the log.
 
         Args:
             entry: The transaction.
-            ended: How it ended.
-            record_at: Where the message or parked copy lies that ended it; its op message is still
-                to be written. None = the op message itself ended it.
+            ended: Its end.
+            record_at: Log offset of the message or parked copy that ended it, whose op message is
+                still to be written. None = the op message itself ended it.
         """
         del self._open[entry.transaction]
         del self._queue[entry.queue_offset]
         self.staged -= entry.is_staged
-        places = (*entry.earlier, entry.queue_offset)
-        for place in places:
-            # An earlier one that is passed already is so for good; others go to the line's end.
-            if self._held.pop(place, None) is not None or place == entry.queue_offset:
-                self._held[place] = ended.end
+        for number in (*entry.earlier, entry.queue_offset):
+            # An earlier one that is passed already stays passed; others move to the end.
+            if self._held.pop(number, None) is not None or number == entry.queue_offset:
+                self._held[number] = ended.end
             if record_at is not None:
-                self._unwritten[place] = record_at
-                self._unwritten_bytes += ops_bytes(place)
+                self._unwritten[number] = record_at
+                self.unwritten_bytes += ops_bytes(number)
         if ended.resolution is Resolution.COMMIT:
             self.committed += 1
         else:
@@ -372,15 +364,10 @@ class TransactionTable:
         self.remember(ended)
 
     def remember(self, ended: EndedTransaction) -> None:
-        """Keep how a transaction ended, for who asks again."""
+        """Store the end of a transaction for later requests."""
         self._ended[ended.transaction] = ended
         if len(self._ended) > ENDED_MAX:
             self._ended.popitem(last=False)
-
-    @property
-    def unwritten_bytes(self) -> int:
-        """Length of the op message that is to be written."""
-        return self._unwritten_bytes
 
     def unwritten(self) -> Sequence[QueueOffset]:
         """Return the half messages that the next op message must name."""
@@ -389,26 +376,27 @@ class TransactionTable:
     def op_written(
         self, named: Sequence[QueueOffset], queue_offset: QueueOffset, *, end: PhysicalOffset
     ) -> None:
-        """Take note of an op message that names all of `unwritten`, perhaps others; it ends there.
+        """Record an op message that names all of `unwritten`, perhaps others.
 
-        As long as it is not flushed, a loss of power leaves those messages without one.
+        As long as it is not flushed to its `end`, a loss of power leaves those messages without an
+        op message.
         """
         if self._unwritten:
             self._unflushed.append((end, next(iter(self._unwritten.values()))))
         self._unwritten.clear()
-        self._unwritten_bytes = 0
+        self.unwritten_bytes = 0
         self.op_found(max(named), queue_offset)
 
     def op_found(self, highest: QueueOffset, queue_offset: QueueOffset) -> None:
-        """Take note of an op message in the log, by the highest half message it names."""
+        """Record an op message in the log, with the highest half message that it names."""
         self._ops.append((queue_offset, highest))
         self.op_end = max(self.op_end, QueueOffset(queue_offset + 1))
 
     def scan_offset(self, flushed: PhysicalOffset) -> PhysicalOffset:
-        """Return before which no message lies without an op message that survives a loss of power.
+        """Return the log offset before which every message has a flushed op message.
 
         Args:
-            flushed: Where the log survives one: it may go on from there anew.
+            flushed: End of what a loss of power leaves of the log, which may go on anew from there.
         """
         while self._unflushed and self._unflushed[0][0] <= flushed:
             self._unflushed.popleft()
@@ -419,15 +407,15 @@ class TransactionTable:
     def half_offset(self, flushed: PhysicalOffset) -> QueueOffset:
         """Return the lowest half message that may be needed after a loss of power."""
         while self._held:
-            place = next(iter(self._held))
-            if self._held[place] > flushed:
+            number = next(iter(self._held))
+            if self._held[number] > flushed:
                 break
-            del self._held[place]
+            del self._held[number]
         lowest = next(iter(self._queue), self.half_end)
         return min(lowest, min(self._held, default=lowest))
 
-    def lowest_place(self) -> PhysicalOffset | None:
-        """Return where the oldest open half message lies in the log; None when there is none."""
+    def lowest_physical_offset(self) -> PhysicalOffset | None:
+        """Return the log offset of the oldest open half message; None when there is none."""
         first = next(iter(self._queue.values()), None)
         return first.physical_offset if isinstance(first, OpenTransaction) else first
 

@@ -34,7 +34,7 @@ def test_list_counts_what_is_open_across_pages_gaps_and_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(open_batches, "_READ", ReadLimits(7, 1 << 20))
-    monkeypatch.setattr(open_batches, "_PLACES_MAX", 5)
+    monkeypatch.setattr(open_batches, "_OFFSETS_MAX", 5)
 
     async def main() -> None:
         async with world() as around:

@@ -4,8 +4,8 @@ from ternmq_broker.transactions.check_policy import (
     CheckAction,
     CheckPolicy,
     decide_check,
-    is_left_behind,
-    look_after_ms,
+    must_be_copied,
+    next_check_ms,
 )
 from ternmq_broker.transactions.half_codec import HalfRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -82,7 +82,7 @@ def test_found_half_message_waits_for_the_rest_of_its_time(
     checks: int, immunity_ms: int | None, stored_at_ms: int, now_ms: int, after_ms: int
 ) -> None:
     found = half(checks, immunity_ms, stored_at_ms)
-    assert look_after_ms(found, POLICY, age_ms=now_ms, now_ms=now_ms) == after_ms
+    assert next_check_ms(found, POLICY, age_ms=now_ms, now_ms=now_ms) == after_ms
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_found_half_message_waits_for_the_rest_of_its_time(
 def test_half_message_blocking_others_or_a_file_is_moved(
     behind: int, holds_file: bool, moves: bool
 ) -> None:
-    assert is_left_behind(behind=behind, policy=POLICY, holds_file=holds_file) == moves
+    assert must_be_copied(behind=behind, policy=POLICY, holds_file=holds_file) == moves
 
 
 def staged(immunity_ms: int | None = None, checks: int = 0) -> HalfRecord:
@@ -118,5 +118,5 @@ def test_staged_transaction_expires_without_check(
 ) -> None:
     decision = decide_check(staged(immunity_ms), POLICY, has_producer=has_producer, age_ms=age_ms)
     assert (decision.action, decision.after_ms) == (action, after_ms)
-    wait_ms = look_after_ms(staged(immunity_ms), POLICY, age_ms=age_ms, now_ms=age_ms)
+    wait_ms = next_check_ms(staged(immunity_ms), POLICY, age_ms=age_ms, now_ms=age_ms)
     assert wait_ms == (after_ms if action is CheckAction.WAIT else 0)

@@ -12,7 +12,7 @@ from ternmq_broker.storage.internal_record import (
     internal_record_of,
 )
 from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch, plain_commit
-from ternmq_broker.transactions.end_lookup import TransactionQuery
+from ternmq_broker.transactions.end_lookup import TransactionIdentity
 from ternmq_broker.transactions.half_codec import message_of, read_half
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
@@ -28,7 +28,7 @@ STAGED = {
     "REAL_TOPIC": "flights",
     "REAL_QID": "3",
 }
-QUERY = TransactionQuery("sink", "k", PhysicalOffset(0), "flights")
+QUERY = TransactionIdentity("sink", "k", PhysicalOffset(0), "flights")
 
 NOTHING: dict[str, str] = {}
 ODDITIES: list[dict[str, str]] = [
@@ -131,7 +131,7 @@ def test_staged_half_takes_the_fast_path(summed: bool) -> None:
         QUERY._replace(transaction=PhysicalOffset(8)),
     ],
 )
-def test_half_of_another_transaction_takes_the_general_path(query: TransactionQuery) -> None:
+def test_half_of_another_transaction_takes_the_general_path(query: TransactionIdentity) -> None:
     assert plain_commit(half_of({}, {}, summed=True), query) is None
 
 

@@ -28,12 +28,12 @@ def test_deadlines_are_taken_a_bounded_number_at_a_time() -> None:
     assert deadlines.take(2_000, maximum=3) == [9_000]
 
 
-def test_adjacent_places_share_one_stretch() -> None:
+def test_adjacent_places_share_one_range() -> None:
     deadlines = StagedDeadlines()
     for begin in range(0, 100_000, 10):
         add(deadlines, begin, begin + 8, 5_000)
-    (stretches,) = deadlines._stretches.values()  # pyright: ignore[reportPrivateUsage]
-    assert len(stretches) == 1
+    (ranges,) = deadlines._ranges.values()  # pyright: ignore[reportPrivateUsage]
+    assert len(ranges) == 1
 
 
 @given(

@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_broker.transactions.half_codec import HalfRecord
-from ternmq_broker.transactions.open_batches import BatchTable, OpenRow, add_to, is_meant
+from ternmq_broker.transactions.open_batches import BatchTable, OpenRow, add_to, matches
 from ternmq_broker.transactions.table import OpenTimes
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
@@ -45,7 +45,7 @@ def row(staged_for: str, *, began_at_ms: int, due_at_ms: int | None, topic: str 
 def test_query_means_all_its_batches_and_no_other(
     staged_for: str, wanted: str, is_so: bool
 ) -> None:
-    assert is_meant(staged_for, wanted) is is_so
+    assert matches(staged_for, wanted) is is_so
 
 
 def test_open_transactions_are_counted_by_batch_with_their_times() -> None:

@@ -152,13 +152,15 @@ def test_number_of_remembered_ends_is_bounded() -> None:
 
 def test_staged_transactions_come_when_expired_and_not_among_due_ones() -> None:
     table = table_with(2)
-    table.stage([P(900), P(1000), P(1100)], [Q(2), Q(3), Q(4)], now_ms=0, due_at_ms=60_000)
+    table.begin(
+        [P(900), P(1000), P(1100)], [Q(2), Q(3), Q(4)], now_ms=0, due_at_ms=60_000, is_staged=True
+    )
     assert (len(table), table.staged) == (5, 3)
     end(table, 1000, at=2000, record_at=1900)
     assert [entry.transaction for entry in table.take_due(1 << 40, maximum=9)] == [100, 200]
-    assert table.take_expired(59_999, places_max=9) == ([], False)
-    assert table.take_expired(60_000, places_max=2) == ([entry_of(table, 900)], True)
-    expired, more = table.take_expired(60_000, places_max=2)
+    assert table.take_expired(59_999, offsets_max=9) == ([], False)
+    assert table.take_expired(60_000, offsets_max=2) == ([entry_of(table, 900)], True)
+    expired, more = table.take_expired(60_000, offsets_max=2)
     assert ([entry.transaction for entry in expired], more) == ([1100], False)
     assert table.half_offset(P(1 << 40)) == 0
     for transaction in (100, 200, 900, 1100):
@@ -177,8 +179,8 @@ def test_restored_staged_transactions_expire_at_their_time() -> None:
     table.restore(found)
     assert table.staged == 2
     assert [entry.transaction for entry in table.take_due(1 << 40, maximum=9)] == [100]
-    assert [entry.transaction for entry in table.take_expired(10_000, places_max=9)[0]] == [200]
-    assert [entry.transaction for entry in table.take_expired(15_000, places_max=9)[0]] == [300]
+    assert [entry.transaction for entry in table.take_expired(10_000, offsets_max=9)[0]] == [200]
+    assert [entry.transaction for entry in table.take_expired(15_000, offsets_max=9)[0]] == [300]
 
 
 def seconds_to_end(count: int) -> float:
@@ -186,7 +188,7 @@ def seconds_to_end(count: int) -> float:
     table = TransactionTable()
     places = [P(number) for number in range(count)]
     numbers = [Q(number) for number in range(count)]
-    table.stage(places, numbers, now_ms=0, due_at_ms=60_000)
+    table.begin(places, numbers, now_ms=0, due_at_ms=60_000, is_staged=True)
     began_s = time.process_time()
     for number in range(count):
         end(table, number, at=number + 1, record_at=number)
@@ -214,25 +216,36 @@ def test_staged_transactions_create_no_objects_for_garbage_collection() -> None:
             del older
         else:
             places = [P(20_000 + number) for number in numbers]
-            table.stage(places, [Q(20_000 + number) for number in numbers], now_ms=0, due_at_ms=5)
-    assert (len(table), table.lowest_place()) == (20_000, 0)
+            table.begin(
+                places,
+                [Q(20_000 + number) for number in numbers],
+                now_ms=0,
+                due_at_ms=5,
+                is_staged=True,
+            )
+    assert (len(table), table.lowest_physical_offset()) == (20_000, 0)
     gc.collect()
     assert len(gc.get_objects()) - before < 1_000
 
 
 def test_staged_transaction_is_processed_as_any_other() -> None:
     table = table_with(1)
-    table.stage([P(200), P(300)], [Q(1), Q(2)], now_ms=7, due_at_ms=60_000)
-    assert [table.place(P(place)) for place in (100, 200, 300, 400)] == [100, 200, 300, None]
+    table.begin([P(200), P(300)], [Q(1), Q(2)], now_ms=7, due_at_ms=60_000, is_staged=True)
+    assert [table.physical_offset_of(P(place)) for place in (100, 200, 300, 400)] == [
+        100,
+        200,
+        300,
+        None,
+    ]
     entry = entry_of(table, 200)
     assert entry_of(table, 200) is entry
     assert table.is_open(entry)
     assert (entry.queue_offset, entry.began_at_ms, entry.due_at_ms) == (1, 7, 60_000)
     assert entry.is_staged
     end(table, 100, at=900)
-    assert (table.half_offset(P(900)), table.lowest_place()) == (1, 200)
+    assert (table.half_offset(P(900)), table.lowest_physical_offset()) == (1, 200)
     end(table, 200, at=900)
-    assert (table.half_offset(P(900)), table.lowest_place()) == (2, 300)
+    assert (table.half_offset(P(900)), table.lowest_physical_offset()) == (2, 300)
     assert not table.is_open(entry)
 
 
@@ -240,8 +253,12 @@ def test_staged_half_copied_by_another_broker_keeps_its_copy() -> None:
     table = TransactionTable()
     copied = OpenTransaction(P(100), P(500), Q(4), 0, 5_000, earlier=(Q(0),), is_staged=True)
     table.restore([copied, OpenTransaction(P(200), P(200), Q(1), 0, 5_000, is_staged=True)])
-    assert (table.place(P(100)), table.place(P(200)), table.lowest_place()) == (500, 200, 200)
-    expired, _ = table.take_expired(5_000, places_max=9)
+    assert (
+        table.physical_offset_of(P(100)),
+        table.physical_offset_of(P(200)),
+        table.lowest_physical_offset(),
+    ) == (500, 200, 200)
+    expired, _ = table.take_expired(5_000, offsets_max=9)
     assert [entry.earlier for entry in expired] == [(), (Q(0),)]
 
 
@@ -249,19 +266,19 @@ def test_first_open_place_is_found_behind_ended_ones_in_bounded_looks() -> None:
     table = table_with(100)
     for number in range(2, 100):
         end(table, 100 * number, at=20_000)
-    assert table.first_place(Q(0), places_max=10) == 0
-    assert table.first_place(Q(1), places_max=10) == 11, "so many are looked at"
-    assert table.first_place(Q(11), places_max=1000) == 99
-    assert table.first_place(Q(100), places_max=10) == 100
+    assert table.next_open(Q(0), offsets_max=10) == 0
+    assert table.next_open(Q(1), offsets_max=10) == 11, "so many are looked at"
+    assert table.next_open(Q(11), offsets_max=1000) == 99
+    assert table.next_open(Q(100), offsets_max=10) == 100
     end(table, 100, at=20_000)
-    assert table.first_place(Q(0), places_max=10) == 99, "nothing before the oldest is looked at"
+    assert table.next_open(Q(0), offsets_max=10) == 99, "nothing before the oldest is looked at"
     end(table, 10_000, at=20_000)
-    assert table.first_place(Q(0), places_max=10) == 100
+    assert table.next_open(Q(0), offsets_max=10) == 100
 
 
 def test_staged_ones_are_seen_with_their_deadline_and_others_without() -> None:
     table = table_with(1)
-    table.stage([P(500), P(600)], [Q(1), Q(2)], now_ms=50, due_at_ms=900)
+    table.begin([P(500), P(600)], [Q(1), Q(2)], now_ms=50, due_at_ms=900, is_staged=True)
     assert table.times_at(Q(0)) == (0, None)
     assert table.times_at(Q(1)) == (50, 900)
     end(table, 500, at=700)
