@@ -32,6 +32,7 @@ from ternmq_store.queues.consume_queue_ext import (
     rows_from,
 )
 from ternmq_store.queues.offset_search import first_kept, last_message
+from ternmq_store.queues.unit_files import UnitFiles, count_written
 from ternmq_store.queues.units import (
     PADDING_SIZE,
     UNIT,
@@ -356,25 +357,24 @@ class ConsumeQueue:
             # Many queues have many files: each keeps no more than what its map needs.
             self.files.open_file(file.base).file.park()
 
+    def unit_files(self) -> UnitFiles:
+        """Return a reader of every place that the queue's files have for units."""
+        files, (begin, end) = self.files, (0, 0)
+        if files.files:
+            begin, end = files.files[0].base // UNIT_BYTES, files.last.end // UNIT_BYTES
+        return UnitFiles(self._file_system, files.folder, files.file_bytes, begin, end)
+
     def begins_before(self, offset: PhysicalOffset) -> bool:
         """Tell whether the first unit, if it is written, tells of a record before `offset`."""
         files = self.files.files
-        return bool(files) and good_units(*read_units(files[0], 0, 1), offset) > 0
+        return bool(files) and len(good_units(read_units(files[0].file, 0, 1), offset)) > 0
 
     def find_written(self) -> None:
-        """Set the end behind the last unit written, after a clean stop.
-
-        Written units then have no hole, so the end is found by halving.
-        """
-        files = self.files.files
-        if not files:
-            return
-        low, high = 0, self.files.file_bytes // UNIT_BYTES
-        while low < high:
-            middle = (low + high) // 2
-            _, sizes = read_units(files[-1], middle, 1)
-            low, high = (middle + 1, high) if sizes[0] > 0 else (low, middle)
-        self._end_at(QueueOffset(files[-1].base // UNIT_BYTES + low))
+        """Set the end behind the last unit written, after a clean stop."""
+        if self.files.files:
+            last = self.files.last
+            count = count_written(last.file, last.file_bytes // UNIT_BYTES)
+            self._end_at(QueueOffset(last.base // UNIT_BYTES + count))
 
     def cut_from(self, limit: PhysicalOffset) -> None:
         """Keep the units of records before `limit`, which are whole, and wipe all others.
@@ -386,7 +386,7 @@ class ConsumeQueue:
         """
         files = self.files.files
         count = len(files)
-        while files and not good_units(*read_units(files[-1], 0, 1), limit):
+        while files and not len(good_units(read_units(files[-1].file, 0, 1), limit)):
             self.files.drop_from(files[-1].base)
         if len(files) < count:
             # Files that came back with the power would be taken for those of a queue in use.
@@ -396,7 +396,7 @@ class ConsumeQueue:
             return
         count, piece = 0, _PIECE_UNITS
         while piece == _PIECE_UNITS:
-            piece = good_units(*read_units(files[-1], count, _PIECE_UNITS), limit)
+            piece = len(good_units(read_units(files[-1].file, count, _PIECE_UNITS), limit))
             count += piece
         self.cut(QueueOffset(files[-1].base // UNIT_BYTES + count))
 

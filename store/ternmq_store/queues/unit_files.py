@@ -1,27 +1,84 @@
-"""The units of one queue by plain reads, while its broker may add to them."""
+"""Units of one queue by plain reads, while its broker may add to them."""
 
-from contextlib import suppress
+from bisect import bisect_left
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
-from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, unit_of
+from ternmq_store.disk.mapped_file_queue import FoundFile
+from ternmq_store.queues.units import (
+    PADDING_SIZE,
+    UNIT,
+    Unit,
+    Units,
+    good_units,
+    read_units,
+    unit_of,
+)
 
 _PIECE_UNITS: Final = 4_096
 _EMPTY: Final = np.zeros(0, dtype=UNIT)
 
 
-class UnitFiles:
-    """Reads units of one queue. Keeps one file open; `close` it.
+class FileUnits(NamedTuple):
+    """Units that follow each other in one file."""
+
+    file: FoundFile
+    first: QueueOffset
+    """Number of the first of them."""
+
+    units: Units
+
+
+def walk_units(files: FileSystem, row: Sequence[FoundFile]) -> Generator[FileUnits]:
+    """Yield the places of a queue's units, written or not, file after file.
+
+    Unwritten places are zeros. Behind the last written unit of a file nothing of it is yielded.
 
     Args:
         files: The file system.
-        folder: Of the queue.
-        file_bytes: Of each of its files.
+        row: Files of the queue, by base; they need not follow each other.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    for found in row:
+        place, places = 0, found.file_bytes // UNIT_BYTES
+        with closing(files.open(found.path, read_only=True)) as file:
+            while len(units := read_units(file, place, min(_PIECE_UNITS, places - place))):
+                written = np.flatnonzero(units["size"])
+                if len(written):
+                    first = QueueOffset(found.base // UNIT_BYTES + place)
+                    yield FileUnits(found, first, units[: int(written[-1]) + 1])
+                place += len(units)
+
+
+def count_written(file: File, places: int) -> int:
+    """Return how many of the first `places` units of a file are written.
+
+    Those of a sound queue are written without a hole, so that they are counted by halving.
+    """
+
+    def is_unwritten(place: int) -> bool:
+        units = read_units(file, place, 1)
+        return not len(units) or int(units["size"][0]) <= 0
+
+    return bisect_left(range(places), True, key=is_unwritten)
+
+
+class UnitFiles:
+    """Reader of the units of one queue. It holds one file open until `close`.
+
+    Args:
+        files: The file system.
+        folder: Folder of the queue.
+        file_bytes: Length of each of its files.
         begin: The first unit that may be read.
         end: Behind the last one.
     """
@@ -55,13 +112,46 @@ class UnitFiles:
                 self._base = base
         if self._file is None:
             return _EMPTY
-        data = self._file.read(at - base, count * UNIT_BYTES)
-        return np.frombuffer(data, dtype=UNIT, count=len(data) // UNIT_BYTES)
+        return read_units(self._file, (at - base) // UNIT_BYTES, count)
 
     def unit(self, offset: QueueOffset) -> Unit:
         """Return the unit of message `offset`; an unwritten one when its file is gone."""
         units = self.units(offset, 1)
         return unit_of(units) if len(units) else Unit(PhysicalOffset(0), 0, 0)
+
+    def written_unit(self, offset: QueueOffset) -> Unit | None:
+        """Return the unit of message `offset`; None when it is not written, or no place of it."""
+        units = good_units(self.units(offset, 1)) if offset >= self.min_offset else _EMPTY
+        return unit_of(units) if len(units) else None
+
+    def count_before(self, limit: PhysicalOffset) -> QueueOffset:
+        """Return the number behind the last unit that is written for a record before `limit`.
+
+        Such units have no hole in a file, so that the last one is found by halving.
+        """
+
+        def is_behind(offset: int) -> bool:
+            return not len(good_units(self.units(QueueOffset(offset), 1), limit))
+
+        end = int(self.end)
+        while end > self.min_offset:
+            base = base_of(end * UNIT_BYTES - 1, self._file_bytes)
+            numbers = range(max(base // UNIT_BYTES, self.min_offset), end)
+            if count := bisect_left(numbers, True, key=is_behind):
+                return QueueOffset(numbers.start + count)
+            end = numbers.start
+        return self.min_offset
+
+    def written_from(self, first: QueueOffset) -> Units:
+        """Return the units from `first` on: of each file up to the first that is not written."""
+        parts, at = [_EMPTY], max(first, self.min_offset)
+        while at < self.end:
+            units = self.units(at, _PIECE_UNITS)
+            parts.append(good_units(units))
+            next_file = base_of(at * UNIT_BYTES, self._file_bytes) + self._file_bytes
+            is_whole = len(parts[-1]) == len(units) > 0
+            at = QueueOffset(at + len(units) if is_whole else next_file // UNIT_BYTES)
+        return np.concatenate(parts)
 
     def newest_before(self, end: QueueOffset) -> int:
         """Return where the message before `end` lies in the log; -1 if its unit does not tell."""
@@ -69,18 +159,15 @@ class UnitFiles:
         return -1 if unit is None or unit.size in (0, PADDING_SIZE) else unit.offset
 
     def written_end(self) -> QueueOffset:
-        """Return where the written units end.
+        """Return the number behind the last written unit.
 
-        No sound queue has an unwritten one before it, so the end is found by halving; what may
-        lie behind a hole, which a crash or a lost sector left, is looked for all the same.
+        No sound queue has an unwritten one before it, so that the end is found by halving. Units
+        behind a hole, which a crash or a lost sector left, are looked for all the same.
         """
-        low, high = int(self.min_offset), int(self.end)
-        while low < high:
-            middle = (low + high) // 2
-            if self.unit(QueueOffset(middle)).size:
-                low = middle + 1
-            else:
-                high = middle
+        numbers = range(self.min_offset, self.end)
+        low = self.min_offset + bisect_left(
+            numbers, True, key=lambda number: self.unit(QueueOffset(number)).size == 0
+        )
         end = low
         while low < self.end:
             units = self.units(QueueOffset(low), _PIECE_UNITS)

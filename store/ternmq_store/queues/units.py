@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ternmq_model.arrays import Bytes, Ints, layout_bytes
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record.format import OVERHEAD_BYTES, RECORD_BYTES_MAX
-from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.disk.filesystem import File
 
 Units = NDArray[np.void]
 """Units as structures, as they lie in the file."""
@@ -19,6 +19,8 @@ Units = NDArray[np.void]
 _FIELDS: Final[list[Any]] = [("offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")]
 UNIT: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
 assert UNIT.itemsize == UNIT_BYTES
+
+_NO_LIMIT: Final = (1 << 63) - 1
 
 PADDING_SIZE: Final = 0x7FFFFFFF
 """Size in a unit that stands for no message: before a queue's first one, or in a gap."""
@@ -74,22 +76,19 @@ def first_units(units: Units, count: int) -> Units:
     return units[: max(count, int(is_message.argmax()) if is_message.any() else len(units))]
 
 
-def good_units(
-    offsets: NDArray[np.int64], sizes: NDArray[np.int64], below: PhysicalOffset
-) -> QueueOffset:
-    """Return how many units from the first one on are written and tell of records before `below`.
+def good_units(units: Units, below: int = _NO_LIMIT) -> Units:
+    """Return the units before the first that is not written, or tells of no record before `below`.
 
     Source: RocketMQ `ConsumeQueue.recover`, `truncateDirtyLogicFiles`.
     """
-    bad = (sizes <= 0) | (offsets < 0) | (offsets >= below)
-    return QueueOffset(int(bad.argmax()) if bad.any() else len(bad))
+    bad = (units["size"] <= 0) | (units["offset"] < 0) | (units["offset"] >= below)
+    return units[: int(bad.argmax())] if bad.any() else units
 
 
-def read_units(file: MappedFile, first: int, count: int) -> tuple[Ints, Ints]:
-    """Return offsets and sizes of units, read without touching holes through the map."""
-    data = file.file.read(first * UNIT_BYTES, count * UNIT_BYTES)
-    units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
-    return units["offset"].astype(np.int64), units["size"].astype(np.int64)
+def read_units(file: File, first: int, count: int) -> Units:
+    """Return up to `count` units of a file from place `first` on, without touching its map."""
+    data = file.read(first * UNIT_BYTES, count * UNIT_BYTES)
+    return np.frombuffer(data, dtype=UNIT, count=len(data) // UNIT_BYTES)
 
 
 def unit_bytes(units: Units) -> Bytes:

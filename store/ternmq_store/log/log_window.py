@@ -1,0 +1,213 @@
+"""Window on one file of the log: a walk of its records, blank records and damage. For any thread.
+
+Damage ends where the next record says that it lies: at a record's magic number with the physical
+offset of that very place, or at a blank record that reaches to the end of the file.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import (
+    BLANK_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    OVERHEAD_BYTES,
+    SIZE_BYTES,
+)
+from ternmq_model.record.scanner import SCAN_BYTES_MAX, LogChunk, Verify, scan_records
+from ternmq_store.disk.filesystem import File
+from ternmq_store.log.resync import HEAD_BYTES, claimed_offset
+
+_PIECE_BYTES: Final = 1 << 20
+_RECORDS_MAX: Final = 1 << 16
+_MAGICS: Final = tuple(
+    magic.to_bytes(BLANK_BYTES - SIZE_BYTES, "big", signed=True)
+    for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)
+)
+
+
+class WalkStep(NamedTuple):
+    """Records, or a blank record, or damage, from one offset of the log to another."""
+
+    batch: RecordBatch | None
+    """Records up to `end`; None = a blank record or damage."""
+
+    end: PhysicalOffset
+    """Start of the next step: the end of the file behind a blank record."""
+
+    damage: str = ""
+    """Reason why no record lies there; empty = there is no damage."""
+
+
+class LogWindow:
+    """One file of the log by plain reads or in a map. Owned by one reader, who closes the file.
+
+    Args:
+        read: Returns bytes of the file by position and length.
+        base: Log offset at which the file begins.
+        file_bytes: Length of the file.
+        piece_bytes: Least length of a read, of which the last one is retained. 0 = reads are as
+            long as asked for, and none is retained.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes | memoryview],
+        base: int,
+        file_bytes: int,
+        piece_bytes: int = 0,
+    ) -> None:
+        self.base = base
+        self.file_bytes = file_bytes
+        self._read = read
+        self._piece_bytes = piece_bytes
+        self._start = 0
+        self._data = memoryview(b"")
+
+    @classmethod
+    def of_file(cls, file: File, base: int, *, piece_bytes: int = 0) -> "LogWindow":
+        """Return a window on an open file, as long as that is now."""
+        return cls(file.read, base, file.size(), piece_bytes)
+
+    @classmethod
+    def of_view(cls, view: memoryview, base: int) -> "LogWindow":
+        """Return a window on a file in memory, of which it retains no slice."""
+        return cls(lambda position, length: view[position : position + length], base, len(view))
+
+    def take(self, position: int, length: int) -> memoryview:
+        """Return `length` bytes from `position`, or fewer at the end of the file."""
+        length = max(0, min(length, self.file_bytes - position))
+        if not self._piece_bytes:
+            return memoryview(self._read(position, length))
+        begin = position - self._start
+        if not 0 <= begin <= begin + length <= len(self._data):
+            self._data = memoryview(self._read(position, max(length, self._piece_bytes)))
+            self._start, begin = position, 0
+        return self._data[begin : begin + length]
+
+    def is_blank(self, position: int) -> bool:
+        """Return whether the blank record that ends the file begins at `position`."""
+        return _is_blank(bytes(self.take(position, BLANK_BYTES)), self.file_bytes - position)
+
+    def lies_at(self, position: int) -> bool:
+        """Return whether a record, or a blank one, says that it lies at `position`."""
+        return self._is_claim(bytes(self.take(position, HEAD_BYTES)), position)
+
+    def _is_claim(self, head: bytes, position: int) -> bool:
+        left = self.file_bytes - position
+        if _is_blank(head[:BLANK_BYTES], left):
+            return True
+        return left >= OVERHEAD_BYTES and claimed_offset(head) == self.base + position
+
+    def next_record(self, start: int, end: int | None = None) -> int | None:
+        """Return the first position at which a record, or a blank one, says that it lies.
+
+        Args:
+            start: First position that is looked at.
+            end: Behind the last one. None = the end of the file.
+
+        Returns:
+            The position, whose record may be damaged all the same; None = there is no such place.
+        """
+        end = self.file_bytes if end is None else min(end, self.file_bytes)
+        for position in range(start, end, _PIECE_BYTES):
+            # A head that begins in this piece may end in the next.
+            part = self.take(position, _PIECE_BYTES + HEAD_BYTES - 1)
+            if not np.frombuffer(part, dtype=np.uint8).any():
+                continue  # most of the last file, often
+            data = bytes(part)
+            for at in sorted(at for magic in _MAGICS for at in _positions(data, magic)):
+                begin = at - SIZE_BYTES
+                if begin < 0:
+                    continue
+                if begin >= min(_PIECE_BYTES, end - position):
+                    break
+                if self._is_claim(data[begin : begin + HEAD_BYTES], position + begin):
+                    return position + begin
+        return None
+
+    def next_content(self, position: int) -> int | None:
+        """Return a position before which, from `position` on, only zeros lie; None = all are zeros.
+
+        The first other byte lies no more than a piece behind it.
+        """
+        for start in range(position, self.file_bytes, _PIECE_BYTES):
+            if np.frombuffer(self.take(start, _PIECE_BYTES), dtype=np.uint8).any():
+                return start
+        return None
+
+    def content_end(self, position: int) -> int:
+        """Return the position behind the last byte, at or behind `position`, that is not zero."""
+        end = self.file_bytes
+        while end > position:
+            begin = max(position, end - _PIECE_BYTES)
+            content = np.frombuffer(self.take(begin, end - begin), dtype=np.uint8).nonzero()[0]
+            if len(content):
+                return begin + int(content[-1]) + 1
+            end = begin
+        return position
+
+    def step(
+        self,
+        start: PhysicalOffset,
+        until: int,
+        *,
+        verify: Verify,
+        bytes_max: int = SCAN_BYTES_MAX,
+        search_bytes: int | None = None,
+    ) -> WalkStep:
+        """Return the records at `start`, or the damage there, and where the walk goes on.
+
+        Args:
+            start: Log offset at which a record, a blank record or damage begins.
+            until: Log offset at which a record ends: the walk goes no further.
+            verify: Depth of the check of each record.
+            bytes_max: Bytes of the log that one step reads, unless the first record is longer.
+            search_bytes: Bytes of damage that one step searches. None = the rest of the file.
+        """
+        position, end = start - self.base, min(until - self.base, self.file_bytes)
+        found = self._scan(position, min(position + bytes_max, end), verify)
+        if found.batch is None:
+            size = int.from_bytes(self.take(position, SIZE_BYTES), "big")
+            if bytes_max < size <= end - position:
+                found = self._scan(position, position + size, verify)
+        if found.batch is not None:
+            return WalkStep(found.batch, PhysicalOffset(start + found.end))
+        if self.is_blank(position):
+            return WalkStep(None, PhysicalOffset(self.base + self.file_bytes))
+        if search_bytes is not None:
+            end = min(end, position + 1 + search_bytes)
+        following = self.next_record(position + 1, end)
+        reason = "no record begins there" if found.error is None else found.error.reason
+        return WalkStep(
+            None, PhysicalOffset(self.base + (end if following is None else following)), reason
+        )
+
+    def _scan(self, position: int, limit: int, verify: Verify) -> LogChunk:
+        # A record that does not end in the window is taken for damaged, and scanned alone then.
+        return scan_records(
+            self.take(position, limit - position + BLANK_BYTES),
+            0,
+            limit - position,
+            at=PhysicalOffset(self.base + position),
+            records_max=_RECORDS_MAX,
+            verify=verify,
+        )
+
+
+def _is_blank(head: bytes, left: int) -> bool:
+    return head[SIZE_BYTES:] == _MAGICS[2] and int.from_bytes(head[:SIZE_BYTES], "big") == left
+
+
+def _positions(data: bytes, magic: bytes) -> list[int]:
+    found: list[int] = []
+    at = data.find(magic)
+    while at >= 0:
+        found.append(at)
+        at = data.find(magic, at + 1)
+    return found
