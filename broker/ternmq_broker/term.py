@@ -100,7 +100,7 @@ class Term(Lifecycle):
         self._is_forced = is_forced
         self._is_promoted = is_promoted
         self._member: Membership | None = None
-        self._parts: BrokerAssembly | None = None
+        self._assembly: BrokerAssembly | None = None
         self._address: Address | None = None
         self._outcome: EndReason | None = None
         self._is_over = asyncio.Event()
@@ -172,8 +172,8 @@ class Term(Lifecycle):
                 logger.error("epoch not taken from=%s reason=%s", who, doubt)
             return
         self._save_soon()
-        if self._parts is not None:
-            self._parts.fence(epoch, who)
+        if self._assembly is not None:
+            self._assembly.fence(epoch, who)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         """Build and begin everything. `stack` unwinds it backwards: the order of leaving."""
@@ -221,7 +221,7 @@ class Term(Lifecycle):
         await self._note_tables(tables, store)
         await self._take_over(member, tables, store)
         registrar = self._registrar(tables)
-        parts = self._parts = BrokerAssembly(
+        parts = self._assembly = BrokerAssembly(
             config,
             store_config=self._store_config,
             member=member,
@@ -317,6 +317,7 @@ class Term(Lifecycle):
         return Membership(
             identity=Identity(config.cluster, config.name, broker_id, epoch),
             is_slave=is_slave,
+            slave_id=start_role.registered_id(config, is_slave=True),
             role=start_role.role_as_master(config, record),
             replicas_needed=start_role.replicas_needed(config, record),
             incarnation=f"{env.random.getrandbits(_RANDOM_BITS):016x}",
@@ -455,8 +456,8 @@ class Term(Lifecycle):
         self._save_soon()
 
     def _registered(self) -> None:
-        assert self._parts is not None, "nothing is registered before the parts are there"
-        self._parts.registered()
+        assert self._assembly is not None, "nothing is registered before the parts are there"
+        self._assembly.registered()
 
     def _save_soon(self) -> None:
         if not self.member.state.is_saved:

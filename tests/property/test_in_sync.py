@@ -92,7 +92,7 @@ class Slaves(RuleBasedStateMachine):
             assert now == before
 
     def look(self) -> None:
-        self.in_sync.look(end=PhysicalOffset(self.end), now_ms=self.now_ms)
+        self.in_sync.expire_silent(end=PhysicalOffset(self.end), now_ms=self.now_ms)
         self.confirm()
 
     def confirm(self) -> None:

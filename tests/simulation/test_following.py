@@ -109,6 +109,6 @@ def test_slave_of_another_store_reports_it_and_keeps_its_log() -> None:
                 assert "store foreign" in slave.follower.status().problem
                 assert not slave.changes
             assert log_of(files, 8192) == before
-            assert not master.deposed
+            assert not master.ends
 
     run_in_virtual_time(main())

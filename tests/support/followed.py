@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -11,18 +11,22 @@ from typing import Any
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.replication.master.epoch_claims import EpochClaims
-from ternmq_broker.replication.master.leadership import Leadership
 from ternmq_broker.replication.master.replica_status import MasterStatus
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
-from ternmq_broker.replication.role.epoch_poll import EpochPollResult
-from ternmq_broker.replication.role.service import MemberState, StatusService
+from ternmq_broker.replication.role.epoch_poll import EpochPoll, EpochPollResult
+from ternmq_broker.replication.role.member_discovery import MemberDiscovery
+from ternmq_broker.replication.role.membership import EndReason, Membership
+from ternmq_broker.replication.role.replication_state import ReplicationState
+from ternmq_broker.replication.role.service import StatusService
 from ternmq_broker.state.epochs import Epoch, Epochs
+from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import ClientStream, Connection, Identity
 from ternmq_remoting.service_methods import FOLLOW, REPLICATION_STATUS
 from ternmq_runtime.service import JobRunner
@@ -32,7 +36,7 @@ from tests.support.files import MemoryFileSystem
 from tests.support.memory_network import MemoryNetwork
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append
-from tests.support.virtual_time import InlineBlocking, VirtualClock
+from tests.support.virtual_time import VirtualClock, virtual_environment
 
 IDENTITY = Identity("DefaultCluster", "a", 0, 2)
 ADDRESS = Address("m", 10_911)
@@ -56,8 +60,8 @@ class Master:
     store_loop: StoreLoop
     replicas: Replicas
     is_closing: bool = False
-    deposed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    followed: int = 0
+    ends: list[EndReason] = field(default_factory=list[EndReason])
+    """Why its term is over."""
     sync_s: float = 0.0
     others: EpochPollResult = NOBODY
     """What NameServers and members answer."""
@@ -83,7 +87,7 @@ class Master:
     async def slave(self, broker_id: int = 1, **fields: Any) -> "Slave":
         """Open a stream and say hello; `fields` are the hello's, other than those of a new one."""
         connection = await self.connect(fields.pop("host", f"s{broker_id}"))
-        slave = Slave(connection, connection.open(FOLLOW), self.replicas.leadership.number)
+        slave = Slave(connection, connection.open(FOLLOW), self.replicas.epoch)
         hello = hello_of(broker_id, **fields)
         await slave.stream.write(replication.FollowRequest(hello=hello))
         return slave
@@ -97,15 +101,42 @@ class Master:
         return reply
 
 
-def member_of(leadership: Leadership) -> MemberState:
-    """Return what a master in that leadership says of itself."""
-    return MemberState(
-        role=leadership.role.value,
-        store_id=leadership.store_id,
-        epochs=leadership.epochs,
-        highest_epoch=leadership.number,
-        in_sync_replicas=leadership.in_sync_replicas,
+def member_of(
+    env: Environment,
+    files: MemoryFileSystem,
+    *,
+    role: BrokerRole,
+    in_sync_replicas: int,
+    epochs: Epochs,
+    end: Callable[[EndReason], None],
+) -> Membership:
+    """Return the membership of a master of those epochs."""
+    record = ReplicationRecord(store_id="store", epochs=epochs)
+    state = ReplicationState(ROOT, files, env.blocking, record)
+    cluster, name = IDENTITY.cluster, IDENTITY.name
+    discovery = MemberDiscovery(
+        env,
+        cluster=cluster,
+        name=name,
+        nameservers=(),
+        remembered=tuple,
+        remember=state.remember,
+    )
+    return Membership(
+        identity=IDENTITY,
+        is_slave=False,
         slave_id=OWN_ID,
+        role=role,
+        replicas_needed=in_sync_replicas,
+        incarnation="master",
+        state=state,
+        discovery=discovery,
+        epoch_poll=EpochPoll(
+            env, cluster=cluster, name=name, nameservers=(), members=discovery.members
+        ),
+        heard_of=lambda _epoch, _who: None,
+        end=end,
+        cut=lambda _cut: None,
     )
 
 
@@ -191,20 +222,17 @@ async def reigning(
         store = MessageStore.open(ROOT, store_config, flush_mode, files, clock)
         confirmations = Confirmations()
 
-        async def followed() -> None:
-            master.followed += 1
-
-        leadership = Leadership(
-            store_id="store",
-            epochs=epochs,
+        env = virtual_environment(network.host("m"), Random(1), lambda: master.sync_s, clock=clock)
+        blocking = env.blocking
+        member = member_of(
+            env,
+            files,
             role=role,
             in_sync_replicas=in_sync_replicas,
-            own_id=OWN_ID,
-            on_deposed=lambda epoch, whence: master.deposed.append((epoch, whence)),
-            on_followed=followed,
+            epochs=epochs,
+            end=lambda reason: master.ends.append(reason),
         )
-        replicas = Replicas(store, confirmations, clock, leadership, slave_timeout_ms=TIMEOUT_MS)
-        blocking = InlineBlocking(lambda: master.sync_s)
+        replicas = Replicas(member, store, confirmations, clock, slave_timeout_ms=TIMEOUT_MS)
         store_loop = StoreLoop(
             store,
             confirmations,
@@ -213,26 +241,15 @@ async def reigning(
             on_arrivals=lambda _arrivals: None,
             on_moved=replicas.appended,
         )
-        replicas.tell(store_loop.confirmed)
+        replicas.on_confirmed = store_loop.confirmed
         master = Master(network, store, files, clock, confirmations, store_loop, replicas)
-        claims = EpochClaims(replicas, lambda: master.ask(), clock)
+        claims = EpochClaims(replicas, lambda: master.ask())
         follow = FollowService(
-            replicas,
-            IDENTITY,
-            store,
-            clock,
-            blocking,
-            told_higher=claims.add,
-            is_closing=lambda: master.is_closing,
+            replicas, blocking, on_claim=claims.add, is_closing=lambda: master.is_closing
         )
+        live = LiveSettings(BrokerConfig(), store_config)
         status = StatusService(
-            store,
-            IDENTITY,
-            lambda: member_of(leadership),
-            flush_mode,
-            MasterStatus(
-                replicas, store, clock, blocking, LiveSettings(BrokerConfig(), store_config)
-            ),
+            member, store, flush_mode, MasterStatus(replicas, blocking, live).describe
         )
         handlers = [*follow.handlers(), *status.handlers()]
         async with (

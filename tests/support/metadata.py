@@ -45,9 +45,8 @@ class Member:
         return MetadataService(
             self.tables,
             self.store,
+            self.env,
             incarnation=incarnation,
-            clock=self.env.clock,
-            blocking=self.env.blocking,
             is_closing=lambda: False,
         )
 

@@ -21,17 +21,16 @@ from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.assembly import (
     claims_of,
-    metadata_of,
-    real_topics_of,
+    replica_view_of,
     replicas_of,
     replication_services,
 )
 from ternmq_broker.replication.master.epoch_claims import EpochClaims
-from ternmq_broker.replication.replica_view import replica_view_of
 from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.rpc_policy import slave_handlers
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
+from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.scan.service import ScanService
 from ternmq_broker.scheduled.assembly import ScheduledAssembly
 from ternmq_broker.send.admission import admission_of
@@ -40,6 +39,7 @@ from ternmq_broker.send.processor import SendProcessor, properties_suffix
 from ternmq_broker.send.request_reply import ReplyForwarder
 from ternmq_broker.send.service import SendService
 from ternmq_broker.send.validation import MessageWriter
+from ternmq_broker.state.epochs import newest_start
 from ternmq_broker.state.table_formats import table_paths
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
@@ -52,6 +52,7 @@ from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_broker.storage.memory_limit import memory_bytes
 from ternmq_broker.storage.reader import StoreReader
+from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.retention import StoreRetention
 from ternmq_broker.storage.verification import StoreVerification
 from ternmq_broker.transactions.assembly import Transactions
@@ -113,10 +114,10 @@ class BrokerAssembly:
         self._admission = admission_of(config)
         self._groups = self._group_parts()
         self._confirmations = Confirmations(lambda: store.failure)
-        self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
+        self.replicas: Final = replicas_of(config, member, store, self._confirmations, env.clock)
         """Slaves of this master; None for a slave."""
-        claims = claims_of(member, self.replicas, env)
-        self._replica_view = replica_view_of(identity, member.state.epochs, self.replicas)
+        claims = claims_of(self.replicas)
+        self._replica_view = replica_view_of(member, self.replicas)
         self._retention = StoreRetention(
             *(store, clock, env.blocking, tables.topics),
             is_slave=member.is_slave,
@@ -128,14 +129,22 @@ class BrokerAssembly:
         self._internal_writer = self._build_internal_writer(store_config)
         self._offset_moved = self._build_offset_moved()
         self._admin = self._admin_service(identity)
-        self._real_topics = real_topics_of(member, store, tables, env, registrar.changed)
+        self._real_topics = RealTopics(
+            tables.topics,
+            deletions=lambda: store.deletions,
+            epoch_start=newest_start(member.state.epochs),
+            clock=env.clock,
+            on_made=registrar.changed,
+        )
         self._scheduled = ScheduledAssembly(
             *(config, store, self._internal_writer, tables, env),
             topics=self._real_topics,
         )
         self._transactions = self._build_transactions()
         self._following = self._slave_side() if member.is_slave else None
-        self._metadata = metadata_of(member, store, tables, env, is_closing=self.is_closing)
+        self._metadata = MetadataService(
+            tables, store, env, incarnation=member.incarnation, is_closing=self.is_closing
+        )
         self._role = self._role_of(claims)
         rules = PullRules(
             *(tables.topics, tables.groups),
@@ -164,8 +173,26 @@ class BrokerAssembly:
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
-            *self._replication_services(claims),
-            self._promotion_service(),
+            self._metadata,
+            *replication_services(
+                self._live,
+                self._member,
+                self._store,
+                self._env.blocking,
+                replicas=self.replicas,
+                claims=claims,
+                following=self._following,
+                is_closing=self.is_closing,
+            ),
+            PromotionService(
+                self._member,
+                self._env,
+                self._store,
+                self._tables,
+                own_id=self._config.broker_id,
+                following=self._following,
+                make_readable=self._store_loop.confirmed,
+            ),
         )
 
     def _role_of(self, claims: EpochClaims | None) -> MasterRole | SlaveRole:
@@ -199,15 +226,6 @@ class BrokerAssembly:
             is_closing=self.is_closing,
         )
 
-    def _replication_services(self, claims: EpochClaims | None) -> Sequence[RpcService]:
-        return replication_services(
-            *(self._live, self._member, self._store, self._env),
-            metadata=self._metadata,
-            side=self.replicas or self._following,
-            claims=claims,
-            is_closing=self.is_closing,
-        )
-
     def _group_parts(self) -> GroupAssembly:
         return GroupAssembly(
             self._live,
@@ -229,14 +247,6 @@ class BrokerAssembly:
             topic_gone=self._pulls.deletion_listeners.deleted,
         )
 
-    def _promotion_service(self) -> PromotionService:
-        return PromotionService(
-            *(self._member, self._env, self._store, self._tables),
-            own_id=self._config.broker_id,
-            following=self._following,
-            make_readable=self._store_loop.confirmed,
-        )
-
     def _build_store_loop(self) -> StoreLoop:
         store_loop = StoreLoop(
             *(self._store, self._confirmations, self._env.clock, self._env.blocking),
@@ -246,7 +256,7 @@ class BrokerAssembly:
         )
         self._store.missing_files.tables = table_paths(self._config.data)
         if self.replicas is not None:
-            self.replicas.tell(store_loop.confirmed)
+            self.replicas.on_confirmed = store_loop.confirmed
         return store_loop
 
     def _build_ack_policy(self, store_config: StoreConfig) -> AckPolicy:

@@ -113,6 +113,11 @@ def newest(epochs: Epochs) -> int:
     return epochs[-1].number if epochs else 0
 
 
+def newest_start(epochs: Epochs) -> PhysicalOffset:
+    """Return the start of the newest epoch; 0 for an empty list."""
+    return epochs[-1].start if epochs else PhysicalOffset(0)
+
+
 def newest_reached(epochs: Epochs, end: PhysicalOffset) -> int:
     """Return the highest epoch of which a log that ends at `end` has all that came before; or 0.
 

@@ -1,1 +1,1 @@
-"""The master's side of replication: handshakes, logs sent to slaves, the in-sync set."""
+"""The master's side of replication: handshakes, streams to slaves, the in-sync set."""

@@ -1,4 +1,4 @@
-"""Claims of slaves that a higher epoch began; one counts once somebody else knows of it."""
+"""Claims of slaves that a higher epoch has begun, and their confirmation by other processes."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -6,54 +6,50 @@ from typing import Final
 
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.role.epoch_poll import EpochPollResult, named
-from ternmq_model.clock import Clock
 from ternmq_runtime.service import Job
 
 logger = logging.getLogger(__name__)
 
-ASK_PAUSE_MS: Final = 5_000
-"""Least time between two questions, however many slaves say hello."""
+POLL_PAUSE_MS: Final = 5_000
+"""Least time between two polls, however many slaves claim an epoch."""
 
 CLAIMS_MAX: Final = 64
-"""Most hosts that are told apart, and most ids of each."""
+"""Most hosts that are kept, and most ids of each."""
 
 
 class EpochClaims:
     """Slaves that claim a higher epoch than the master's. Owned by the broker's loop.
 
-    A slave alone deposes nobody: NameServers and the other members are asked, once at a time, and
-    the number that they tell is the one that counts, never the claimed one, so any claim is a
-    reason to ask. Until then the master goes on. That is safe, as it is when the slave cannot reach
-    the master at all: one that knows of a higher epoch acknowledges nothing of this master's.
+    A slave alone deposes no master: NameServers and the other members are polled, at most one poll
+    at a time, and the epoch that they report counts, never the claimed one, so any claim is a
+    reason to poll. Until then the master serves. That is as safe as a slave that cannot reach
+    the master: a slave that knows of a higher epoch acknowledges no byte of this master.
 
     Args:
-        replicas: Fenced by what is confirmed.
-        ask: Asks NameServers and members.
-        clock: For the pause between two questions.
+        replicas: Slaves of the master, fenced by a confirmed epoch.
+        poll: Polls NameServers and members.
 
     Attributes:
-        job: Asks about the claims.
+        job: Polls about the claims.
     """
 
     def __init__(
         self,
         replicas: Replicas,
-        ask: Callable[[], Awaitable[EpochPollResult]],
-        clock: Clock,
+        poll: Callable[[], Awaitable[EpochPollResult]],
     ) -> None:
         self._replicas = replicas
-        self._ask = ask
-        self._clock = clock
-        interval_s = ASK_PAUSE_MS / 1000
+        self._poll = poll
+        interval_s = POLL_PAUSE_MS / 1000
         self.job: Final = Job(name="confirm-epoch", interval_s=interval_s, step=self.step)
         self._claims: dict[str, set[int]] = {}
-        """By host, the ids under which it claimed an epoch since others were asked last."""
-        self._asked_at_ms: int | None = None
+        """By host, the ids that claimed an epoch since the last poll."""
+        self._polled_at_ms: int | None = None
 
     def add(self, broker_id: int, host: str) -> None:
-        """Take note that slave `broker_id` claims a higher epoch, and have others asked soon.
+        """Record that slave `broker_id` claims a higher epoch, and poll soon.
 
-        One host is one slave, under however many ids it says hello.
+        One host is one slave, under however many ids its slaves say hello.
         """
         if len(self._claims) < CLAIMS_MAX or host in self._claims:
             ids = self._claims.setdefault(host, set())
@@ -63,24 +59,27 @@ class EpochClaims:
             self.job.wake()
 
     async def step(self) -> bool:
-        """Ask whether there is a higher epoch, if one is claimed: a step of a job."""
+        """Poll for a higher epoch, if one is claimed: the step of a job."""
         if not self._claims or self._is_pausing():
             return False
-        self._asked_at_ms = self._clock.monotonic_ms()
-        asked = await self._ask()
+        self._polled_at_ms = self._replicas.clock.monotonic_ms()
+        polled = await self._poll()
         claims, self._claims = self._claims, {}
-        own = self._replicas.leadership.number
-        highest, whence = asked.confirmed(claims)
-        if highest > own:
+        epoch = self._replicas.epoch
+        highest, whence = polled.confirmed(claims)
+        if highest > epoch:
             self._replicas.fence(highest, whence)
         else:
             logger.warning(
                 "higher epoch is claimed and not confirmed epoch=%s claimed_by=%s asked=%s"
                 " unreachable=%s",
-                *(own, named(sorted(claims)), named(asked.answered), named(asked.unreachable)),
+                epoch,
+                named(sorted(claims)),
+                named(polled.answered),
+                named(polled.unreachable),
             )
         return False
 
     def _is_pausing(self) -> bool:
-        asked_at_ms = self._asked_at_ms
-        return asked_at_ms is not None and self._clock.monotonic_ms() < asked_at_ms + ASK_PAUSE_MS
+        at_ms, now_ms = self._polled_at_ms, self._replicas.clock.monotonic_ms()
+        return at_ms is not None and now_ms < at_ms + POLL_PAUSE_MS

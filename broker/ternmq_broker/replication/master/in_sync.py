@@ -1,13 +1,13 @@
-"""The in-sync set: slaves that count, and the offset up to which enough have the log. Pure.
+"""The in-sync set: slaves that count, and the replicated offset. Pure.
 
     acknowledged by a slave <= sent to it <= end of the master's log
     confirmed               <= safe at the master
 
-A slave counts from the moment it is nearly at the end of the log, and the master waits for it only
-from that end on: what came before is confirmed without it. So slaves are waited for from the end
-at which as many counted as are needed; one more that begins to count releases nothing of what the
-others are still waited for with. While too few count, the master's own disk decides alone; so a
-send is told truthfully what it got, by comparing where it ends with `replicated_to`.
+A slave counts from the moment at which it is nearly at the end of the log, and the master waits
+for it only from that end on: earlier bytes are confirmed without it. So the master waits for slaves
+from the end at which as many counted as are needed; one more slave that begins to count confirms no
+byte that the others still lack. While too few slaves count, the master's own disk decides alone;
+the status of a send is still true, since it compares the end of the message with `replicated_to`.
 
 Source: RocketMQ `HAService.isSlaveOK`, `GroupTransferService`, `AutoSwitchHAService`.
 """
@@ -21,48 +21,48 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 
 NEAR_BYTES: Final = 1 << 20
-"""A slave that lacks no more than this begins to count."""
+"""Most bytes that a slave may lack when it begins to count."""
 
 FAR_BYTES: Final = 256 << 20
-"""A slave that lacks so much does not count any more. RocketMQ: `haSlaveFallbehindMax`."""
+"""Bytes that a slave lacks when it stops to count. RocketMQ: `haSlaveFallbehindMax`."""
 
 EVERYWHERE: Final = PhysicalOffset((1 << 63) - 1)
-"""Replicated offset when no slave has to have anything: everything is replicated."""
+"""Replicated offset of a master that needs no slaves."""
 
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """Progress of one slave that follows, as its master knows it. Owned by `InSync`."""
+    """Progress of one slave, as its master knows it. Owned by `InSync`."""
 
     broker_id: int
     start: PhysicalOffset
-    """Everything before it was in the slave's log when it joined."""
+    """End of the slave's log when it joined."""
 
     sent: PhysicalOffset
-    """Everything before it was given to the stream."""
+    """End of the bytes that were given to the stream."""
 
     acknowledged: PhysicalOffset
-    """Everything before it is safe at the slave, as it says."""
+    """End of the bytes that are safe at the slave, as the slave reports it."""
 
     counts_from: PhysicalOffset | None = None
-    """The end of the log when it began to count; None = it does not."""
+    """End of the log when the slave began to count; None = it does not count."""
 
     lacks_since_ms: int | None = None
-    """Since when it has lacked something without acknowledging anything; None = it lacks nothing
-    that is known."""
+    """Time since which the slave lacks bytes and acknowledges none; None = it lacks no bytes."""
 
     @property
     def counts(self) -> bool:
-        """The master waits for it."""
+        """Whether the master waits for this slave."""
         return self.counts_from is not None
 
 
 class InSync:
-    """The followers of one master in one epoch. Owned by the broker's loop.
+    """Followers of one master in one epoch. Owned by the broker's loop.
 
     Args:
-        needed: How many slaves must have what is confirmed; 0 = the master alone confirms.
-        slave_timeout_ms: A slave that lacks something and has acknowledged nothing for so long does
+        needed: Number of slaves that must have a byte before it is confirmed; 0 = the master alone
+            confirms.
+        slave_timeout_ms: Time without an acknowledgement after which a slave that lacks bytes does
             not count any more.
     """
 
@@ -77,7 +77,7 @@ class InSync:
 
     @property
     def followers(self) -> Sequence[FollowerProgress]:
-        """All of them, in the order of their ids."""
+        """All followers, by id."""
         return [self._followers[broker_id] for broker_id in sorted(self._followers)]
 
     @property
@@ -87,7 +87,7 @@ class InSync:
 
     @property
     def is_enough(self) -> bool:
-        """As many slaves count as are needed."""
+        """Whether as many slaves count as are needed."""
         return self._counting >= self.needed
 
     @property
@@ -97,14 +97,14 @@ class InSync:
 
     @property
     def replicated_to(self) -> PhysicalOffset:
-        """Everything before it is safe at as many connected slaves as are needed."""
+        """End of the bytes that are safe at as many connected slaves as are needed."""
         return self._replicated_to
 
     def join(self, broker_id: int, start: PhysicalOffset) -> FollowerProgress:
-        """Take in a slave that is given the log from `start` on. Nothing is known to be safe there.
+        """Add a slave that receives the log from `start` on; no byte is known to be safe there.
 
         Raises:
-            InvalidParameter: One of that id follows already.
+            InvalidParameter: A slave with that id follows already.
         """
         if broker_id in self._followers:
             raise _invalid(f"a slave with id {broker_id} follows already")
@@ -113,7 +113,7 @@ class InSync:
         return follower
 
     def leave(self, follower: FollowerProgress) -> None:
-        """Forget a slave, whose stream has ended; nothing when another one has its place."""
+        """Remove a slave whose stream has ended, unless another stream has replaced it."""
         if self._followers.get(follower.broker_id) is not follower:
             return
         del self._followers[follower.broker_id]
@@ -123,7 +123,7 @@ class InSync:
         self._replicate()
 
     def sent(self, follower: FollowerProgress, to: PhysicalOffset, *, now_ms: int) -> None:
-        """Take note that everything before `to` is on its way to the slave."""
+        """Record that all bytes before `to` are on their way to the slave."""
         follower.sent = to
         if follower.lacks_since_ms is None:
             follower.lacks_since_ms = now_ms
@@ -136,19 +136,19 @@ class InSync:
         end: PhysicalOffset,
         now_ms: int,
     ) -> bool:
-        """Believe a slave that everything before `offset` is safe there.
+        """Record that all bytes before `offset` are safe at a slave.
 
         Args:
-            follower: Who says so.
-            offset: Of the log.
-            end: Where the master's log ends.
-            now_ms: The monotonic clock.
+            follower: The slave.
+            offset: Acknowledged offset of the log.
+            end: End of the master's log.
+            now_ms: Monotonic clock.
 
         Returns:
-            Whether it begins to count with that.
+            Whether the slave begins to count.
 
         Raises:
-            InvalidParameter: That cannot be: it was not sent so much, or has said more before.
+            InvalidParameter: The offset was not sent yet, or a higher one was acknowledged before.
                 Nothing has changed.
         """
         if offset > follower.sent:
@@ -168,19 +168,15 @@ class InSync:
         elif offset == end:
             follower.lacks_since_ms = None
         elif follower.counts_from is None:
-            return False  # it repeats itself: one that fell silent does not count again by that
+            return False  # a repeated acknowledgement: a silent slave does not count again
         if follower.counts_from is not None or end - offset > NEAR_BYTES:
             return False
         follower.counts_from = end
         self._count()
         return True
 
-    def look(self, *, end: PhysicalOffset, now_ms: int) -> Sequence[FollowerProgress]:
-        """Let slaves that fell silent or far behind count no more.
-
-        Returns:
-            Those that ceased to count with that.
-        """
+    def expire_silent(self, *, end: PhysicalOffset, now_ms: int) -> Sequence[FollowerProgress]:
+        """Return the slaves that do not count any more because they are silent or far behind."""
         ceased: list[FollowerProgress] = []
         for follower in self._followers.values():
             lacks = end - follower.acknowledged
@@ -196,10 +192,10 @@ class InSync:
         return ceased
 
     def confirm(self, safe: PhysicalOffset) -> PhysicalOffset:
-        """Return up to where the log counts as stored. It never goes back.
+        """Return the confirm offset, which never decreases.
 
         Args:
-            safe: Up to where the master's own copy is safe.
+            safe: End of the bytes that are safe at the master.
         """
         if self.needed:
             safe = min(safe, max(self._waits_from, self._replicated_to))
@@ -211,7 +207,7 @@ class InSync:
         return since_ms is not None and now_ms - since_ms >= self.slave_timeout_ms
 
     def _count(self) -> None:
-        """Find who counts, and from where on as many do as are needed."""
+        """Update the number of slaves that count, and the offset from which the master waits."""
         counts_from = [
             each.counts_from for each in self._followers.values() if each.counts_from is not None
         ]

@@ -1,236 +1,237 @@
-"""The slaves of one master: who follows, and what that lets the master confirm."""
+"""The slaves of one master: the stream to each, and the confirm offset that they allow."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from ternmq_broker.replication.master.in_sync import FollowerProgress, InSync
-from ternmq_broker.replication.master.leadership import Leadership
+from ternmq_broker.replication.protocol import HEARTBEAT_MS, SILENCE_MAX_MS
+from ternmq_broker.replication.role.membership import EndReason, Membership
+from ternmq_broker.state.epochs import newest
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.clock import Clock
-from ternmq_model.errors import refusal
+from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.environment import Blocking
+from ternmq_remoting.rpc import ServerStream
+from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore
+from ternmq_store.replication.log_feed import ColdSlice
+from ternmq_store.replication.log_slice import LogSlice
 
 logger = logging.getLogger(__name__)
 
-LOOK_INTERVAL_S: Final = 0.25
-"""Interval between looks for slaves that fell silent."""
+FollowServerStream = ServerStream[replication.FollowRequest, replication.FollowReply]
 
+EXPIRY_INTERVAL_S: Final = 0.25
+"""Interval between checks for silent slaves."""
 
-class ReplicaStream(Protocol):
-    """A slave's stream, as others than itself see it."""
+PIECE_BYTES_MAX: Final = 256 << 10
+WINDOW_BYTES: Final = 16 << 20
+"""Limit on bytes that were sent to a slave and that the slave has not made safe yet."""
 
-    follower: FollowerProgress
-    incarnation: str
-    peer: str
-    flush_mode: str
-    connected_at_ms: int
-    heard_at_ms: int
-    appended: PhysicalOffset
-    dispatched: PhysicalOffset
-    told: PhysicalOffset
-
-    def wake(self) -> None:
-        """Look whether there is something to send."""
-        ...
-
-    def displace(self) -> None:
-        """End: the slave has another stream."""
-        ...
-
-    async def heard(self) -> bool:
-        """Wait for the slave's next word; return False when there will be none."""
-        ...
+_YIELD_AFTER_MS: Final = 5
 
 
 class Replicas:
-    """Keeps `InSync`, the store's confirm offset and the senders' waiting in step.
+    """Slaves of one master. Owned by the broker's loop.
 
-    Owns who follows, on the broker's loop. A master whom nobody follows and that needs nobody pays
-    one look per append.
+    Keeps `InSync`, the store's confirm offset and the waiting senders in step. A master without
+    slaves that needs none pays one check per append.
 
     Args:
-        store: The master's.
-        confirmations: Told what slaves have.
-        clock: For silence.
-        leadership: The master's epoch and role.
-        slave_timeout_ms: After so long a silent slave is no longer waited for.
+        member: The master.
+        store: The master's store.
+        confirmations: Waiting senders.
+        clock: Measures the silence of slaves.
+        slave_timeout_ms: Silence after which a slave does not count any more.
+
+    Attributes:
+        epoch: The master's epoch.
+        on_confirmed: Called whenever slaves may have moved the confirm offset.
     """
 
     def __init__(
         self,
+        member: Membership,
         store: MessageStore,
         confirmations: Confirmations,
         clock: Clock,
-        leadership: Leadership,
         *,
         slave_timeout_ms: int,
     ) -> None:
-        self.leadership: Final = leadership
-        self._store = store
+        self.member: Final = member
+        self.epoch: Final = newest(member.state.epochs)
+        self.store: Final = store
+        self.clock: Final = clock
+        self.on_confirmed: Callable[[], None] = lambda: None
         self._confirmations = confirmations
-        self._clock = clock
-        self._in_sync = InSync(needed=leadership.slaves_needed, slave_timeout_ms=slave_timeout_ms)
-        self._streams: dict[int, ReplicaStream] = {}
-        self._left = asyncio.Event()
+        self._in_sync = InSync(needed=member.slaves_needed, slave_timeout_ms=slave_timeout_ms)
+        self._senders: dict[int, LogSender] = {}
+        self._disconnection = asyncio.Event()
         self._fenced_by = 0
-        self._is_needed = leadership.slaves_needed > 0
+        self._is_needed = member.slaves_needed > 0
         self._was_enough = True
-        self._on_confirmed = _nothing
         store.cleaner.holders.append(self._needed_from)
         if self._is_needed:
             self.appended()
 
     @property
     def in_sync(self) -> InSync:
-        """The in-sync set. To be read only."""
+        """The in-sync set, read-only."""
         return self._in_sync
 
     @property
     def is_fenced(self) -> bool:
-        """A higher epoch is known."""
+        """Knowledge of a higher epoch."""
         return self._fenced_by > 0
 
-    def tell(self, on_confirmed: Callable[[], None]) -> None:
-        """Call `on_confirmed` whenever slaves may have moved the confirm offset."""
-        self._on_confirmed = on_confirmed
+    def ids(self) -> Sequence[int]:
+        """Return the ids of all slaves, sorted."""
+        return sorted(self._senders)
 
-    def streams(self) -> list[ReplicaStream]:
-        """Return the streams of all who follow, by id."""
-        return [self._streams[broker_id] for broker_id in sorted(self._streams)]
+    def senders(self) -> "list[LogSender]":
+        """Return the log senders of all slaves, by id."""
+        return [self._senders[broker_id] for broker_id in self.ids()]
 
     def appended(self) -> None:
-        """Take note that the log may have grown, or more of it may be safe here.
+        """Record that the log may have grown, or that more of it may be safe at the master.
 
-        Comes before the store's confirm offset is looked at.
+        To be called before the store's confirm offset is read.
         """
         if self._is_needed:
             self._confirm()
-        for stream in self._streams.values():
-            stream.wake()
+        for sender in self._senders.values():
+            sender.wake()
 
     async def admit(self, broker_id: int, incarnation: str) -> None:
-        """Make place for a stream of a slave that may have one already.
+        """End an older stream of the slave that opens a new one.
 
         Raises:
-            RefusedError: Another process of that id follows, and is not silent.
+            RefusedError: Another process with that id follows, and is not silent.
         """
-        while (old := self._streams.get(broker_id)) is not None:
-            silent_ms = self._clock.monotonic_ms() - old.heard_at_ms
+        while (old := self._senders.get(broker_id)) is not None:
+            silent_ms = self.clock.monotonic_ms() - old.heard_at_ms
             if old.incarnation != incarnation and silent_ms < self._in_sync.slave_timeout_ms:
                 remark = f"another slave with id {broker_id} follows"
                 raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
-            old.displace()
-            await self._left.wait()
+            old.end(ConnectionLost("the slave has another stream"))
+            await self._disconnection.wait()
 
-    def join(self, broker_id: int, start: PhysicalOffset) -> FollowerProgress:
-        """Take in a slave that is given the log from `start` on.
+    def join(
+        self,
+        hello: replication.FollowHello,
+        start: PhysicalOffset,
+        peer: str,
+        stream: FollowServerStream,
+        blocking: Blocking,
+    ) -> "LogSender":
+        """Add a slave that receives the log from `start` on; return its log sender.
 
         Raises:
-            InvalidParameter: One of that id follows already.
+            InvalidParameter: A slave with the same id follows already.
         """
-        return self._in_sync.join(broker_id, start)
+        follower = self._in_sync.join(hello.broker_id, start)
+        sender = LogSender(self, follower, hello, peer, stream, blocking)
+        self._senders[hello.broker_id] = sender
+        return sender
 
-    def opened(self, stream: ReplicaStream) -> None:
-        """Take note of the stream of a slave that has joined."""
-        self._streams[stream.follower.broker_id] = stream
-
-    def left(self, stream: ReplicaStream) -> None:
-        """Forget a slave: its stream is over."""
-        del self._streams[stream.follower.broker_id]
-        self._in_sync.leave(stream.follower)
-        self._left.set()
-        self._left = asyncio.Event()
+    def disconnected(self, sender: "LogSender") -> None:
+        """Remove a slave whose stream is over."""
+        del self._senders[sender.follower.broker_id]
+        self._in_sync.leave(sender.follower)
+        self._disconnection.set()
+        self._disconnection = asyncio.Event()
         self._moved()
 
     def sent(self, follower: FollowerProgress, to: PhysicalOffset) -> None:
-        """Take note that everything before `to` goes to the slave now."""
-        self._in_sync.sent(follower, to, now_ms=self._clock.monotonic_ms())
+        """Record that all bytes before `to` are sent to the slave now."""
+        self._in_sync.sent(follower, to, now_ms=self.clock.monotonic_ms())
 
     def acknowledged(self, follower: FollowerProgress, offset: PhysicalOffset) -> None:
-        """Take note that everything before `offset` is safe at a slave.
+        """Record that all bytes before `offset` are safe at a slave.
 
         Raises:
-            InvalidParameter: That cannot be. Nothing has changed.
+            InvalidParameter: The offset is impossible. Nothing has changed.
         """
-        end, now_ms = self._store.max_physical, self._clock.monotonic_ms()
+        end, now_ms = self.store.max_physical, self.clock.monotonic_ms()
         if self._in_sync.acknowledge(follower, offset, end=end, now_ms=now_ms):
             logger.info(
-                "slave counts broker_id=%s acknowledged=%s from=%s",
-                *(follower.broker_id, offset, end),
+                "slave counts broker_id=%s acknowledged=%s from=%s", follower.broker_id, offset, end
             )
         self._moved()
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait until who counts has the whole log, and knows what of it is confirmed.
+        """Wait until each slave that counts has the whole log and its confirm offset.
 
-        What is appended meanwhile counts too. Cancelling is safe.
+        Messages that are appended meanwhile count too. Cancelling is safe.
 
         Args:
-            timeout_s: After so long it is given up.
+            timeout_s: Limit on the whole wait.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                for stream in self.streams():
-                    await self._settled(stream)
+                for sender in self.senders():
+                    await self._settled(sender)
 
-    async def _settled(self, stream: ReplicaStream) -> None:
-        while stream.follower.counts and not (
-            stream.follower.acknowledged == self._store.max_physical
-            and stream.told == self._store.confirm_offset
+    async def _settled(self, sender: "LogSender") -> None:
+        while sender.follower.counts and not (
+            sender.follower.acknowledged == self.store.max_physical
+            and sender.sent_confirm_offset == self.store.confirm_offset
         ):
-            if not await stream.heard():
+            if not await sender.ack_received():
                 return
 
-    def look(self) -> None:
-        """Wait no longer for slaves that fell silent or far behind."""
-        end = self._store.max_physical
-        ceased = self._in_sync.look(end=end, now_ms=self._clock.monotonic_ms())
+    def expire_silent(self) -> None:
+        """Stop waiting for slaves that are silent or far behind."""
+        end = self.store.max_physical
+        ceased = self._in_sync.expire_silent(end=end, now_ms=self.clock.monotonic_ms())
         for follower in ceased:
             logger.warning(
                 "slave counts no more broker_id=%s acknowledged=%s end=%s",
-                *(follower.broker_id, follower.acknowledged, end),
+                follower.broker_id,
+                follower.acknowledged,
+                end,
             )
         if ceased:
             self._moved()
 
     def fence(self, epoch: int, whence: str) -> None:
-        """Acknowledge nothing from this instant: there is a higher epoch than this leadership's.
+        """Acknowledge nothing from now on and end the term, if `epoch` is above the master's.
 
-        Safe to repeat; what is no higher changes nothing.
+        Safe to repeat.
 
         Args:
-            epoch: Its number.
-            whence: Who knows of it.
+            epoch: Number of an epoch that has begun.
+            whence: Name of the process that reported the epoch.
         """
-        if epoch <= max(self.leadership.number, self._fenced_by):
+        if epoch <= max(self.epoch, self._fenced_by):
             return
         self._fenced_by = epoch
         self._confirmations.fence(
-            f"epoch {epoch} has begun, this master's is {self.leadership.number}: there is another"
-            " one"
+            f"epoch {epoch} has begun, this master's is {self.epoch}: there is another one"
         )
-        self._store.confirm_limit = self._store.confirm_offset
-        logger.error(
-            "master deposed epoch=%s higher=%s known_from=%s", self.leadership.number, epoch, whence
-        )
-        self.leadership.on_deposed(epoch, whence)
+        self.store.confirm_limit = self.store.confirm_offset
+        logger.error("master deposed epoch=%s higher=%s known_from=%s", self.epoch, epoch, whence)
+        self.member.state.heard_of(epoch)
+        self.member.end(EndReason.FENCED)
 
     def _moved(self) -> None:
-        if self._is_needed:
-            self._confirm()
-            self._on_confirmed()
-            for stream in self._streams.values():
-                stream.wake()
+        if not self._is_needed:
+            return
+        self._confirm()
+        self.on_confirmed()
+        for sender in self._senders.values():
+            sender.wake()
 
     def _confirm(self) -> None:
         if self._fenced_by:
             return
-        store, in_sync = self._store, self._in_sync
+        store, in_sync = self.store, self._in_sync
         safe = store.safe_offset
         store.confirm_limit = in_sync.confirm(safe)
         self._confirmations.replicated(in_sync.replicated_to, local=safe)
@@ -238,14 +239,207 @@ class Replicas:
         self._confirmations.are_replicas_enough = is_enough
         if is_enough is not self._was_enough:
             self._was_enough = is_enough
-            say = logger.info if is_enough else logger.warning
-            say("slaves counting=%s needed=%s", in_sync.counting, in_sync.needed)
+            log = logger.info if is_enough else logger.warning
+            log("slaves counting=%s needed=%s", in_sync.counting, in_sync.needed)
 
     def _needed_from(self) -> PhysicalOffset | None:
-        """Return from where on the log is kept for those who follow; None = as it likes."""
+        """Return the first byte of the log that a slave still needs; None without slaves."""
         followers = self._in_sync.followers
         return min((max(each.acknowledged, each.start) for each in followers), default=None)
 
 
-def _nothing() -> None:
-    """Do nothing, before somebody is to be told."""
+class LogSender:
+    """Sender of the log to one slave. Owned by the handler of the slave's stream.
+
+    Three tasks read acknowledgements, write pieces of the log, and watch the time. The first task
+    that ends ends the stream.
+
+    Args:
+        replicas: Slaves of the master; record what this slave has.
+        follower: Progress of the slave.
+        hello: The slave's first message.
+        peer: Address of the slave.
+        stream: Stream to the slave.
+        blocking: Runs reads of the log that need the disk.
+
+    Attributes:
+        appended: End of the slave's log, as the slave reports it.
+        dispatched: Readable end of the slave's log, as the slave reports it.
+        sent_confirm_offset: Confirm offset that was sent to the slave last.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        follower: FollowerProgress,
+        hello: replication.FollowHello,
+        peer: str,
+        stream: FollowServerStream,
+        blocking: Blocking,
+    ) -> None:
+        clock = replicas.clock
+        self.follower = follower
+        self.incarnation = hello.incarnation
+        self.heard_at_ms = clock.monotonic_ms()
+        self.connected_at_ms = clock.wall_ms()
+        self.flush_mode = hello.flush_mode
+        self.peer = peer
+        self.appended = follower.sent
+        self.dispatched = PhysicalOffset(0)
+        self.sent_confirm_offset = PhysicalOffset(-1)
+        self._replicas = replicas
+        self._stream = stream
+        self._store = replicas.store
+        self._clock = clock
+        self._blocking = blocking
+        self._written_at_ms = self.heard_at_ms
+        self._changed = asyncio.Event()
+        self._ack = asyncio.Event()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Serve the slave until it has finished.
+
+        Raises:
+            TernError: The slave is silent or sends an impossible message, or the log is unreadable.
+        """
+        async with OwnedTasks() as tasks:
+            tasks.spawn(self._ending(self._read()), "follow-read")
+            tasks.spawn(self._ending(self._feed()), "follow-feed")
+            tasks.spawn(self._ending(self._watch()), "follow-watch")
+            await self._over
+
+    def wake(self) -> None:
+        """Check soon whether there is something to send."""
+        self._changed.set()
+
+    async def ack_received(self) -> bool:
+        """Wait for the slave's next acknowledgement; return False when the stream has ended."""
+        if not self._over.done():
+            await self._ack.wait()
+        return not self._over.done()
+
+    def end(self, error: TernError | None = None) -> None:
+        """End the stream; safe to repeat."""
+        if self._over.done():
+            return
+        self._ack.set()
+        if error is None:
+            self._over.set_result(None)
+        else:
+            self._over.set_exception(error)
+            self._over.exception()  # when the handler is cancelled first, nobody else asks
+
+    async def _ending(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except TernError as error:
+            self.end(error)
+        else:
+            self.end()
+
+    async def _read(self) -> None:
+        while (request := await self._stream.read()) is not None:
+            self._acknowledge(request)
+
+    def _acknowledge(self, request: replication.FollowRequest) -> None:
+        """Record an acknowledgement.
+
+        Raises:
+            InvalidParameter: The acknowledgement is impossible. Nothing has changed.
+        """
+        follower, epoch = self.follower, self._replicas.epoch
+        if request.WhichOneof("request") != "ack":
+            raise _invalid(f"slave {follower.broker_id} is to acknowledge, and nothing else")
+        ack = request.ack
+        if ack.epoch != epoch:
+            raise _invalid(
+                f"slave {follower.broker_id} acknowledges epoch {ack.epoch}, this is {epoch}"
+            )
+        if not ack.safe_offset <= ack.appended_offset <= follower.sent:
+            raise _invalid(
+                f"slave {follower.broker_id} has {ack.appended_offset} bytes of log and"
+                f" acknowledges {ack.safe_offset}, but was sent the log only to {follower.sent}"
+            )
+        self._replicas.acknowledged(follower, PhysicalOffset(ack.safe_offset))
+        self.heard_at_ms = self._clock.monotonic_ms()
+        self.appended = PhysicalOffset(ack.appended_offset)
+        self.dispatched = PhysicalOffset(ack.dispatched_offset)
+        self._changed.set()
+        self._ack.set()
+        self._ack = asyncio.Event()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_INTERVAL_S)
+            self._replicas.expire_silent()
+            if self._clock.monotonic_ms() - self.heard_at_ms >= SILENCE_MAX_MS:
+                raise ConnectionLost(f"slave {self.follower.broker_id} is silent")
+            if self._is_heartbeat_due():
+                self._changed.set()
+
+    async def _feed(self) -> None:
+        yielded_ms = self._clock.monotonic_ms()
+        while True:
+            piece = await self._next_piece()
+            if (
+                piece is None
+                and self.sent_confirm_offset == self._store.confirm_offset
+                and not self._is_heartbeat_due()
+            ):
+                await self._changed.wait()
+                self._changed.clear()
+                yielded_ms = self._clock.monotonic_ms()
+                continue
+            await self._write(piece)
+            if self._clock.monotonic_ms() - yielded_ms >= _YIELD_AFTER_MS:
+                await asyncio.sleep(0)
+                yielded_ms = self._clock.monotonic_ms()
+
+    def _is_heartbeat_due(self) -> bool:
+        return self._clock.monotonic_ms() - self._written_at_ms >= HEARTBEAT_MS
+
+    async def _next_piece(self) -> LogSlice | None:
+        """Return the next piece of the log, if the slave's window has space for it.
+
+        Raises:
+            InvalidParameter: The piece was deleted from the log.
+            RefusedError: The disk failed.
+        """
+        store, start = self._store, self.follower.sent
+        safe = max(self.follower.acknowledged, self.follower.start)
+        if start == store.feed.end or start - safe >= WINDOW_BYTES:
+            return None
+        found = store.feed.slice(start, PIECE_BYTES_MAX)
+        if not isinstance(found, ColdSlice):
+            return found
+        try:
+            await self._blocking.run(found.run)
+        except OSError as error:
+            remark = f"the log cannot be read: {error}"
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
+        return store.feed.finish(found)
+
+    async def _write(self, piece: LogSlice | None) -> None:
+        """Send a piece of the log, or a heartbeat without bytes."""
+        store = self._store
+        self.sent_confirm_offset = store.confirm_offset
+        message = replication.LogPiece(
+            epoch=self._replicas.epoch,
+            start=self.follower.sent,
+            confirm_offset=self.sent_confirm_offset,
+            log_start=store.min_physical,
+            log_end=store.max_physical,
+            stored_at_ms=store.last_stored_at_ms,
+        )
+        if piece is not None:
+            message.data = piece.data
+            message.is_checksummed = piece.is_checksummed
+            message.damage = piece.damage
+            self._replicas.sent(self.follower, piece.end)
+        self._written_at_ms = self._clock.monotonic_ms()
+        await self._stream.write(replication.FollowReply(piece=message))
+
+
+def _invalid(remark: str) -> InvalidParameter:
+    return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)

@@ -1,4 +1,4 @@
-"""The service of Follow: slaves get their master's log."""
+"""The service of Follow: slaves receive their master's log."""
 
 import asyncio
 import logging
@@ -6,80 +6,82 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_broker.replication.master.handshake import (
-    ANSWER_TIMEOUT_S,
-    FollowServerStream,
-    Handshake,
+    accepted,
     check_hello,
     log_of,
+    not_permitted,
 )
-from ternmq_broker.replication.master.log_sender import LogSender
-from ternmq_broker.replication.master.replicas import Replicas
-from ternmq_broker.state.epochs import FollowFrom, MasterDeposed
+from ternmq_broker.replication.master.replicas import FollowServerStream, LogSender, Replicas
+from ternmq_broker.state.epochs import (
+    FollowFrom,
+    FollowRefused,
+    MasterDeposed,
+    MemberLog,
+    StartEmptyLog,
+    TruncateTo,
+    common_points,
+    follow_decision,
+    probe,
+    why_not,
+)
 from ternmq_model.address import Address
-from ternmq_model.clock import Clock
 from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.converters import status_of
 from ternmq_remoting.environment import Blocking
-from ternmq_remoting.rpc import Call, Handler, Identity, stream
+from ternmq_remoting.rpc import Call, Handler, stream
 from ternmq_remoting.service_methods import FOLLOW
-from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
+_ANSWER_TIMEOUT_S: Final = 15.0
 _REFUSED_MAX: Final = 1000
 _WORD_CHARS_MAX: Final = 255
 
 
 class FollowService:
-    """Serves slaves their master's log.
+    """Service that sends slaves their master's log.
 
     Args:
-        replicas: Who follows.
-        identity: The master's.
-        store: Its log.
-        clock: For silence.
-        blocking: Where what is not in memory is read.
-        told_higher: Told the id and the host of a slave that claims a higher epoch than the
+        replicas: Slaves of the master.
+        blocking: Runs reads of the log that need the disk.
+        on_claim: Called with the id and the host of a slave that claims a higher epoch than the
             master's, believed or not.
-        is_closing: Tells whether nobody new is served any more.
+        is_closing: Returns whether new slaves are refused.
     """
 
     def __init__(
         self,
         replicas: Replicas,
-        identity: Identity,
-        store: MessageStore,
-        clock: Clock,
         blocking: Blocking,
         *,
-        told_higher: Callable[[int, str], None],
+        on_claim: Callable[[int, str], None],
         is_closing: Callable[[], bool],
     ) -> None:
         self._replicas = replicas
-        self._identity = identity
-        self._store = store
-        self._clock = clock
+        self._member = replicas.member
+        self._store = replicas.store
         self._blocking = blocking
-        self._told_higher = told_higher
+        self._on_claim = on_claim
         self._is_closing = is_closing
         self._refused: dict[int, str] = {}
-        """Why a slave was refused last, by id."""
+        """Reason of each slave's last refusal, by id."""
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handler of Follow."""
         return (stream(FOLLOW, self.follow),)
 
     async def follow(self, stream: FollowServerStream, call: Call) -> None:
-        """Let a slave follow, for as long as its stream lives."""
+        """Send a slave the log for as long as its stream is open."""
         hello = await _hello_of(stream)
         peer = str(call.peer)
         try:
             sender = await self._admit(hello, call.peer, stream)
         except TernError as error:
-            self._note_refused(hello.broker_id, peer, str(error))
+            self._log_refusal(hello.broker_id, peer, str(error))
             refused = replication.FollowAccepted(status=status_of(error))
             await stream.write(replication.FollowReply(accepted=refused))
             return
@@ -89,57 +91,110 @@ class FollowService:
     async def _admit(
         self, hello: replication.FollowHello, peer: Address, stream: FollowServerStream
     ) -> LogSender | None:
-        """Shake hands; return how the slave is fed, or None when it has to cut its log first.
+        """Return the log sender of a slave; None when the slave has to cut its log first.
 
         Raises:
-            TernError: It may not follow.
+            TernError: The slave may not follow.
         """
-        replicas, store = self._replicas, self._store
-        leadership = replicas.leadership
+        replicas, member, file_bytes = self._replicas, self._member, self._store.log_file_bytes
         self._check_open()
-        check_hello(hello, self._identity, leadership, file_bytes=store.log_file_bytes)
+        check_hello(hello, member, file_bytes=file_bytes)
         slave = log_of(hello)
-        if doubt := doubt_of(slave.highest_known, leadership.number):
-            self._told_higher(hello.broker_id, peer.host)
+        if doubt := doubt_of(slave.highest_known, replicas.epoch):
+            self._on_claim(hello.broker_id, peer.host)
             raise InvalidParameter(ResponseCode.INVALID_PARAMETER, doubt)
         await replicas.admit(hello.broker_id, hello.incarnation)
-        handshake = Handshake(leadership, store, self._blocking, stream)
-        decided = await handshake.decide(slave)
+        decided = await self._decide(slave, stream)
         if isinstance(decided, MasterDeposed):
-            self._told_higher(hello.broker_id, peer.host)
+            self._on_claim(hello.broker_id, peer.host)
             remark = f"epoch {decided.highest} may have begun: others are asked whether it has"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
-        await leadership.on_followed()
+        # It is durable that there are slaves before one of them receives a byte.
+        await member.state.note_replicated()
         self._check_open()
-        accepted = replication.FollowReply(accepted=handshake.accepted(decided))
+        answer = accepted(member, decided, file_bytes=file_bytes)
+        reply = replication.FollowReply(accepted=answer)
         if not isinstance(decided, FollowFrom):
             logger.warning(
                 "slave has to cut its log broker_id=%s peer=%s end=%s epochs=%s decided=%s",
-                *(hello.broker_id, peer, slave.end, slave.epochs[-3:], decided),
+                hello.broker_id,
+                peer,
+                slave.end,
+                slave.epochs[-3:],
+                decided,
             )
-            await stream.write(accepted)
+            await stream.write(reply)
             return None
-        follower = replicas.join(hello.broker_id, decided.start)
+        sender = replicas.join(hello, decided.start, str(peer), stream, self._blocking)
         self._refused.pop(hello.broker_id, None)
-        sender = LogSender(
-            *(replicas, follower, hello, str(peer), stream),
-            store=store,
-            clock=self._clock,
-            blocking=self._blocking,
-        )
-        replicas.opened(sender)
         try:
-            await stream.write(accepted)
+            await stream.write(reply)
         except BaseException:
-            replicas.left(sender)
+            replicas.disconnected(sender)
             raise
         return sender
+
+    async def _decide(
+        self, slave: MemberLog, stream: FollowServerStream
+    ) -> FollowFrom | TruncateTo | StartEmptyLog | MasterDeposed:
+        """Compare bytes of both logs, and return what the slave has to do.
+
+        Raises:
+            RefusedError: The slave may not follow.
+            TransportError: The slave does not answer.
+        """
+        master = self._log()
+        refused = why_not(master, slave)
+        common = None
+        if refused is None and not slave.is_empty:
+            for point in common_points(master, slave):
+                if await self._is_common(master, slave, point, stream):
+                    common = point
+                    break
+        # The master's log may have grown since the slave was probed.
+        decided = refused or follow_decision(self._log(), slave, common)
+        if isinstance(decided, FollowRefused):
+            raise not_permitted(decided.reason)
+        return decided
+
+    def _log(self) -> MemberLog:
+        store, state = self._store, self._member.state
+        epoch = self._replicas.epoch
+        return MemberLog(state.epochs, store.min_physical, store.feed.end, state.store_id, epoch)
+
+    async def _is_common(
+        self,
+        master: MemberLog,
+        slave: MemberLog,
+        point: PhysicalOffset,
+        stream: FollowServerStream,
+    ) -> bool:
+        """Return whether both logs have the same bytes before `point`."""
+        start, end = probe(master, slave, point)
+        try:
+            crc = await self._blocking.run(self._store.feed.checksum(start, end).run)
+        except OSError as error:
+            remark = f"the master's log cannot be read: {error}"
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
+        question = replication.FollowProbe(start=start, end=end)
+        await stream.write(replication.FollowReply(probe=question))
+        try:
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                request = await stream.read()
+        except TimeoutError:
+            raise _invalid("the slave does not answer a probe") from None
+        if request is None or request.WhichOneof("request") != "probed":
+            raise _invalid("a slave that is probed answers with `probed`")
+        return request.probed.end == end and request.probed.crc == crc
 
     async def _feed(self, sender: LogSender) -> None:
         follower = sender.follower
         logger.info(
             "slave follows broker_id=%s peer=%s from=%s end=%s",
-            *(follower.broker_id, sender.peer, follower.sent, self._store.max_physical),
+            follower.broker_id,
+            sender.peer,
+            follower.sent,
+            self._store.max_physical,
         )
         reason = "it left"
         try:
@@ -150,14 +205,17 @@ class FollowService:
             reason = str(error)
             raise
         finally:
-            self._replicas.left(sender)
+            self._replicas.disconnected(sender)
             logger.warning(
                 "slave gone broker_id=%s peer=%s acknowledged=%s reason=%s",
-                *(follower.broker_id, sender.peer, follower.acknowledged, reason),
+                follower.broker_id,
+                sender.peer,
+                follower.acknowledged,
+                reason,
             )
 
-    def _note_refused(self, broker_id: int, peer: str, reason: str) -> None:
-        """Log a refusal, once for each reason: who is refused comes again and again."""
+    def _log_refusal(self, broker_id: int, peer: str, reason: str) -> None:
+        # A refused slave tries again and again: each reason is logged once.
         if self._refused.get(broker_id) != reason:
             if len(self._refused) >= _REFUSED_MAX:
                 self._refused.clear()
@@ -172,24 +230,25 @@ class FollowService:
 
 
 async def _hello_of(stream: FollowServerStream) -> replication.FollowHello:
-    """Return what a slave says first.
+    """Return the first message of a slave.
 
     Raises:
-        InvalidParameter: It says something else, or nothing, or what cannot be logged.
+        InvalidParameter: The message is no `hello`, is missing, or holds names that no log line
+            should contain.
     """
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(_ANSWER_TIMEOUT_S):
             first = await stream.read()
     except TimeoutError:
         first = None
     if first is None or first.WhichOneof("request") != "hello":
-        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, "a Follow begins with `hello`")
+        raise _invalid("a Follow begins with `hello`")
     hello = first.hello
-    words = (
-        *(hello.cluster, hello.broker_name, hello.incarnation, hello.store_id),
-        hello.flush_mode,
-    )
-    if any(len(word) > _WORD_CHARS_MAX or not word.isprintable() for word in words):
-        remark = f"names in `hello` have at most {_WORD_CHARS_MAX} characters, all printable"
-        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
+    names = (hello.cluster, hello.broker_name, hello.incarnation, hello.store_id, hello.flush_mode)
+    if any(len(name) > _WORD_CHARS_MAX or not name.isprintable() for name in names):
+        raise _invalid(f"names in `hello` have at most {_WORD_CHARS_MAX} characters, all printable")
     return hello
+
+
+def _invalid(remark: str) -> InvalidParameter:
+    return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)

@@ -16,47 +16,55 @@ class EndReason(enum.Enum):
     """Reason for which a term is over."""
 
     LEFT = "the broker stops"
-    """There is no next one."""
+    """No term follows."""
 
     PROMOTED = "it was promoted"
-    """The next one is a master's."""
+    """The next term is a master's."""
 
     FENCED = "a higher epoch has begun"
-    """The next one is a slave's."""
+    """The next term is a slave's."""
 
     FOLLOWS = "its master's epoch is a new one"
-    """The next one is a slave's that tells that epoch to readers."""
+    """The next term is a slave's that reports the new epoch to readers."""
 
     CUT = "its log is to be cut"
-    """The next one begins with that."""
+    """The next term begins with the cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Membership of a broker in its name. Within a term nothing of it changes but `state`."""
+    """Membership of a broker in its name. Within a term only `state` changes."""
 
     identity: Identity
-    """Its id is that under which it registers, its epoch the newest when the term began."""
+    """Identity under which the member registers, with the newest epoch at the term's start."""
 
     is_slave: bool
+    slave_id: int
+    """Id of the member whenever it is a slave: no other member may have it."""
+
     role: BrokerRole
-    """Role that it has whenever it is the master."""
+    """Role of the member whenever it is the master: async_master or sync_master."""
 
     replicas_needed: int
-    """Number of members, itself included, that must have a message when it is the master."""
+    """Number of members, this one included, that must have a message when it is the master."""
 
     incarnation: str
-    """Random per term."""
+    """Random text that names the term."""
 
     state: ReplicationState
     discovery: MemberDiscovery
     epoch_poll: EpochPoll
     heard_of: Callable[[int, str], None]
-    """Told every epoch of the name that somebody tells, and who: a master that is not of the
-    highest acknowledges nothing any more."""
+    """Called with each epoch of the broker name that another process reports, and with the name of
+    that process: a master without the highest epoch acknowledges nothing any more."""
 
     end: Callable[[EndReason], None]
     """Ends the term, soon."""
 
     cut: Callable[[LogCut], None]
-    """Ends the term, soon, and has the next one begin with a cut of the log."""
+    """Ends the term, soon, so that the next term begins with a cut of the log."""
+
+    @property
+    def slaves_needed(self) -> int:
+        """Number of slaves that must have a message before the master confirms it."""
+        return self.replicas_needed - 1 if self.role is BrokerRole.SYNC_MASTER else 0

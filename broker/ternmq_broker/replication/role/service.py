@@ -1,92 +1,64 @@
 """The service of replication status, at every member."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
 
+from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.protocol import epochs_to_pb
-from ternmq_broker.state.epochs import Epochs
+from ternmq_broker.replication.role.membership import Membership
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.rpc import Call, Handler, Identity, unary
+from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import REPLICATION_STATUS
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemberState:
-    """Fields of a member's status that every role has."""
-
-    role: str
-    """async_master, sync_master or slave."""
-
-    store_id: str
-    epochs: Epochs
-    highest_epoch: int
-    in_sync_replicas: int
-    slave_id: int
-    """Id under which it is known as a slave."""
-
-
-class RoleStatus(Protocol):
-    """Fields of a member's status that one role alone knows."""
-
-    async def describe(self, reply: replication.ReplicationStatusReply) -> None:
-        """Fill that in."""
-        ...
-
-
 class StatusService:
-    """Serves Status.
+    """Service that reports the replication status of one member.
 
     Args:
-        store: The member's.
-        identity: As it registers.
-        member: Its state, asked for with every request.
-        flush_mode: Of its store.
-        role_status: Adds the fields of its role.
+        member: The member.
+        store: The member's store.
+        flush_mode: Flush mode of the store.
+        describe_role: Adds the fields that masters or slaves alone have.
     """
 
     def __init__(
         self,
+        member: Membership,
         store: MessageStore,
-        identity: Identity,
-        member: Callable[[], MemberState],
         flush_mode: FlushMode,
-        role_status: RoleStatus | None,
+        describe_role: Callable[[replication.ReplicationStatusReply], Awaitable[None]],
     ) -> None:
-        self._store = store
-        self._identity = identity
         self._member = member
-        self._flush_mode: Final = flush_mode
-        self._role_status = role_status
+        self._store = store
+        self._flush_mode = flush_mode
+        self._describe_role = describe_role
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handler of Status."""
         return (unary(REPLICATION_STATUS, self.status),)
 
     async def status(
         self, request: replication.ReplicationStatusRequest, call: Call
     ) -> replication.ReplicationStatusReply:
-        """Tell how this member stands."""
-        store, identity, member = self._store, self._identity, self._member()
+        """Return the status of this member."""
+        store, member, state = self._store, self._member, self._member.state
         reply = replication.ReplicationStatusReply(
-            cluster=identity.cluster,
-            broker_name=identity.name,
-            broker_id=identity.broker_id,
-            role=member.role,
-            store_id=member.store_id,
-            epochs=epochs_to_pb(member.epochs),
-            highest_epoch=member.highest_epoch,
+            cluster=member.identity.cluster,
+            broker_name=member.identity.name,
+            broker_id=member.identity.broker_id,
+            role=(BrokerRole.SLAVE if member.is_slave else member.role).value,
+            store_id=state.store_id,
+            epochs=epochs_to_pb(state.epochs),
+            highest_epoch=state.highest_epoch,
             log_start=store.min_physical,
             log_end=store.max_physical,
             safe_offset=store.safe_offset,
             confirm_offset=store.confirm_offset,
             dispatched_offset=store.dispatched_offset,
             flush_mode=self._flush_mode.value,
-            in_sync_replicas=member.in_sync_replicas,
+            in_sync_replicas=member.replicas_needed,
             slave_id=member.slave_id,
         )
-        if self._role_status is not None:
-            await self._role_status.describe(reply)
+        await self._describe_role(reply)
         return reply

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from ternmq_broker.replication.tables.snapshots import TableSnapshot, TableSnapshots
 from ternmq_broker.state.tables import Tables
-from ternmq_model.clock import Clock
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.environment import Blocking
+from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream
 from ternmq_remoting.service_methods import METADATA
 from ternmq_store.message_store import MessageStore
@@ -26,28 +25,26 @@ class MetadataService:
     """Serves Metadata, at masters and at slaves. Owns who reads, and nothing else.
 
     Args:
-        tables: Of this broker.
-        store: Its store.
-        incarnation: Of this term: random.
-        clock: For how long readers wait.
-        blocking: Where tables become text.
-        is_closing: Nobody waits any more.
+        tables: Tables of this broker.
+        store: Store of this broker.
+        env: Clock and blocking calls.
+        incarnation: Random text that names the term.
+        is_closing: Returns whether readers must not wait any more.
     """
 
     def __init__(
         self,
         tables: Tables,
         store: MessageStore,
+        env: Environment,
         *,
         incarnation: str,
-        clock: Clock,
-        blocking: Blocking,
         is_closing: Callable[[], bool],
     ) -> None:
         self._snapshots = TableSnapshots(tables, lambda: store.deletions, incarnation)
         self._store = store
-        self._clock = clock
-        self._blocking = blocking
+        self._clock = env.clock
+        self._blocking = env.blocking
         self._is_closing = is_closing
         self._readers: set[MetadataStream] = set()
         self._behind: set[MetadataStream] = set()

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.replication.role.epoch_poll import EpochAnswer, EpochPollResult
+from ternmq_broker.replication.role.membership import EndReason
 from ternmq_broker.replication.role.start_policy import MemberAnswer, NameServerAnswer
 from ternmq_broker.state.epochs import Epoch
 from ternmq_model.address import Address
@@ -32,7 +33,7 @@ def test_new_slave_gets_the_whole_log_and_then_every_append() -> None:
             assert accepted.log_file_bytes == SMALL.commit_log_file_bytes
             assert accepted.master_role == "sync_master"
             assert accepted.in_sync_replicas == 2
-            assert master.followed == 1
+            assert master.replicas.member.state.record.is_replicated
             end = master.store.max_physical
             assert end > 5 * SMALL.commit_log_file_bytes
             await slave.take(end)
@@ -76,8 +77,8 @@ def test_foreign_or_malformed_slaves_are_refused(fields: dict[str, Any], why: st
             assert why in accepted.status.remark
             assert await slave.stream.read() is None
             assert not master.replicas.in_sync.followers
-            assert not master.deposed
-            assert not master.followed
+            assert not master.ends
+            assert not master.replicas.member.state.record.is_replicated
             await slave.leave()
 
     run_in_virtual_time(main())
@@ -179,7 +180,7 @@ def test_hellos_alone_depose_no_master_and_cost_little(
                 assert (await slave.accepted()).status.code == Code.SERVICE_NOT_AVAILABLE
                 await slave.leave()
                 await asyncio.sleep(0.1)
-            assert not master.deposed
+            assert not master.ends
             assert not (await master.status()).is_fenced
             assert 4 <= master.asked <= 5
             await master.confirmations.wait(master.append(bytes(100)))
@@ -198,7 +199,8 @@ def test_two_slaves_that_claim_a_higher_epoch_confirm_each_other() -> None:
                 await slave.accepted()
                 await slave.leave()
             await asyncio.sleep(1.1)
-            assert master.deposed == [(3, "other:1")]
+            assert master.ends == [EndReason.FENCED]
+            assert master.replicas.member.state.highest_epoch == 3
 
     run_in_virtual_time(main())
 
@@ -223,8 +225,8 @@ def test_made_up_epoch_of_slave_is_refused_and_logged_and_others_are_asked(
             assert status.code == Code.INVALID_PARAMETER
             assert "ternmq broker repair-epoch" in status.remark
             await asyncio.sleep(6)
-            deposed = [(others.highest, "other:1")] if others.told else []
-            assert (master.asked, master.deposed) == (1, deposed)
+            ends = [EndReason.FENCED] if others.told else []
+            assert (master.asked, master.ends) == (1, ends)
             await slave.leave()
 
     run_in_virtual_time(main())
@@ -237,7 +239,7 @@ def test_made_up_epoch_of_slave_is_refused_and_logged_and_others_are_asked(
 )
 @pytest.mark.parametrize("teller", [None, 2])
 def test_slave_and_another_that_know_a_higher_epoch_depose_the_master(
-    fields: dict[str, Any], teller: int | None
+    fields: dict[str, Any], teller: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         async with reigning() as master:
@@ -251,7 +253,8 @@ def test_slave_and_another_that_know_a_higher_epoch_depose_the_master(
             claimed = fields.get("highest_epoch", 1000)
             assert f"epoch {claimed} may have begun" in accepted.status.remark
             await asyncio.sleep(1.1)
-            assert master.deposed == [(1000, "other:1")]
+            assert master.ends == [EndReason.FENCED]
+            assert master.replicas.member.state.highest_epoch == 1000
             with pytest.raises(RefusedError, match="there is another one"):
                 await waiting
             before = master.store.confirm_offset
@@ -259,7 +262,7 @@ def test_slave_and_another_that_know_a_higher_epoch_depose_the_master(
             await asyncio.sleep(1)
             assert master.store.confirm_offset == before
             master.replicas.fence(1000, "again")
-            assert len(master.deposed) == 1
+            assert len(master.ends) == 1
             assert (await master.status()).is_fenced
             again = await master.slave(3)
             assert "no master any more" in (await again.accepted()).status.remark
@@ -267,6 +270,7 @@ def test_slave_and_another_that_know_a_higher_epoch_depose_the_master(
                 await each.leave()
 
     run_in_virtual_time(main())
+    assert "master deposed epoch=2 higher=1000 known_from=other:1" in caplog.messages
 
 
 def test_closing_broker_takes_no_slave() -> None:

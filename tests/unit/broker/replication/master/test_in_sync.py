@@ -132,12 +132,14 @@ def test_three_replicas_need_acknowledgements_of_two_slaves() -> None:
 def test_silent_lagging_slave_ceases_to_count() -> None:
     in_sync = sync()
     follower = joined(in_sync, has=100, end=100)
-    assert not in_sync.look(end=at(100), now_ms=60_000)  # it lacks nothing: silence is no fault
+    assert not in_sync.expire_silent(
+        end=at(100), now_ms=60_000
+    )  # it lacks nothing: silence is no fault
     in_sync.sent(follower, at(200), now_ms=60_000)
-    assert not in_sync.look(end=at(200), now_ms=62_999)
+    assert not in_sync.expire_silent(end=at(200), now_ms=62_999)
     in_sync.acknowledge(follower, at(100), end=at(200), now_ms=62_999)  # nothing new
     assert in_sync.confirm(at(200)) == 100
-    assert in_sync.look(end=at(200), now_ms=63_000) == [follower]
+    assert in_sync.expire_silent(end=at(200), now_ms=63_000) == [follower]
     assert not counts(follower)
     assert in_sync.confirm(at(200)) == 200
     in_sync.acknowledge(follower, at(100), end=at(200), now_ms=63_001)
@@ -153,22 +155,22 @@ def test_progress_keeps_a_slow_slave_counting() -> None:
     in_sync.sent(follower, at(200), now_ms=0)
     for second in range(1, 10):
         in_sync.acknowledge(follower, at(100 + second), end=at(200), now_ms=second * 1000)
-        assert not in_sync.look(end=at(200), now_ms=second * 1000 + 999)
+        assert not in_sync.expire_silent(end=at(200), now_ms=second * 1000 + 999)
 
 
 def test_unsent_appends_count_as_lag() -> None:
     in_sync = sync()
     follower = joined(in_sync, has=100, end=100)
-    assert not in_sync.look(end=at(200), now_ms=1000)
-    assert in_sync.look(end=at(200), now_ms=4000) == [follower]
+    assert not in_sync.expire_silent(end=at(200), now_ms=1000)
+    assert in_sync.expire_silent(end=at(200), now_ms=4000) == [follower]
 
 
 def test_slave_far_behind_ceases_to_count() -> None:
     in_sync = sync()
     follower = joined(in_sync, has=100, end=100)
-    assert not in_sync.look(end=at(100 + FAR_BYTES - 1), now_ms=1)
-    assert in_sync.look(end=at(100 + FAR_BYTES), now_ms=1) == [follower]
-    assert not in_sync.look(end=at(100 + FAR_BYTES), now_ms=1)
+    assert not in_sync.expire_silent(end=at(100 + FAR_BYTES - 1), now_ms=1)
+    assert in_sync.expire_silent(end=at(100 + FAR_BYTES), now_ms=1) == [follower]
+    assert not in_sync.expire_silent(end=at(100 + FAR_BYTES), now_ms=1)
 
 
 @pytest.mark.parametrize("wild", [201, 1 << 62, 99, -1])

@@ -117,7 +117,7 @@ def test_forged_or_wild_slave_offset_changes_nothing_at_the_master(
             assert master.replicas.in_sync.replicated_to == 0
             assert not master.replicas.in_sync.followers
             assert await waiting is Code.SLAVE_NOT_AVAILABLE
-            assert not master.deposed
+            assert not master.ends
             await slave.leave()
 
     run_in_virtual_time(main())
@@ -189,12 +189,12 @@ def test_new_stream_of_the_same_process_replaces_the_old() -> None:
             second = await master.slave()
             assert (await second.accepted()).status.code == Code.SUCCESS
             await soon(ended(first))
-            (follower,) = master.replicas.streams()
+            (follower,) = master.replicas.senders()
             await second.acknowledge(0)
             await soon(until(lambda: master.replicas.in_sync.is_enough))
             await first.leave()
             await asyncio.sleep(1)
-            assert master.replicas.streams() == [follower]
+            assert master.replicas.senders() == [follower]
             await second.leave()
 
     run_in_virtual_time(main())
@@ -245,8 +245,8 @@ def test_several_slaves_follow_concurrently_and_slow_ones_delay_none() -> None:
 def test_unacknowledged_log_is_limited_to_a_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ternmq_broker.replication.master.log_sender.WINDOW_BYTES", 4096)
-    monkeypatch.setattr("ternmq_broker.replication.master.log_sender.PIECE_BYTES_MAX", 1024)
+    monkeypatch.setattr("ternmq_broker.replication.master.replicas.WINDOW_BYTES", 4096)
+    monkeypatch.setattr("ternmq_broker.replication.master.replicas.PIECE_BYTES_MAX", 1024)
 
     async def main() -> None:
         async with reigning() as master:
