@@ -25,7 +25,7 @@ from ternmq_model.properties import (
     UNIQUE_KEY,
     decode_properties,
 )
-from ternmq_model.record.format import RecordHeader, decode_record
+from ternmq_model.record.format import RecordHeader, decode_record, read_queue_id
 
 _TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 
@@ -166,6 +166,6 @@ def queue_ids_of(records: bytes, sizes: NDArray[np.int32]) -> list[int]:
     """Return the queue that each record was sent to."""
     ends = np.cumsum(sizes.astype(np.int64))
     return [
-        int.from_bytes(records[end - size + 12 : end - size + 16], "big", signed=True)
+        read_queue_id(records, end - size)
         for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
     ]

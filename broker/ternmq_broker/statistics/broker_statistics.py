@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from ternmq_broker.statistics.counters import SPANS, Counter
 from ternmq_model.names import is_system_topic
 from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.format import read_stored_at_ms
 from ternmq_store.queues.read_request import ReadRequest, ReadResult
 
 K = TypeVar("K")
@@ -33,10 +34,6 @@ SAMPLES_PER_STEP: Final = 1_000
 """A bound on the time for which the loop is held."""
 
 _FEW: Final = 64
-_STORED_AT: Final = 56
-_SYS_FLAG: Final = 36
-_BORN_HOST_V6: Final = 0x10
-_V6_MORE: Final = 12
 
 
 class BrokerStatistics:
@@ -224,9 +221,7 @@ def _last_stored_at_ms(result: ReadResult) -> int:
     """Return the store time of the last record of a read."""
     piece = result.pieces[-1]
     start = len(piece) - int(result.record_sizes[-1])
-    flag = int.from_bytes(piece[start + _SYS_FLAG : start + _SYS_FLAG + 4], "big")
-    at = start + _STORED_AT + (_V6_MORE if flag & _BORN_HOST_V6 else 0)
-    return int.from_bytes(piece[at : at + 8], "big")
+    return read_stored_at_ms(piece, start)
 
 
 def _counter(table: dict[K, Counter], key: K, topic: str) -> Counter:

@@ -1,6 +1,6 @@
 """One file of the commit log or of a consume queue: its full length from the start, and mapped."""
 
-from ternmq_model.record.format import SIZE_BYTES
+from ternmq_model.record.format import SIZE_BYTES, read_size
 from ternmq_store.disk.filesystem import File
 
 
@@ -42,7 +42,7 @@ class MappedFile:
         Whether it is a record is not looked at. It is a slice of the map.
         """
         position = offset - self.base
-        size = int.from_bytes(self.view[position : position + SIZE_BYTES], "big")
+        size = read_size(self.view, position)
         if not SIZE_BYTES <= size <= self.file_bytes - position:
             return None
         return self.view[position : position + size]

@@ -7,8 +7,6 @@ with the physical offset of that very place. Memory stays the same however long 
 Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, which does not go on behind a bad record.
 """
 
-import re
-import struct
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,7 +16,15 @@ from typing import Final, NamedTuple
 from ternmq_model.errors import CorruptRecord, StoreNotFound
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.checksum import has_checksum, verify_checksum
-from ternmq_model.record.format import BLANK_BYTES, MAGIC_BLANK, Record, body_crc, decode_record
+from ternmq_model.record.format import (
+    BLANK_BYTES,
+    MAGIC_BLANK,
+    Record,
+    body_crc,
+    decode_record,
+    possible_starts,
+    read_start,
+)
 from ternmq_model.record.integrity import has_lost_sector
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_base
@@ -26,10 +32,6 @@ from ternmq_store.disk.layout import commit_log_folder, file_base
 PIECE_BYTES: Final = 4 << 20
 RECORD_BYTES_MAX: Final = 128 << 20
 """No record is longer, whatever the broker that wrote it allowed."""
-
-_HEAD: Final = struct.Struct(">ii")
-_MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
-_MAGIC_AT: Final = 4
 
 
 class LogFile(NamedTuple):
@@ -189,7 +191,7 @@ def _read_piece(window: FileWindow, file: LogFile, position: int) -> FoundRecord
     head = window.take(position, BLANK_BYTES)
     if len(head) < BLANK_BYTES:
         raise CorruptRecord(at, f"only {left} bytes are left")
-    total, magic = _HEAD.unpack(head)
+    total, magic = read_start(head, 0)
     if magic == MAGIC_BLANK:
         if total != left:
             raise CorruptRecord(at, "a blank record does not end with its file")
@@ -246,8 +248,8 @@ def next_piece(window: FileWindow, file: LogFile, start: int) -> int:
     position = start
     while position + BLANK_BYTES <= file.file_bytes:
         data = bytes(window.take(position, PIECE_BYTES))
-        for match in _MAGIC.finditer(data, _MAGIC_AT):
-            candidate = position + match.start() - _MAGIC_AT
+        for start in possible_starts(data):
+            candidate = position + start
             try:
                 _read_piece(window, file, candidate)
             except CorruptRecord:

@@ -17,7 +17,7 @@ from ternmq_store.disk.layout import consume_queue_folder, file_base, queue_ext_
 from ternmq_store.inspection.log_inspection import LogFile, file_bytes
 from ternmq_store.queues.consume_queue_ext import EXT_UNIT_BYTES_MAX, ExtUnit
 from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
-from ternmq_store.queues.units import UNIT, Units
+from ternmq_store.queues.units import Units, decode_units
 
 _PIECE_UNITS: Final = 819
 _EXT_HEAD: Final = struct.Struct(">hqqh")
@@ -100,7 +100,7 @@ def walk_units(files: FileSystem, queue: QueueFiles) -> Generator[FoundUnits]:
             while place < places:
                 count = min(_PIECE_UNITS, places - place)
                 data = file.read(place * UNIT_BYTES, count * UNIT_BYTES)
-                units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
+                units = decode_units(data)
                 if not len(units):
                     break
                 written = np.flatnonzero(units["size"])
@@ -188,12 +188,12 @@ def _last_unit(files: FileSystem, queue: QueueFiles) -> tuple[int, int] | None:
             low, high = 0, log_file.file_bytes // UNIT_BYTES
             while low < high:
                 middle = (low + high) // 2
-                unit = np.frombuffer(file.read(middle * UNIT_BYTES, UNIT_BYTES), dtype=UNIT)
+                unit = decode_units(file.read(middle * UNIT_BYTES, UNIT_BYTES))
                 if len(unit) and int(unit["size"][0]) > 0:
                     low = middle + 1
                 else:
                     high = middle
             if low:
-                unit = np.frombuffer(file.read((low - 1) * UNIT_BYTES, UNIT_BYTES), dtype=UNIT)
+                unit = decode_units(file.read((low - 1) * UNIT_BYTES, UNIT_BYTES))
                 return int(unit["offset"][0]), int(unit["size"][0])
     return None

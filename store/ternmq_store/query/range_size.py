@@ -13,7 +13,7 @@ from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.units import PADDING_SIZE, UNIT
+from ternmq_store.queues.units import PADDING_SIZE, decode_units
 
 _PIECE_UNITS: Final = 1 << 16
 _GO_PIECES: Final = 8
@@ -64,7 +64,7 @@ class QueueRangeSize:
         left_in_file = (base + self._file_bytes - at) // UNIT_BYTES
         count = min(_PIECE_UNITS, self._limit - self.end, left_in_file)
         data = self._read(base, at - base, count * UNIT_BYTES)
-        units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
+        units = decode_units(data)
         sizes = units["size"].astype(np.int64)
         sizes[sizes == PADDING_SIZE] = 0
         total = int(sizes.sum())

@@ -10,28 +10,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
-from ternmq_model.record.format import MAGIC_V1, MAGIC_V2
+from ternmq_model.record.format import HEADER_BYTES_MAX, find_header
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.queues.units import PADDING_SIZE, decode_units, unit_of
 from ternmq_store.read.log_source import LogSource
-
-_OFFSET_BYTES: Final = 8
-_HEAD_BYTES: Final = 76
-"""Header of a record, up to its store time behind an IPv6 born host."""
-
-_MAGIC: Final = slice(4, 8)
-_QUEUE_ID: Final = slice(12, 16)
-_QUEUE_OFFSET: Final = slice(20, 28)
-_PLACE: Final = slice(28, 36)
-_SYS_FLAG: Final = slice(36, 40)
-_STORED_AT: Final = 56
-_BORN_HOST_V6: Final = 0x10
-_V6_MORE: Final = 12
 
 
 class BoundaryType(enum.Enum):
@@ -161,7 +148,7 @@ class _Times:
     ) -> None:
         self._files = files
         self._folder = folder
-        self._queue_id = int(folder.name).to_bytes(4, "big")
+        self._queue_id = int(folder.name)
         self._file_bytes = file_bytes
         self._source = source
         self._stack = stack
@@ -178,12 +165,15 @@ class _Times:
         if place < self._source.start:
             before = self._place(offset - 1)
             return 0 if before is None or before < self._source.start else None
-        head = self._read(self._source.folder, self._source.file_bytes, place, _HEAD_BYTES)
+        head = self._read(self._source.folder, self._source.file_bytes, place, HEADER_BYTES_MAX)
         if not head:
             return 0
-        claimed = int.from_bytes(head[_QUEUE_OFFSET], "big"), int.from_bytes(head[_PLACE], "big")
-        is_right = claimed == (offset, place) and head[_QUEUE_ID] == self._queue_id
-        return _stored_at_ms(head) if is_right else None
+        header = find_header(head)
+        is_right = header is not None and (
+            (header.queue_id, header.queue_offset, header.physical_offset)
+            == (self._queue_id, offset, place)
+        )
+        return header.stored_at_ms if header is not None and is_right else None
 
     def is_damaged(self, offset: int) -> bool:
         """Tell whether a unit is no place without a message, although no record fits it."""
@@ -194,8 +184,11 @@ class _Times:
         unit = self._read(self._folder, self._file_bytes, offset * UNIT_BYTES, UNIT_BYTES)
         if len(unit) < UNIT_BYTES:
             return -1
-        size = int.from_bytes(unit[_OFFSET_BYTES : _OFFSET_BYTES + 4], "big")
-        return None if size == PADDING_SIZE else int.from_bytes(unit[:_OFFSET_BYTES], "big")
+        found = unit_of(decode_units(unit))
+        if found.size == PADDING_SIZE:
+            return None
+        # A damaged unit: no record lies before the log's beginning, nor ever did.
+        return found.offset if found.offset >= 0 else self._source.end
 
     def _read(self, folder: Path, file_bytes: int, at: int, length: int) -> bytes:
         base = base_of(at, file_bytes)
@@ -208,15 +201,6 @@ class _Times:
                 self._opened[folder, base] = None
         found = self._opened[folder, base]
         return b"" if found is None else found.read(at - base, length)
-
-
-def _stored_at_ms(head: bytes) -> int | None:
-    """Return a record's store time; None when no record begins there."""
-    if int.from_bytes(head[_MAGIC], "big", signed=True) not in {MAGIC_V1, MAGIC_V2}:
-        return None
-    is_v6 = int.from_bytes(head[_SYS_FLAG], "big") & _BORN_HOST_V6
-    at = _STORED_AT + (_V6_MORE if is_v6 else 0)
-    return int.from_bytes(head[at : at + 8], "big", signed=True)
 
 
 def plan_time_search(

@@ -48,6 +48,11 @@ def unit_of(units: Units, row: int = 0) -> Unit:
     return Unit(PhysicalOffset(place), size, tag_code)
 
 
+def decode_units(data: bytes | memoryview) -> Units:
+    """Return the complete units in `data`, which begins with one."""
+    return np.frombuffer(data, dtype=UNIT, count=len(data) // UNIT_BYTES)
+
+
 def as_units(unit: Unit) -> Units:
     """Return one unit as it lies in a file."""
     return np.array([tuple(unit)], dtype=UNIT)
@@ -87,8 +92,7 @@ def good_units(units: Units, below: int = _NO_LIMIT) -> Units:
 
 def read_units(file: File, first: int, count: int) -> Units:
     """Return up to `count` units of a file from place `first` on, without touching its map."""
-    data = file.read(first * UNIT_BYTES, count * UNIT_BYTES)
-    return np.frombuffer(data, dtype=UNIT, count=len(data) // UNIT_BYTES)
+    return decode_units(file.read(first * UNIT_BYTES, count * UNIT_BYTES))
 
 
 def unit_bytes(units: Units) -> Bytes:

@@ -5,7 +5,6 @@ the disk may be damaged, so every record is checked before it is served, and wha
 as in memory afterwards.
 """
 
-import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -19,7 +18,17 @@ from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.checksum import verify_checksum
-from ternmq_model.record.format import BLANK_BYTES, RECORD_BYTES_MAX, SIZE_BYTES, Record
+from ternmq_model.record.format import (
+    BLANK_BYTES,
+    OFFSETS_BYTES,
+    RECORD_BYTES_MAX,
+    SIZE_BYTES,
+    Record,
+    read_physical_offset,
+    read_queue_id,
+    read_queue_offset,
+    read_size,
+)
 from ternmq_model.record.integrity import check_record
 from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.filesystem import File
@@ -49,9 +58,6 @@ _DENSE: Final = 16
 
 _GAP_BYTES_MAX: Final = 16 << 10
 """Records with no more between them are read in one go."""
-
-_HEAD: Final = struct.Struct(">i8xi4xqq")
-"""Fields of a record: its length, queue id, queue offset and log offset."""
 
 Seen = tuple[Ints, Units]
 """Numbers of messages in their queue, and the units that they must have."""
@@ -347,7 +353,7 @@ class _Fetch:
         good = sizes <= RECORD_BYTES_MAX
         for row in np.flatnonzero(~good).tolist():
             start, size = int(starts[row]), int(sizes[row])
-            says = int.from_bytes(self._file.read(start - self._base, SIZE_BYTES), "big")
+            says = read_size(self._file.read(start - self._base, SIZE_BYTES))
             good[row] = says == size
             if says != size:
                 number = int(place.numbers[row])
@@ -401,9 +407,12 @@ class _Fetch:
         try:
             record = check_one(view, position, at=at, size=size, verify=verify)
         except CorruptRecord as error:
-            head = bytes(view[position : position + _HEAD.size])
-            says = _HEAD.unpack(head) if len(head) == _HEAD.size else ()
-            is_there = says == (size, place.queue_id, number, start)
+            is_there = len(view) - position >= OFFSETS_BYTES and (
+                read_size(view, position),
+                read_queue_id(view, position),
+                read_queue_offset(view, position),
+                read_physical_offset(view, position),
+            ) == (size, place.queue_id, number, start)
             self.bad.append(BadRecord(at, size, error.reason, number, is_there=is_there))
             return False
         # RocketMQ may have units for records of other queues; this store has not.
@@ -463,7 +472,7 @@ class ColdRecord:
             return
         with closing(file):
             position = self.offset - base
-            size = int.from_bytes(file.read(position, SIZE_BYTES), "big")
+            size = read_size(file.read(position, SIZE_BYTES))
             if size > min(RECORD_BYTES_MAX, self.source.end - self.offset):
                 return
             data = memoryview(file.read(position, size + BLANK_BYTES))

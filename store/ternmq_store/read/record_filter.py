@@ -3,29 +3,16 @@
 Source: RocketMQ `MessageFilter.isMatchedByCommitLog`.
 """
 
-import struct
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ternmq_model.arrays import Ints
-from ternmq_model.errors import CorruptRecord
-from ternmq_model.record.format import (
-    BODY_AT,
-    FLAG_BORN_HOST_V6,
-    FLAG_STORE_HOST_V6,
-    MAGIC_V1,
-    decode_record,
-)
+from ternmq_model.record.format import read_properties
 from ternmq_store.queues.read_request import RecordFilter
 
 FILTER_PROPERTY_BYTES_MAX: Final = 512 << 10
 """One read stops behind so many bytes of properties: what reading them costs at most."""
-
-_HEAD: Final = struct.Struct(">ii28xi")
-_INT: Final = struct.Struct(">i")
-_SHORT: Final = struct.Struct(">h")
-_HOST_MORE_BYTES: Final = 12
 
 
 class FilteredRows(NamedTuple):
@@ -38,47 +25,9 @@ class FilteredRows(NamedTuple):
     """Count of messages looked at, from the first on."""
 
 
-def properties_at(view: memoryview, position: int, size: int) -> bytes | None:
-    """Return the encoded properties of the record at `position`; None when it is not `size` long.
-
-    Nothing else of it is checked.
-    """
-    end = position + size
-    if size < BODY_AT or end > len(view):
-        return None
-    total_bytes, magic, sys_flag = _HEAD.unpack_from(view, position)
-    if magic != MAGIC_V1:
-        return _properties_of(view, position, size)
-    body = position + BODY_AT
-    if sys_flag & FLAG_BORN_HOST_V6:
-        body += _HOST_MORE_BYTES
-    if sys_flag & FLAG_STORE_HOST_V6:
-        body += _HOST_MORE_BYTES
-    if total_bytes != size or body >= end:
-        return None
-    body_bytes: int = _INT.unpack_from(view, body - _INT.size)[0]
-    topic = body + body_bytes
-    if not body <= topic < end:
-        return None
-    begin = topic + 1 + view[topic] + _SHORT.size
-    if begin > end or _SHORT.unpack_from(view, begin - _SHORT.size)[0] != end - begin:
-        return None
-    return bytes(view[begin:end])
-
-
-def _properties_of(view: memoryview, position: int, size: int) -> bytes | None:
-    try:
-        record = decode_record(view, position, check_crc=False)
-    except CorruptRecord:
-        return None
-    if record is None or record.header.total_bytes != size:
-        return None
-    return record.properties
-
-
 def passes(view: memoryview, position: int, size: int, record_filter: RecordFilter) -> bool:
     """Tell whether the record at `position` is wanted; one that cannot be read is not."""
-    properties = properties_at(view, position, size)
+    properties = read_properties(view, position, size)
     return properties is not None and record_filter(properties)
 
 
@@ -109,7 +58,7 @@ def keep_wanted(
         if room <= 0:
             count = row
             break
-        properties = properties_at(view, start - base, size)
+        properties = read_properties(view, start - base, size)
         if properties is None:
             continue
         room -= len(properties)

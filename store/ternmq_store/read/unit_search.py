@@ -21,6 +21,7 @@ from ternmq_model.record.format import (
     OVERHEAD_BYTES,
     RECORD_BYTES_MAX,
     SIZE_BYTES,
+    read_size,
 )
 from ternmq_model.record.scanner import scan_records
 from ternmq_store.disk.layout import base_of
@@ -398,7 +399,7 @@ def record_at(source: LogSource, place: int) -> RecordBatch | None:
     except FileNotFoundError:
         return None
     with closing(file):
-        size = int.from_bytes(file.read(place - base, SIZE_BYTES), "big")
+        size = read_size(file.read(place - base, SIZE_BYTES))
         if not OVERHEAD_BYTES <= size <= min(RECORD_BYTES_MAX, source.end - place):
             return None
         data = memoryview(file.read(place - base, size + BLANK_BYTES))

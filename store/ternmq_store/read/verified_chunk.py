@@ -8,12 +8,19 @@ from typing import Final
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.format import BLANK_BYTES, OVERHEAD_BYTES, SIZE_BYTES, encode_blank
+from ternmq_model.record.format import (
+    BLANK_BYTES,
+    HEADER_BYTES_MAX,
+    OVERHEAD_BYTES,
+    SIZE_BYTES,
+    is_blank,
+    read_size,
+)
 from ternmq_model.record.scanner import LogChunk, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.log.quarantine import DamagedRange
-from ternmq_store.log.resync import WHOLE_HEAD_BYTES, next_record
+from ternmq_store.log.resync import next_record
 from ternmq_store.read.log_source import LogSource
 
 _RECORDS_MAX: Final = 1 << 14
@@ -61,8 +68,7 @@ class VerifiedChunk:
             length = min(self.bytes_max, self.until - self.start)
             found = self._scan(file, base, length)
             if found.batch is None:
-                head = file.read(self.start - base, BLANK_BYTES)
-                size = int.from_bytes(head[:SIZE_BYTES], "big")
+                size = read_size(file.read(self.start - base, SIZE_BYTES))
                 if OVERHEAD_BYTES <= size <= self.until - self.start:
                     found = self._scan(file, base, size)  # longer than the piece
             self.batch = found.batch
@@ -80,7 +86,7 @@ class VerifiedChunk:
         return scan_records(view, 0, length, at=self.start, records_max=_RECORDS_MAX, verify=verify)
 
     def _is_blank(self, file: File, base: int, file_end: PhysicalOffset) -> bool:
-        return file.read(self.start - base, BLANK_BYTES) == encode_blank(file_end - self.start)
+        return is_blank(file.read(self.start - base, BLANK_BYTES), 0, file_end - self.start)
 
     def _find_next(
         self, file: File, base: int, file_end: PhysicalOffset, error: CorruptRecord | None
@@ -90,7 +96,7 @@ class VerifiedChunk:
         at = self.start + 1
         last = min(self.until, at + _WINDOWS * _WINDOW_BYTES)
         while at < last:
-            length = min(_WINDOW_BYTES + WHOLE_HEAD_BYTES, file_end - at)
+            length = min(_WINDOW_BYTES + HEADER_BYTES_MAX, file_end - at)
             view = memoryview(file.read(at - base, length))
             found = next_record(view, 0, base=PhysicalOffset(at))
             if found is not None:

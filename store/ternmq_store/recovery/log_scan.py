@@ -9,7 +9,7 @@ import numpy as np
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record.checksum import verify_checksum
-from ternmq_model.record.format import FLAG_PREPARED, Record, decode_record
+from ternmq_model.record.format import FLAG_PREPARED, Record, decode_record, is_blank
 from ternmq_model.record.integrity import check_record
 from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.filesystem import File
@@ -19,11 +19,19 @@ from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.checksum_ranges import Ranges, is_inside
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
-from ternmq_store.log.resync import is_blank, lies_at, next_record
+from ternmq_store.log.resync import lies_at, next_record
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
-from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_padding, unit_of
+from ternmq_store.queues.units import (
+    PADDING_SIZE,
+    UNIT,
+    Unit,
+    Units,
+    decode_units,
+    make_padding,
+    unit_of,
+)
 from ternmq_store.recovery.scan_rules import FirstRecord, NextGood, ScanRules, end_of_damage
 
 logger = logging.getLogger(__name__)
@@ -138,7 +146,7 @@ class LogScan:
         # A replica's last piece may be a blank record, before the next file is made.
         is_known = self._is_replica or file.end <= max(self._rules.flushed, self._cut_to)
         is_last = file is self._log.files.last and is_known
-        return is_last and is_blank(file.view, at - file.base)
+        return is_last and is_blank(file.view, at - file.base, file.end - at)
 
     def _end_of_damage(self, at: PhysicalOffset) -> PhysicalOffset | None:
         rules = self._rules
@@ -262,7 +270,7 @@ def pad_to(queue: ConsumeQueue, end: QueueOffset) -> None:
 def _read(file: File, first: int, count: int, *, below: PhysicalOffset = _NO_LIMIT) -> Units:
     """Return units of a file until the first that is not written or of a record at `below`."""
     data = file.read(first * UNIT_BYTES, count * UNIT_BYTES)
-    units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
+    units = decode_units(data)
     bad = (units["size"] <= 0) | (units["offset"] < 0) | (units["offset"] >= below)
     return units[: int(bad.argmax())] if bad.any() else units
 

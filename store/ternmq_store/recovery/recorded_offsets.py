@@ -7,19 +7,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
-import numpy as np
-
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset
 from ternmq_model.record.checksum import has_checksum, verify_checksum
 from ternmq_model.record.fields import topic_name
-from ternmq_model.record.format import Record
+from ternmq_model.record.format import OFFSETS_BYTES, Record, claimed_offset
 from ternmq_model.record.integrity import check_record
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import queue_folder
 from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
-from ternmq_store.log.resync import HEAD_BYTES, claimed_offset, next_record
-from ternmq_store.queues.units import UNIT
+from ternmq_store.log.resync import next_record
+from ternmq_store.queues.units import decode_units, unit_of
 
 _RECORDS_MAX: Final = 1000
 """Good records of each file that are compared with the consume queues."""
@@ -72,7 +70,7 @@ class FileRecordedOffsets:
         """See `RecordedOffsets`."""
         try:
             with closing(self._files.open(found.path, read_only=True)) as file:
-                return claimed_offset(file.read(0, HEAD_BYTES))
+                return claimed_offset(file.read(0, OFFSETS_BYTES))
         except self._unread:
             return None
 
@@ -86,7 +84,7 @@ class FileRecordedOffsets:
         with closing(region):
             while (there := next_record(region.view, at + 1, base=base)) is not None:
                 at = there
-                if claimed_offset(bytes(region.view[at : at + HEAD_BYTES])) is not None:
+                if claimed_offset(bytes(region.view[at : at + OFFSETS_BYTES])) is not None:
                     return PhysicalOffset(base + at)
             return None
 
@@ -127,8 +125,8 @@ class FileRecordedOffsets:
                 if found.base <= at and at + UNIT_BYTES <= found.base + found.file_bytes:
                     with closing(self._files.open(found.path, read_only=True)) as file:
                         data = file.read(at - found.base, UNIT_BYTES)
-                    unit = np.frombuffer(data, dtype=UNIT)[0]
-                    return int(unit["offset"]), int(unit["size"])
+                    unit = unit_of(decode_units(data))
+                    return unit.offset, unit.size
         except self._unread:
             pass
         return 0, 0

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from ternmq_model.errors import BrokerBusy, CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.format import read_size
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.commit_log import CommitLog
@@ -66,7 +67,7 @@ class LogCopy:
         assert error is not None, "it is not stopped"
         file = self._log.files.at(error.offset)
         position = error.offset - file.base
-        size = int.from_bytes(file.view[position : position + 4], "big")
+        size = read_size(file.view, position)
         end = PhysicalOffset(min(error.offset + size, self._log.end))
         self._session.quarantine.add(error.offset, end, error.reason)
         logger.error(

@@ -13,13 +13,14 @@ from typing import Final
 
 from ternmq_model.errors import InvalidParameter
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.format import OFFSETS_BYTES
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.log.checksum_ranges import is_inside, next_border
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import DamagedRange
-from ternmq_store.log.resync import HEAD_BYTES, next_record
+from ternmq_store.log.resync import next_record
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.read.store_reads import StoreReads
 from ternmq_store.replication.log_slice import LogSlice, take_records
@@ -101,7 +102,7 @@ def _damaged_bytes(window: memoryview, at: PhysicalOffset) -> int:
     found = next_record(window, 1, base=at)
     if found is not None:
         return found
-    return max(len(window) - HEAD_BYTES, 1) if len(window) == _WINDOW_BYTES else len(window)
+    return max(len(window) - OFFSETS_BYTES, 1) if len(window) == _WINDOW_BYTES else len(window)
 
 
 @dataclass(frozen=True, slots=True)

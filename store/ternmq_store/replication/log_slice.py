@@ -5,7 +5,6 @@ with the blank record that ends a file and everything behind it. It never crosse
 of a log is known to be damaged goes as it is, in pieces that end anywhere.
 """
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -17,18 +16,18 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import (
     BLANK_BYTES,
-    MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     OVERHEAD_BYTES,
     RECORD_BYTES_MAX,
+    find_header,
     header_type,
+    is_blank,
+    read_start,
     take_headers,
 )
 from ternmq_model.record.scanner import follow_lengths
-from ternmq_store.log.resync import WHOLE_HEAD_BYTES, is_blank, stored_at_ms
 
-_START: Final = struct.Struct(">ii")
 _MANY: Final = 1 << 62
 
 Reader = Callable[[int, int], memoryview]
@@ -72,9 +71,9 @@ def take_records(
     _, taken, _ = follow_lengths(part, 0, len(part), _MANY)
     left = file_end - at - taken
     if file_end <= stop and left >= BLANK_BYTES and (not taken or taken + left <= bytes_max):
-        taken += left if _START.unpack(read(at + taken, BLANK_BYTES)) == (left, MAGIC_BLANK) else 0
+        taken += left if is_blank(read(at + taken, BLANK_BYTES), 0, left) else 0
     if not taken and stop - at >= OVERHEAD_BYTES:
-        size, magic = _START.unpack(read(at, BLANK_BYTES))
+        size, magic = read_start(read(at, BLANK_BYTES), 0)
         if magic in (MAGIC_V1, MAGIC_V2) and OVERHEAD_BYTES <= size <= RECORD_BYTES_MAX:
             taken = size if size <= stop - at else 0
     if not taken:
@@ -105,7 +104,7 @@ def check_piece(data: bytes, at: PhysicalOffset, *, file_end: int) -> int:
     starts, end = _follow(view)
     if end == len(data) and at + end + BLANK_BYTES > file_end:
         raise CorruptRecord(at, "a record leaves no room for the blank one at the file's end")
-    if end < len(data) and (at + len(data) < file_end or not is_blank(view, end)):
+    if end < len(data) and (at + len(data) < file_end or not is_blank(view, end, len(view) - end)):
         raise CorruptRecord(PhysicalOffset(at + end), "the piece goes on with no record")
     if not len(starts):
         return 0
@@ -116,11 +115,10 @@ def check_piece(data: bytes, at: PhysicalOffset, *, file_end: int) -> int:
         where = PhysicalOffset(at + int(starts[row]))
         raise CorruptRecord(where, f"the record says it is at {int(claimed[row])}")
     last = int(starts[-1])
-    head = bytes(view[last : min(end, last + WHOLE_HEAD_BYTES)])
-    found = stored_at_ms(head, PhysicalOffset(at + last))
-    if found is None:
+    header = find_header(view[:end], last)
+    if header is None:
         raise CorruptRecord(PhysicalOffset(at + last), "the record's size does not hold its header")
-    return found
+    return header.stored_at_ms
 
 
 def _follow(view: memoryview) -> tuple[Ints, int]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.format import HEADER_BYTES_MAX, find_header
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.log.resync import WHOLE_HEAD_BYTES, stored_at_ms
 
 logger = logging.getLogger(__name__)
 
@@ -85,12 +85,15 @@ class StoreTimeReading:
         except OSError:
             return None
         try:
-            head = file.read(place.position, WHOLE_HEAD_BYTES)
+            head = file.read(place.position, HEADER_BYTES_MAX)
         except OSError:
             return None
         finally:
             file.close()
-        return stored_at_ms(head, place.at)
+        header = find_header(head)
+        if header is None or header.physical_offset != place.at:
+            return None
+        return header.stored_at_ms
 
 
 @dataclass(eq=False, slots=True)

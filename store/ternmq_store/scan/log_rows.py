@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.format import SIZE_BYTES
+from ternmq_model.record.format import SIZE_BYTES, read_properties, read_size
 from ternmq_model.record.scanner import Verify
 from ternmq_store.columns import column_names
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.batches import build_rows
 from ternmq_store.columns.record_validation import DamagedRow, ExpectedRecords
-from ternmq_store.read.record_filter import properties_at
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import ScanSpec
 
@@ -191,7 +190,7 @@ class LogRows:
         good &= choice.starts >= self.base
         for row in np.flatnonzero(good & (choice.sizes > self._wanted.batch_bytes_max)).tolist():
             start, size = int(choice.starts[row]), int(choice.sizes[row])
-            says = int.from_bytes(self._read(start - self.base, SIZE_BYTES), "big")
+            says = read_size(self._read(start - self.base, SIZE_BYTES))
             good[row] = says == size
         return good
 
@@ -203,7 +202,7 @@ class LogRows:
         keep = self._record_filter
         assert keep is not None, "there is a condition"
         found = [
-            (properties := properties_at(view, at, size)) is None or keep(properties)
+            (properties := read_properties(view, at, size)) is None or keep(properties)
             for at, size in zip(positions.tolist(), sizes.tolist(), strict=True)
         ]
         return np.array(found, dtype=np.bool_)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_model.errors import MessageDamaged, StoreError
-from ternmq_model.record.format import BLANK_BYTES, MAGIC_BLANK
+from ternmq_model.record.format import BLANK_BYTES, is_blank, read_size
 from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.log_inspection import (
@@ -149,7 +149,7 @@ class _RawScan:
         starts, end, _ = follow_lengths(view, 0, len(view), self._wanted.batch_rows_max)
         if not starts:
             # The first one may be longer than what was read.
-            size = int.from_bytes(view[:4], "big")
+            size = read_size(view)
             if len(view) < size <= self._log_file.file_bytes - position:
                 view = self._window.take(position, size)
                 starts, end, _ = follow_lengths(view, 0, len(view), 1)
@@ -167,8 +167,7 @@ class _RawScan:
         """Tell whether the file has no more, since the next one goes on or the log ends."""
         head = bytes(self._window.take(position, BLANK_BYTES))
         left = self._log_file.file_bytes - position
-        is_blank = int.from_bytes(head[4:], "big", signed=True) == MAGIC_BLANK
-        if is_blank and int.from_bytes(head[:4], "big") == left:
+        if is_blank(head, 0, left):
             return True
         return self._part.is_last and next_content(self._window, position) is None
 

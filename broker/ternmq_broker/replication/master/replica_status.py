@@ -6,9 +6,9 @@ from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.replication.master.replicas import LogSender, Replicas
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.format import find_header
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Blocking
-from ternmq_store.log.resync import stored_at_ms
 from ternmq_store.replication.log_feed import ColdSlice
 from ternmq_store.replication.log_slice import LogSlice
 
@@ -59,7 +59,9 @@ class MasterStatus:
             piece = await self._slice(start)
             if piece is None:
                 break
-            since_ms = stored_at_ms(piece.data, start)
+            header = find_header(piece.data)
+            if header is not None and header.physical_offset == start:
+                since_ms = header.stored_at_ms
             start = piece.end
         if since_ms is None:
             since_ms = store.last_stored_at_ms

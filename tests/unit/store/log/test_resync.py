@@ -1,8 +1,14 @@
 """Finding the next record behind damaged bytes."""
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.format import encode_blank, encode_record
-from ternmq_store.log.resync import HEAD_BYTES, claimed_offset, is_blank, lies_at, next_record
+from ternmq_model.record.format import (
+    OFFSETS_BYTES,
+    claimed_offset,
+    encode_blank,
+    encode_record,
+    is_blank,
+)
+from ternmq_store.log.resync import lies_at, next_record
 from tests.support.records import BORN_HOST, STORE_HOST
 
 BASE = PhysicalOffset(1 << 20)
@@ -50,9 +56,9 @@ def test_blank_record_counts_where_it_reaches_the_end_of_the_file() -> None:
     file[4000:4008] = encode_blank(96)
     file[3000:3008] = encode_blank(96)
     assert next_record(memoryview(file), 0, base=BASE) == 4000
-    assert is_blank(memoryview(file), 4000)
-    assert not is_blank(memoryview(file), 3000)
-    assert not is_blank(memoryview(file), 4092)
+    assert is_blank(memoryview(file), 4000, 96)
+    assert not is_blank(memoryview(file), 3000, 1096)
+    assert not is_blank(memoryview(file), 4092, 4)
 
 
 def test_record_is_found_wherever_search_pieces_meet() -> None:
@@ -68,6 +74,6 @@ def test_bytes_at_the_end_of_a_file_are_no_record() -> None:
 
 
 def test_head_of_a_file_identifies_its_part_of_the_log() -> None:
-    assert claimed_offset(bytes(file_with(0)[:HEAD_BYTES])) == BASE
-    assert claimed_offset(bytes(HEAD_BYTES)) is None
+    assert claimed_offset(bytes(file_with(0)[:OFFSETS_BYTES])) == BASE
+    assert claimed_offset(bytes(OFFSETS_BYTES)) is None
     assert claimed_offset(b"") is None

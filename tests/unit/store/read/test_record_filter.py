@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from ternmq_model.properties import encode_properties
-from ternmq_model.record.format import decode_record
+from ternmq_model.record.format import decode_record, read_properties
 from ternmq_store.read import record_filter
-from ternmq_store.read.record_filter import keep_wanted, passes, properties_at
+from ternmq_store.read.record_filter import keep_wanted, passes
 from tests.support.records import record
 
 V6 = bytes(range(16)) + (9).to_bytes(4, "big")
@@ -19,9 +19,9 @@ def test_properties_are_found_without_decoding_the_record(
         "Topic", body=b"body", properties={"a": "1"}, born_host=born_host, store_host=store_host
     )
     view = memoryview(b"xyz" + data)
-    assert properties_at(view, 3, len(data)) == encode_properties({"a": "1"})
-    assert properties_at(view, 3, len(data) - 1) is None
-    assert properties_at(view, 3, len(data) + 1) is None
+    assert read_properties(view, 3, len(data)) == encode_properties({"a": "1"})
+    assert read_properties(view, 3, len(data) - 1) is None
+    assert read_properties(view, 3, len(data) + 1) is None
 
 
 def test_parsed_properties_are_the_records_own_whatever_bytes_change() -> None:
@@ -30,7 +30,7 @@ def test_parsed_properties_are_the_records_own_whatever_bytes_change() -> None:
         for value in (0, 1, 127, 128, 255):
             changed = bytearray(data)
             changed[position] = value
-            found = properties_at(memoryview(changed), 0, len(data))
+            found = read_properties(memoryview(changed), 0, len(data))
             try:
                 whole = decode_record(bytes(changed), check_crc=False)
             except Exception:
