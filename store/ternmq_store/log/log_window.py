@@ -21,7 +21,7 @@ from ternmq_model.record.format import (
 )
 from ternmq_model.record.scanner import SCAN_BYTES_MAX, LogChunk, Verify, scan_records
 from ternmq_store.disk.filesystem import File
-from ternmq_store.log.resync import HEAD_BYTES, claimed_offset
+from ternmq_store.log.resync import OFFSETS_BYTES, claimed_offset
 
 _PIECE_BYTES: Final = 1 << 20
 _RECORDS_MAX: Final = 1 << 16
@@ -96,7 +96,7 @@ class LogWindow:
 
     def lies_at(self, position: int) -> bool:
         """Return whether a record, or a blank one, says that it lies at `position`."""
-        return self._is_claim(bytes(self.take(position, HEAD_BYTES)), position)
+        return self._is_claim(bytes(self.take(position, OFFSETS_BYTES)), position)
 
     def _is_claim(self, head: bytes, position: int) -> bool:
         left = self.file_bytes - position
@@ -117,7 +117,7 @@ class LogWindow:
         end = self.file_bytes if end is None else min(end, self.file_bytes)
         for position in range(start, end, _PIECE_BYTES):
             # A head that begins in this piece may end in the next.
-            part = self.take(position, _PIECE_BYTES + HEAD_BYTES - 1)
+            part = self.take(position, _PIECE_BYTES + OFFSETS_BYTES - 1)
             if not np.frombuffer(part, dtype=np.uint8).any():
                 continue  # most of the last file, often
             data = bytes(part)
@@ -127,7 +127,7 @@ class LogWindow:
                     continue
                 if begin >= min(_PIECE_BYTES, end - position):
                     break
-                if self._is_claim(data[begin : begin + HEAD_BYTES], position + begin):
+                if self._is_claim(data[begin : begin + OFFSETS_BYTES], position + begin):
                     return position + begin
         return None
 
