@@ -13,22 +13,19 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import (
     BLANK_BYTES,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
+    OFFSETS_BYTES,
     OVERHEAD_BYTES,
     SIZE_BYTES,
+    claimed_offset,
+    is_blank,
+    possible_starts,
+    read_size,
 )
 from ternmq_model.record.scanner import SCAN_BYTES_MAX, LogChunk, Verify, scan_records
 from ternmq_store.disk.filesystem import File
-from ternmq_store.log.resync import OFFSETS_BYTES, claimed_offset
 
 _PIECE_BYTES: Final = 1 << 20
 _RECORDS_MAX: Final = 1 << 16
-_MAGICS: Final = tuple(
-    magic.to_bytes(BLANK_BYTES - SIZE_BYTES, "big", signed=True)
-    for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)
-)
 
 
 class WalkStep(NamedTuple):
@@ -92,7 +89,7 @@ class LogWindow:
 
     def is_blank(self, position: int) -> bool:
         """Return whether the blank record that ends the file begins at `position`."""
-        return _is_blank(bytes(self.take(position, BLANK_BYTES)), self.file_bytes - position)
+        return is_blank(self.take(position, BLANK_BYTES), 0, self.file_bytes - position)
 
     def lies_at(self, position: int) -> bool:
         """Return whether a record, or a blank one, says that it lies at `position`."""
@@ -100,7 +97,7 @@ class LogWindow:
 
     def _is_claim(self, head: bytes, position: int) -> bool:
         left = self.file_bytes - position
-        if _is_blank(head[:BLANK_BYTES], left):
+        if is_blank(head, 0, left):
             return True
         return left >= OVERHEAD_BYTES and claimed_offset(head) == self.base + position
 
@@ -121,10 +118,7 @@ class LogWindow:
             if not np.frombuffer(part, dtype=np.uint8).any():
                 continue  # most of the last file, often
             data = bytes(part)
-            for at in sorted(at for magic in _MAGICS for at in _positions(data, magic)):
-                begin = at - SIZE_BYTES
-                if begin < 0:
-                    continue
+            for begin in possible_starts(data):
                 if begin >= min(_PIECE_BYTES, end - position):
                     break
                 if self._is_claim(data[begin : begin + OFFSETS_BYTES], position + begin):
@@ -173,7 +167,7 @@ class LogWindow:
         position, end = start - self.base, min(until - self.base, self.file_bytes)
         found = self._scan(position, min(position + bytes_max, end), verify)
         if found.batch is None:
-            size = int.from_bytes(self.take(position, SIZE_BYTES), "big")
+            size = read_size(self.take(position, SIZE_BYTES))
             if bytes_max < size <= end - position:
                 found = self._scan(position, position + size, verify)
         if found.batch is not None:
@@ -198,16 +192,3 @@ class LogWindow:
             records_max=_RECORDS_MAX,
             verify=verify,
         )
-
-
-def _is_blank(head: bytes, left: int) -> bool:
-    return head[SIZE_BYTES:] == _MAGICS[2] and int.from_bytes(head[:SIZE_BYTES], "big") == left
-
-
-def _positions(data: bytes, magic: bytes) -> list[int]:
-    found: list[int] = []
-    at = data.find(magic)
-    while at >= 0:
-        found.append(at)
-        at = data.find(magic, at + 1)
-    return found
