@@ -23,6 +23,25 @@ DISK_PERCENTS: Final = {
 }
 """Least and most of each. Above 90 % the log gets no further file, whatever they are."""
 
+_BOUNDS: Final = {
+    "consume_queue_ext_file_bytes": (1 << 16, _MAP_BYTES_MAX),
+    "consume_queue_ext_bit_map_bits": (0, 262_000),
+    "file_reserved_hours": (0, RESERVED_HOURS_MAX),
+    "forced_reserved_hours": (0, RESERVED_HOURS_MAX),
+    "clean_interval_ms": (100, 3_600_000),
+    "clean_delay_ms": (0, 86_400_000),
+    "delete_files_max": (1, 1_000),
+    "delete_pause_ms": (0, 60_000),
+    **DISK_PERCENTS,
+    "read_memory_bytes_max": (1, 4 << 20),
+    "read_memory_messages_max": (1, 65_536),
+    "read_disk_bytes_max": (1, 4 << 20),
+    "read_disk_messages_max": (1, 65_536),
+    "access_message_in_memory_max_ratio": (0, 100),
+    "verify_rate_bytes": (0, 1 << 30),
+}
+"""Least and most of settings."""
+
 
 class FlushMode(enum.Enum):
     """When a message counts as stored."""
@@ -182,29 +201,13 @@ class StoreConfig:
             if value <= 0:
                 raise ConfigError(f"store.{name}", value, "must be > 0")
         self._check_index()
-        self._check_ext()
         if self.flush_least_pages < 0:
             raise ConfigError("store.flush_least_pages", self.flush_least_pages, "must be >= 0")
-        self._check_retention()
-        self._check_reads()
-        if not 0 <= self.verify_rate_bytes <= 1 << 30:
-            rule = "must be 0 to 1073741824"
-            raise ConfigError("store.verify_rate_bytes", self.verify_rate_bytes, rule)
-
-    def _check_reads(self) -> None:
-        for name, most in (
-            ("read_memory_bytes_max", 4 << 20),
-            ("read_memory_messages_max", 65_536),
-            ("read_disk_bytes_max", 4 << 20),
-            ("read_disk_messages_max", 65_536),
-        ):
+        for name, (low, high) in _BOUNDS.items():
             value = getattr(self, name)
-            if not 1 <= value <= most:
-                raise ConfigError(f"store.{name}", value, f"must be 1 to {most}")
-        ratio = self.access_message_in_memory_max_ratio
-        if not 0 <= ratio <= 100:
-            rule = "must be 0 to 100"
-            raise ConfigError("store.access_message_in_memory_max_ratio", ratio, rule)
+            if not low <= value <= high:
+                raise ConfigError(f"store.{name}", value, f"must be {low} to {high}")
+        self._check_retention()
 
     def _check_index(self) -> None:
         for name in ("index_slots", "index_entries"):
@@ -216,28 +219,7 @@ class StoreConfig:
             rule = f"is too many: a file would have {sizes.file_bytes} bytes, over 2 GiB"
             raise ConfigError("store.index_entries", self.index_entries, rule)
 
-    def _check_ext(self) -> None:
-        for name, low, high in (
-            ("consume_queue_ext_file_bytes", 1 << 16, _MAP_BYTES_MAX),
-            ("consume_queue_ext_bit_map_bits", 0, 262_000),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ConfigError(f"store.{name}", value, f"must be {low} to {high}")
-
     def _check_retention(self) -> None:
-        for name, low, high in (
-            ("file_reserved_hours", 0, RESERVED_HOURS_MAX),
-            ("forced_reserved_hours", 0, RESERVED_HOURS_MAX),
-            ("clean_interval_ms", 100, 3_600_000),
-            ("clean_delay_ms", 0, 86_400_000),
-            ("delete_files_max", 1, 1_000),
-            ("delete_pause_ms", 0, 60_000),
-            *((name, *bounds) for name, bounds in DISK_PERCENTS.items()),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ConfigError(f"store.{name}", value, f"must be {low} to {high}")
         if self.disk_clean_percent > self.disk_force_percent:
             rule = (
                 f"must be >= store.disk_clean_percent, {self.disk_clean_percent}: lower that, too"

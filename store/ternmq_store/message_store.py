@@ -107,10 +107,8 @@ class MessageStore:
         """Reads of the store: all but this object's own few short cuts."""
         self.session = opened.session  # what is noted of the directory
         self.feed = LogFeed(files, opened.log, opened.session, self.reads)
-        """Feed of the log's bytes to replicas."""
         self.searches = KeySearches(opened, self.reads)
         self.verification = Verification(opened, self.reads, clock)
-        """Background verification of log, queues and index."""
         newest = self._dispatcher.stored_at_ms or self.reads.newest_stored_at_ms()
         self._dispatcher.stored_at_ms = newest
         self.last_stored_at_ms = opened.stored_at_ms or newest
@@ -125,7 +123,7 @@ class MessageStore:
         """Checks for files that somebody else removed or replaced."""
         self._copy = LogCopy(opened.log, opened.session, lambda: self._flush.is_checkpointing)
         self.cleaner = Cleaner(
-            *(files, root, config, opened), safe_end=lambda: self._flush.checkpointed, now_ms=now_ms
+            files, root, config, opened, safe_end=lambda: self._flush.checkpointed, now_ms=now_ms
         )
         """Retention, and the use of the disk."""
 
@@ -262,7 +260,8 @@ class MessageStore:
             raise StoreFailed(f"the store failed: {error}") from error
         start = self._log.end
         self._log.write(
-            *(batch, placement),
+            batch,
+            placement,
             queue_offsets=queue_offsets,
             stored_at_ms=stored_at,
             born_host=born_host,
@@ -275,7 +274,8 @@ class MessageStore:
             self._index.expect(len(keys.rows))
         self._dispatcher.add(
             dispatch_request_of(
-                *(batch, rows_of),
+                batch,
+                rows_of,
                 start=start,
                 end=placement.end,
                 offsets=placement.physical_offsets,

@@ -14,8 +14,18 @@ from ternmq_model.record.batch import RecordBatch
 from ternmq_store.queues.read_request import ReadRequest, ReadResult
 
 PUT_TIME_BORDERS_MS: Final = (
-    *(1, 10, 50, 100, 200, 500),
-    *(1_000, 2_000, 3_000, 4_000, 5_000, 10_000),
+    1,
+    10,
+    50,
+    100,
+    200,
+    500,
+    1_000,
+    2_000,
+    3_000,
+    4_000,
+    5_000,
+    10_000,
 )
 """Put times are counted by what lies below the first border, from it to the next, and so on."""
 

@@ -6,6 +6,7 @@ that consumers can read on. Every function blocks.
 """
 
 import logging
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +40,7 @@ def keep_reserve(files: FileSystem, root: Path) -> None:
         OSError: The disk failed.
     """
     path = reserve_path(root)
-    file = files.open(path, create=True)
-    try:
+    with closing(files.open(path, create=True)) as file:
         for length in _SIZES:
             try:
                 file.allocate(0, length)
@@ -50,8 +50,6 @@ def keep_reserve(files: FileSystem, root: Path) -> None:
                 file.resize(0)  # a part of it may be real
             else:
                 return
-    finally:
-        file.close()
     files.remove(path)
     logger.warning("disk full: no space is kept for the next start root=%s", root)
 

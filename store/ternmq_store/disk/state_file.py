@@ -9,6 +9,7 @@ Source: RocketMQ `MixAll.string2File`, `ConfigManager.load`, which do not sync.
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -53,13 +54,10 @@ def replace_file(
 
 
 def _replace(files: FileSystem, path: Path, new: Path, data: bytes, *, keep_previous: bool) -> None:
-    file = files.open(new, create=True)
-    try:
+    with closing(files.open(new, create=True)) as file:
         file.resize(0)
         file.write(0, data)
         file.sync()
-    finally:
-        file.close()
     if keep_previous and files.exists(path):
         # Between the two renames there is no main file; a reader takes the previous one.
         files.rename(path, previous_path(path))
@@ -95,14 +93,11 @@ def read_whole(files: FileSystem, path: Path, *, bytes_max: int = STATE_FILE_BYT
         OSError: It cannot be read.
         ValueError: It has more than `bytes_max` bytes.
     """
-    file = files.open(path, read_only=True)
-    try:
+    with closing(files.open(path, read_only=True)) as file:
         size = file.size()
         if size > bytes_max:
             raise ValueError(f"{size} bytes are too many for a state file")
         return file.read(0, size)
-    finally:
-        file.close()
 
 
 def previous_path(path: Path) -> Path:

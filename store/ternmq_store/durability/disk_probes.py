@@ -4,6 +4,7 @@ An append touches mapped memory alone. A disk that died shows at the next flush 
 which may be half a second later.
 """
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +27,9 @@ class DiskProbeTask:
         Raises:
             OSError: The disk takes no writes, or is full, or the file is gone.
         """
-        file = self.files.open(self.path)
-        try:
+        with closing(self.files.open(self.path)) as file:
             file.write(0, file.read(0, file.size()))
             file.sync()
-        finally:
-            file.close()
 
 
 class DiskProbes:

@@ -4,6 +4,7 @@ Source: RocketMQ `IndexFile`.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -164,8 +165,7 @@ def open_info(files: FileSystem, path: Path, known: Sequence[IndexSizes]) -> Ind
     length and the first entry agree; else the file is searched for the entry that its header says
     is the last one, at a place where the slot of its hash tells of it.
     """
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         length = file.size()
         header = decode_header(file.read(0, HEADER_BYTES))
         if min(header) < 0:
@@ -179,8 +179,6 @@ def open_info(files: FileSystem, path: Path, known: Sequence[IndexSizes]) -> Ind
                 if _begins_well(file, sizes, header) and _ends_well(file, info):
                     return info
         return None
-    finally:
-        file.close()
 
 
 def _begins_well(file: File, sizes: IndexSizes, header: IndexHeader) -> bool:
@@ -220,17 +218,13 @@ def is_sound(files: FileSystem, info: IndexInfo) -> bool:
     """Tell whether the last entry is what header and slots say: after a clean stop it always is."""
     if info.header.next_number == 1:
         return True
-    file = files.open(info.path)
-    try:
+    with closing(files.open(info.path)) as file:
         return _ends_well(file, info)
-    finally:
-        file.close()
 
 
 def keys_of_last(files: FileSystem, info: IndexInfo) -> int:
     """Return how many of the newest entries belong to the record at the header's end offset."""
-    file = files.open(info.path)
-    try:
+    with closing(files.open(info.path)) as file:
         count, end = 0, info.header.next_number
         while end > 1:
             first = max(end - _TAIL_ENTRIES, 1)
@@ -240,8 +234,6 @@ def keys_of_last(files: FileSystem, info: IndexInfo) -> int:
                 return count + len(entries) - 1 - int(others[-1])
             count, end = count + len(entries), first
         return count
-    finally:
-        file.close()
 
 
 def repair(files: FileSystem, info: IndexInfo, limit: int) -> IndexInfo:
@@ -252,8 +244,7 @@ def repair(files: FileSystem, info: IndexInfo, limit: int) -> IndexInfo:
     Raises:
         OSError: It could not be done.
     """
-    file = files.open(info.path)
-    try:
+    with closing(files.open(info.path)) as file:
         slots = np.zeros(info.sizes.slots, dtype=SLOT)
         count, last = _walk(file, info, limit, slots)
         header = IndexHeader()
@@ -273,8 +264,6 @@ def repair(files: FileSystem, info: IndexInfo, limit: int) -> IndexInfo:
         file.write(0, header.encode())
         file.sync()
         return replace(info, header=header)
-    finally:
-        file.close()
 
 
 def _walk(

@@ -305,11 +305,8 @@ class IndexFiles:
             behind.insert(0, infos.pop())
         _remove(self._files, [info.path for info in behind[1:]])
         for info in infos[:-1]:
-            file = self._files.open(info.path)
-            try:
+            with contextlib.closing(self._files.open(info.path)) as file:
                 file.sync()
-            finally:
-                file.close()
         if infos:
             infos[-1] = repair(self._files, infos[-1], end)
         # The first of the others is kept, empty: what it told of mostly comes again.

@@ -36,12 +36,11 @@ class IndexLookup:
             header = info.header
             is_near = header.begin_ms <= self.end_ms and header.end_ms + _SECOND_MS > self.begin_ms
             if is_near or header.end_ms < header.begin_ms:
-                with contextlib.suppress(FileNotFoundError):
-                    file = self.files.open(info.path)
-                    try:
-                        yield from self._chain(file, info, wanted)
-                    finally:
-                        file.close()
+                with (
+                    contextlib.suppress(FileNotFoundError),
+                    contextlib.closing(self.files.open(info.path)) as file,
+                ):
+                    yield from self._chain(file, info, wanted)
 
     def _chain(self, file: File, info: IndexInfo, wanted: int) -> Iterator[PhysicalOffset]:
         sizes, header = info.sizes, info.header

@@ -91,12 +91,9 @@ def write_checkpoint(files: FileSystem, path: Path, data: bytes) -> None:
         OSError: Nobody knows what it says now.
     """
     is_new = not files.exists(path)
-    file = files.open(path, create=True)
-    try:
+    with contextlib.closing(files.open(path, create=True)) as file:
         file.write(0, data)
         file.sync()
-    finally:
-        file.close()
     if is_new:
         files.sync_folder(path.parent)
 

@@ -1,7 +1,6 @@
 """One consume queue: where in the log each message of a queue lies (docs/formats/consume-queue.md).
 
-A unit is 20 bytes: physical offset 8, record size 4, tag code 8, big-endian. Unit `n` belongs to
-the message with queue offset `n`. Everything here can be built anew from the log.
+Unit `n` belongs to the message with queue offset `n`. All units can be built again from the log.
 
 Source: RocketMQ `ConsumeQueue`.
 """
@@ -161,7 +160,6 @@ class ConsumeQueue:
             self.next_offset = end
 
     def _extend(self, units: Units, ext: ExtRows | None) -> Units:
-        """Keep `ext` where there is room for it, and return units that tell where."""
         if self.ext is None or ext is None:
             return units
         addresses = self.ext.append(units["tag_code"].astype(np.int64), ext)
@@ -227,7 +225,6 @@ class ConsumeQueue:
         return not has_gap
 
     def _count_same(self, first: QueueOffset, units: Units) -> int:
-        """Return how many of `units`, which belong from message `first` on, are there already."""
         count = 0
         while count < len(units) and self._first <= first + count < self.end:
             there = self.units(QueueOffset(first + count), len(units) - count)
@@ -243,7 +240,6 @@ class ConsumeQueue:
 
     @property
     def _first(self) -> QueueOffset:
-        """The first unit that there is a file for."""
         return QueueOffset(self.files.files[0].base // UNIT_BYTES if self.files.files else self.end)
 
     def _put_one(self, offset: QueueOffset, unit: Units, ext: ExtRows | None) -> None:
@@ -261,7 +257,11 @@ class ConsumeQueue:
         ):
             logger.warning(
                 "record left out of its queue topic=%s queue=%d offset=%d end=%d physical=%d",
-                *(self.topic, self.queue_id, offset, self.end, physical),
+                self.topic,
+                self.queue_id,
+                offset,
+                self.end,
+                physical,
             )
             self.repeated += 1
             return
@@ -273,7 +273,6 @@ class ConsumeQueue:
         self.append(unit, ext)
 
     def _correct(self, offset: QueueOffset, unit: Units, ext: ExtRows | None) -> None:
-        """Let the unit that is there stand if it can be meant, else write the right one."""
         there, wanted = self.unit(offset), int(unit["offset"][0])
         if self._are_same(self.units(offset, 1), unit).all():
             return
@@ -294,7 +293,11 @@ class ConsumeQueue:
         if there.size != PADDING_SIZE:
             logger.warning(
                 "consume queue unit was wrong topic=%s queue=%d offset=%d was=%s is=%s",
-                *(self.topic, self.queue_id, offset, tuple(there), unit[0].tolist()),
+                self.topic,
+                self.queue_id,
+                offset,
+                tuple(there),
+                unit[0].tolist(),
             )
         at = logic_offset(offset)
         self._write(at, unit_bytes(unit))
@@ -302,11 +305,10 @@ class ConsumeQueue:
 
     def newest_before(self, end: QueueOffset) -> int:
         """Return where the last message before `end` lies in the log; -1 if there is none."""
-        unit = self._last_message(end)
+        unit = self.last_unit(end)
         return unit.offset if unit else -1
 
     def _pad(self, until: QueueOffset) -> None:
-        """Fill up with units that stand for nothing."""
         if not self.files.files:
             # RocketMQ begins a queue in the middle of a file alike: `fillPreBlank`.
             base = base_of(logic_offset(until), self.files.file_bytes)
@@ -317,7 +319,10 @@ class ConsumeQueue:
             self.skipped += until - self.end
             logger.warning(
                 "gap in a consume queue topic=%s queue=%d from=%d to=%d",
-                *(self.topic, self.queue_id, self.end, until),
+                self.topic,
+                self.queue_id,
+                self.end,
+                until,
             )
         while until > self.end:
             self.append(make_padding(min(until - self.end, _PADDING_UNITS)))
@@ -334,9 +339,10 @@ class ConsumeQueue:
         """Return the unit of message `offset`, which must be there."""
         return unit_of(self.units(offset, 1))
 
-    def last_unit(self) -> Unit | None:
-        """Return the newest unit that stands for a message."""
-        return self._last_message(self.end)
+    def last_unit(self, end: QueueOffset | None = None) -> Unit | None:
+        """Return the newest unit of a message, before `end` where it is given."""
+        found = last_message(self, self.end if end is None else end, begin=self._first)
+        return None if found is None else self.unit(found)
 
     @property
     def lacks_ext(self) -> bool:
@@ -345,11 +351,6 @@ class ConsumeQueue:
         if unit is None or unit.tag_code > ADDRESS_MAX:
             return False
         return self.ext is None or self.ext.unit(unit.tag_code) is None
-
-    def _last_message(self, end: QueueOffset) -> Unit | None:
-        """Return the newest unit before `end` that stands for a message."""
-        found = last_message(self, end, begin=self._first)
-        return None if found is None else self.unit(found)
 
     def open_files(self, found: Sequence[FoundFile]) -> None:
         """Map files that exist. `find_written` or `cut_from` must follow."""
@@ -432,7 +433,6 @@ class ConsumeQueue:
         )
 
     def _newest_address(self) -> int | None:
-        """Return the newest address in a unit; None if there is none."""
         end = self.end
         while end > self._first:
             base = base_of(logic_offset(end) - 1, self.files.file_bytes) // UNIT_BYTES

@@ -145,16 +145,15 @@ class ExtSource(NamedTuple):
         found = np.zeros(len(positions), dtype=kind)
         order = np.argsort(positions, kind="stable")
         cuts = np.flatnonzero(np.diff(positions[order]) > _PIECE_BYTES) + 1
-        file = self.files.open(self.folder / file_name(base), read_only=True)
-        try:
+        with contextlib.closing(
+            self.files.open(self.folder / file_name(base), read_only=True)
+        ) as file:
             for rows in np.split(order, cuts):
                 begin, end = int(positions[rows[0]]), int(positions[rows[-1]]) + kind.itemsize
                 data = file.read(begin, end - begin)
                 rows = rows[positions[rows] + kind.itemsize <= begin + len(data)]
                 if len(rows):
                     found[rows] = units_in(memoryview(data), positions[rows] - begin, kind)
-        finally:
-            file.close()
         return found
 
 

@@ -81,15 +81,10 @@ class StoreTimeReading:
 
     def _read(self, place: RecordPosition) -> int | None:
         try:
-            file = self.files.open(place.path)
+            with contextlib.closing(self.files.open(place.path)) as file:
+                head = file.read(place.position, HEADER_BYTES_MAX)
         except OSError:
             return None
-        try:
-            head = file.read(place.position, HEADER_BYTES_MAX)
-        except OSError:
-            return None
-        finally:
-            file.close()
         header = find_header(head)
         if header is None or header.physical_offset != place.at:
             return None

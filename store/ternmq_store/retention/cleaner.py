@@ -151,7 +151,9 @@ class Cleaner:
             write = logger.info if self.level is DiskLevel.NORMAL else logger.warning
             write(
                 "disk level=%s was=%s used=%.1f%% messages=%s",
-                *(self.level.name, before.name, 100 * self.used_share),
+                self.level.name,
+                before.name,
+                100 * self.used_share,
                 "refused" if self.level is DiskLevel.FULL else "taken",
             )
         return self.level > before
@@ -237,7 +239,8 @@ class Cleaner:
                 if self.held_end != held_before:
                     logger.info(
                         "commit log file kept, not all of it is delivered file=%s reason=%r",
-                        *(file_name(old[0].base), reason.value),
+                        file_name(old[0].base),
+                        reason.value,
                     )
                 break
             self._short_seen = self._log.shortage
@@ -330,8 +333,11 @@ class Cleaner:
         logger.log(
             logging.INFO if has_expired else logging.WARNING,
             "commit log file deleted file=%s bytes=%d reason=%r expired=%s newest_message_age=%s",
-            *(file_name(oldest.base), oldest.file_bytes, reason.value),
-            *("yes" if has_expired else "no", age),
+            file_name(oldest.base),
+            oldest.file_bytes,
+            reason.value,
+            "yes" if has_expired else "no",
+            age,
         )
         self._leave(self._log.files.folder, self._log.files.drop_before(oldest.end))
         self._ages = {base: at_ms for base, at_ms in self._ages.items() if base > oldest.end}
@@ -356,7 +362,8 @@ class Cleaner:
         if task.error is not None:
             logger.warning(
                 "files not deleted, tried again later count=%d error=%s",
-                *(len(self._leaving), task.error),
+                len(self._leaving),
+                task.error,
             )
 
     def _follow_log(self) -> Generator[CleanTask]:

@@ -136,7 +136,13 @@ def _announce(files: FileSystem, root: Path, at: PhysicalOffset) -> Truncation:
     kept = copy_tail(files, root, found, at, tail.end)
     logger.warning(
         "log is cut root=%s at=%d end=%d records=%d first=%s last=%s kept=%s",
-        *(root, at, tail.end, tail.records, tail.first, tail.last, kept),
+        root,
+        at,
+        tail.end,
+        tail.records,
+        tail.first,
+        tail.last,
+        kept,
     )
     notes = replace(session.notes, cut_to=at)
     for _ in range(2):  # both generations: the older one would know nothing of it
@@ -200,8 +206,12 @@ def _remove_all(files: FileSystem, root: Path) -> None:
     deletions, notes = deletions_path(root), notes_path(root)
     for path in (
         *(folder / name for folder in folders for name in files.files(folder)),
-        *(next_file_path(root), checkpoint_path(root)),
-        *(deletions, previous_path(deletions), notes, previous_path(notes)),
+        next_file_path(root),
+        checkpoint_path(root),
+        deletions,
+        previous_path(deletions),
+        notes,
+        previous_path(notes),
     ):
         if files.exists(path):
             files.remove(path)

@@ -2,17 +2,18 @@
 
 import logging
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.scanner import Verify, scan_records
+from ternmq_model.record.scanner import Verify
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import cut_folder, cut_name, cut_range
 from ternmq_store.disk.mapped_file_queue import FoundFile
 from ternmq_store.disk.resource_exhaustion import is_full
 from ternmq_store.log.file_allocation import USED_SHARE_MAX
-from ternmq_store.log.resync import next_record
+from ternmq_store.log.log_window import LogWindow
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,6 @@ KEPT_FILES_MAX: Final = 8
 """So many cuts are remembered; then the oldest by its place in the log goes."""
 
 _PIECE_BYTES: Final = 1 << 20
-_RECORDS_MAX: Final = 4096
 
 
 class LogTail(NamedTuple):
@@ -61,38 +61,27 @@ def scan_tail(
             continue
         if one.base > tail.end:
             break
-        file = files.open(one.path, read_only=True)
-        try:
-            region = file.map()
-            try:
-                tail = _look_at_file(region.view, one.base, tail, flushed)
-            finally:
-                region.close()
-        finally:
-            file.close()
+        with (
+            closing(files.open(one.path, read_only=True)) as file,
+            closing(file.map()) as region,
+        ):
+            tail = _scan_file(LogWindow.of_view(region.view, one.base), tail, flushed)
     return tail
 
 
-def _look_at_file(view: memoryview, base: int, tail: LogTail, flushed: PhysicalOffset) -> LogTail:
-    position, records, first, last = max(tail.end - base, 0), tail.records, tail.first, tail.last
-    while position < len(view):
-        here = PhysicalOffset(base + position)
-        scan = scan_records(
-            view, position, len(view), at=here, records_max=_RECORDS_MAX, verify=Verify.NOTHING
-        )
-        if scan.batch is not None:
-            records += len(scan.batch)
-            first = here if first is None else first
-            last = PhysicalOffset(here + int(scan.batch.starts[-1]))
-        position = scan.end
-        if scan.is_blank:
-            position = len(view)
-        elif scan.error is not None:
-            following = next_record(view, position + 1, base=PhysicalOffset(base))
-            if following is None or base + position >= flushed:
-                break
-            position = following
-    return LogTail(PhysicalOffset(base + position), records, first, last)
+def _scan_file(window: LogWindow, tail: LogTail, flushed: PhysicalOffset) -> LogTail:
+    at, records, first, last = max(tail.end, PhysicalOffset(window.base)), *tail[1:]
+    end = window.base + window.file_bytes
+    while at < end:
+        found = window.step(at, end, verify=Verify.NOTHING)
+        if found.damage and (at >= flushed or found.end == end):
+            break
+        if found.batch is not None:
+            records += len(found.batch)
+            first = at if first is None else first
+            last = PhysicalOffset(at + int(found.batch.starts[-1]))
+        at = found.end
+    return LogTail(at, records, first, last)
 
 
 def copy_tail(
@@ -160,9 +149,6 @@ def _pieces(
         stop = min(one.base + one.file_bytes, end)
         if max(one.base, start) >= stop:
             continue
-        file = files.open(one.path, read_only=True)
-        try:
+        with closing(files.open(one.path, read_only=True)) as file:
             for at in range(max(one.base, start), stop, _PIECE_BYTES):
                 yield file.read(at - one.base, min(_PIECE_BYTES, stop - at))
-        finally:
-            file.close()
