@@ -10,7 +10,7 @@ Source: RocketMQ `ReputMessageService`, `CommitLogDispatcherBuildConsumeQueue`,
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from ternmq_store.dispatch.dispatch_request import (
     join_keys,
     unit_runs,
 )
-from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.checksum_ranges import VerifyRange, check_bodies
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
@@ -49,6 +48,13 @@ _SCAN_RECORDS: Final = 4096
 
 Moved = dict[ConsumeQueue, list[Units]]
 """The queues that have new units, each with them."""
+
+
+class KeyIndex(Protocol):
+    """The index, as the dispatcher uses it."""
+
+    def put(self, keys: KeyRows, offsets: Ints, stored_at_ms: Ints, end: PhysicalOffset) -> None:
+        """Add keys of records, but for those that are indexed already."""
 
 
 class Arrival(NamedTuple):
@@ -105,7 +111,7 @@ class LogDispatcher:
     """
 
     def __init__(
-        self, log: CommitLog, queues: ConsumeQueues, index: IndexFiles | None = None
+        self, log: CommitLog, queues: ConsumeQueues, index: KeyIndex | None = None
     ) -> None:
         self.log = log
         self._queues = queues
