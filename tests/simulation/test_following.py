@@ -1,6 +1,6 @@
 import asyncio
 
-from ternmq_broker.replication.slave.follow_rules import LogChange
+from ternmq_broker.state.replication_record import LogCut
 from ternmq_model.offsets import PhysicalOffset
 from tests.support.files import MemoryFileSystem
 from tests.support.followed import Master, reigning
@@ -80,9 +80,9 @@ def test_diverged_log_is_cut_where_it_parted() -> None:
             for number in range(40):
                 master.append(b"new" * number)
             async with toy_slave(master.network, slave_files) as slave:
-                await until(lambda: bool(slave.changes))
+                await until(lambda: bool(slave.cuts))
                 file_bytes = SMALL.commit_log_file_bytes
-                assert slave.changes == [LogChange(parted, False, file_bytes, 1_001_000)]
+                assert slave.cuts == [(LogCut(parted, False, file_bytes), 1_001_000)]
                 assert slave.store.max_physical > parted, "nothing is cut while it is open"
 
     run_in_virtual_time(main())
@@ -107,7 +107,7 @@ def test_slave_of_another_store_reports_it_and_keeps_its_log() -> None:
             async with toy_slave(master.network, files) as slave:
                 await asyncio.sleep(5)
                 assert "store foreign" in slave.follower.status().problem
-                assert not slave.changes
+                assert not slave.cuts
             assert log_of(files, 8192) == before
             assert not master.ends
 

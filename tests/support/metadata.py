@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from ternmq_broker.replication.tables.applier import TableContext
 from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.replication.tables.synchronizer import (
-    SynchronizerContext,
     TableSynchronizer,
 )
 from ternmq_broker.state.tables import StoreView, Tables, load_tables
@@ -115,19 +113,13 @@ async def pair() -> AsyncGenerator[Pair]:
         master, slave = await member(network, "m"), await member(network, "s")
         made: list[Pair] = []
         follower = TableSynchronizer(
-            SynchronizerContext(
-                env=slave.env,
-                connection=lambda: made[0].connection,
-                tables=TableContext(
-                    tables=slave.tables,
-                    store=slave.store,
-                    clock=slave.env.clock,
-                    blocking=slave.env.blocking,
-                    no_cleaning=asyncio.Lock(),
-                    topics_changed=slave.topics_changed,
-                    topic_gone=slave.gone.append,
-                ),
-            )
+            slave.env,
+            slave.store,
+            slave.tables,
+            connection=lambda: made[0].connection,
+            no_cleaning=asyncio.Lock(),
+            topics_changed=slave.topics_changed,
+            topic_gone=slave.gone.append,
         )
         made.append(Pair(network, master, slave, follower))
         identity = Identity("C", "n", 0, 1)

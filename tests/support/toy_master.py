@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.protocol import epochs_to_pb
+from ternmq_broker.replication.role.epoch_poll import EpochPoll
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
+from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.role.replication_state import ReplicationState
-from ternmq_broker.replication.slave.follow_rules import LogChange
-from ternmq_broker.replication.slave.follower import FollowerContext, LogFollower
+from ternmq_broker.replication.slave.follower import LogFollower
 from ternmq_broker.state.epochs import Epoch, Epochs
+from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.address import Address
@@ -165,7 +168,8 @@ class ToySlave:
     state: ReplicationState
     follower: LogFollower
     env: Environment
-    changes: list[LogChange]
+    cuts: list[tuple[LogCut, int]]
+    """Cuts that its log needs, with the epochs of the masters that told them."""
 
 
 @asynccontextmanager
@@ -186,7 +190,7 @@ async def toy_slave(
     serve_to = state.record.confirmed
     store = MessageStore.open(ROOT, config, flush_mode, files, clock, serve_to=serve_to)
     loop = StoreLoop(store, Confirmations(), clock, env.blocking, on_arrivals=lambda _: None)
-    changes: list[LogChange] = []
+    cuts: list[tuple[LogCut, int]] = []
     discovery = MemberDiscovery(
         env,
         cluster=CLUSTER,
@@ -195,29 +199,37 @@ async def toy_slave(
         remembered=lambda: [BrokerMember(0, (MASTER,))],
         remember=state.remember,
     )
+    member = Membership(
+        identity=Identity(CLUSTER, NAME, 1, 0),
+        is_slave=True,
+        slave_id=1,
+        role=BrokerRole.SYNC_MASTER,
+        replicas_needed=2,
+        incarnation="i",
+        state=state,
+        discovery=discovery,
+        epoch_poll=EpochPoll(
+            env, cluster=CLUSTER, name=NAME, nameservers=(), members=discovery.members
+        ),
+        heard_of=lambda _epoch, _who: None,
+        end=lambda _reason: None,
+        cut=lambda _cut: None,
+    )
     follower = LogFollower(
-        FollowerContext(
-            cluster=CLUSTER,
-            broker_name=NAME,
-            broker_id=1,
-            incarnation="i",
-            flush_mode=flush_mode,
-            env=env,
-            store=store,
-            discovery=discovery,
-            state=state,
-            appended=loop.appended,
-            space_made=loop.space_made,
-            on_change=changes.append,
-            is_term_over=lambda _epoch: False,
-        )
+        member,
+        env,
+        store,
+        loop,
+        flush_mode=flush_mode,
+        on_cut=lambda cut, epoch: cuts.append((cut, epoch)),
+        is_term_over=lambda _epoch: False,
     )
     loop.on_safe = follower.safe_moved
     async with AsyncExitStack() as stack:
         for jobs in (loop.jobs(), (*follower.jobs(), *more_jobs)):
             await stack.enter_async_context(JobRunner(*jobs))
         stack.push_async_callback(follower.leave)
-        yield ToySlave(store, files, state, follower, env, changes)
+        yield ToySlave(store, files, state, follower, env, cuts)
     await follower.keep_confirmed()
     await state.save()
     store.close()

@@ -1,13 +1,14 @@
-"""The rules by which a slave believes its master, or ends the stream. Pure.
+"""The rules by which a slave accepts messages of its master, or ends the stream. Pure.
 
-Nothing that comes from the wire is believed because it comes from a master: a piece that does not
-continue the log, or comes from another epoch than the one that was agreed on, ends the stream.
+A slave checks each message although a master sends it: a piece that does not continue the log, or
+belongs to another epoch than the handshake's, ends the stream.
 """
 
 from typing import Final, NamedTuple
 
 from ternmq_broker.replication.protocol import ProtocolBroken
 from ternmq_broker.state.epochs import Epochs
+from ternmq_broker.state.replication_record import LogCut
 from ternmq_model.epochs import doubt_of
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -16,31 +17,8 @@ PROBE_BYTES_MAX: Final = 64 << 10
 _FILE_BYTES_MAX: Final = 1 << 40
 
 
-class LogChange(NamedTuple):
-    """Change of the closed log that a slave needs before it can follow."""
-
-    keep_to: int
-    """Physical offset: bytes before it are kept."""
-
-    starts_over: bool
-    """Nothing is kept: an empty log begins at `keep_to`."""
-
-    file_bytes: int
-    """Length of the log's files from then on; that of the master's."""
-
-    epoch: int
-    """The master's, which is to be kept as heard of before anything is cut."""
-
-    @property
-    def text(self) -> str:
-        """Description of the change, for log lines."""
-        if self.starts_over:
-            return f"its log begins anew at {self.keep_to}, with files of {self.file_bytes} bytes"
-        return f"its log is to be cut at {self.keep_to} first"
-
-
 class SlaveLog(NamedTuple):
-    """A slave's log, as it tells it."""
+    """Log of a slave, as the slave describes it to masters."""
 
     store_id: str
     epochs: Epochs
@@ -50,15 +28,15 @@ class SlaveLog(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """It holds no byte."""
+        """Whether the log holds no byte."""
         return self.start == self.end
 
 
 def check_probe(probe: replication.FollowProbe, log: SlaveLog) -> None:
-    """Check that the bytes a master asks about are in the log, and not too many.
+    """Check that the bytes of a probe are in the log, and not too many.
 
     Raises:
-        ProtocolBroken: They are not.
+        ProtocolBroken: The probe is impossible.
     """
     if not (log.start <= probe.start < probe.end <= log.end):
         raise ProtocolBroken(
@@ -68,18 +46,22 @@ def check_probe(probe: replication.FollowProbe, log: SlaveLog) -> None:
         raise ProtocolBroken(f"it asks about {probe.end - probe.start} bytes at once")
 
 
-def change_wanted(
-    accepted: replication.FollowAccepted, log: SlaveLog, epoch: int
-) -> LogChange | None:
-    """Return what must become of the slave's log before it can follow; None = nothing.
+def cut_text(cut: LogCut) -> str:
+    """Return the description of a cut for log lines."""
+    if cut.starts_over:
+        return f"its log begins anew at {cut.keep_to}, with files of {cut.file_bytes} bytes"
+    return f"its log is to be cut at {cut.keep_to} first"
+
+
+def cut_needed(accepted: replication.FollowAccepted, log: SlaveLog) -> LogCut | None:
+    """Return the cut that the slave's log needs before the slave can follow; None for no cut.
 
     Args:
-        accepted: What the master says.
-        log: The slave's.
-        epoch: The master's.
+        accepted: Answer of the master.
+        log: Log of the slave.
 
     Raises:
-        ProtocolBroken: What the master wants makes no sense.
+        ProtocolBroken: The answer is impossible.
     """
     if not log.is_empty and accepted.store_id != log.store_id:
         raise ProtocolBroken(
@@ -93,7 +75,7 @@ def change_wanted(
             raise ProtocolBroken(f"it wants the log cut at {cut.keep_to}")
         if cut.starts_over:
             _check_start(cut.keep_to, accepted.log_file_bytes)
-        return LogChange(cut.keep_to, cut.starts_over, accepted.log_file_bytes, epoch)
+        return LogCut(cut.keep_to, cut.starts_over, accepted.log_file_bytes)
     if accepted.log_file_bytes != log.file_bytes:
         if not log.is_empty:
             raise ProtocolBroken(
@@ -101,7 +83,7 @@ def change_wanted(
                 f" {log.file_bytes}: begin with an empty data directory"
             )
         _check_start(log.end, accepted.log_file_bytes)
-        return LogChange(log.end, True, accepted.log_file_bytes, epoch)
+        return LogCut(log.end, True, accepted.log_file_bytes)
     if accepted.start != log.end:
         raise ProtocolBroken(f"its bytes begin at {accepted.start}, the log here ends at {log.end}")
     return None
@@ -116,12 +98,11 @@ def check_master(epochs: Epochs, *, highest_epoch: int) -> int:
     """Return the master's epoch.
 
     Args:
-        epochs: Its own.
-        highest_epoch: The highest that was ever heard of, from whomever.
+        epochs: Epochs of the master's log.
+        highest_epoch: Highest epoch that the slave knows of.
 
     Raises:
-        ProtocolBroken: There is none, a newer master than this one is known, or its epoch is not
-            believed.
+        ProtocolBroken: The list is empty, a newer epoch is known, or the epoch is implausible.
     """
     if not epochs:
         raise ProtocolBroken("it tells no epoch")
@@ -135,16 +116,16 @@ def check_master(epochs: Epochs, *, highest_epoch: int) -> int:
 def check_piece(
     piece: replication.LogPiece, *, epoch: int, highest_epoch: int, log_end: int
 ) -> None:
-    """Check that a piece continues the log, and comes from the master that was agreed on.
+    """Check that a piece continues the log, and belongs to the epoch of the handshake.
 
     Args:
-        piece: With bytes or without.
-        epoch: Of the master.
-        highest_epoch: The highest that was ever heard of.
-        log_end: Where the slave's log ends.
+        piece: Piece of the log, with bytes or without.
+        epoch: Epoch of the master.
+        highest_epoch: Highest epoch that the slave knows of.
+        log_end: End of the slave's log.
 
     Raises:
-        ProtocolBroken: It does not.
+        ProtocolBroken: The piece is impossible.
     """
     if piece.epoch != epoch:
         raise ProtocolBroken(f"a piece of epoch {piece.epoch} came from the master of {epoch}")

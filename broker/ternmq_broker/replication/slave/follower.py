@@ -8,8 +8,7 @@ every second, so that both sides know that the other one lives.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_broker.replication.protocol import (
@@ -19,16 +18,17 @@ from ternmq_broker.replication.protocol import (
     epochs_from_pb,
     epochs_to_pb,
 )
-from ternmq_broker.replication.role.member_discovery import MemberDiscovery
-from ternmq_broker.replication.role.replication_state import ReplicationState
+from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.slave.follow_rules import (
-    LogChange,
     SlaveLog,
-    change_wanted,
     check_master,
     check_piece,
     check_probe,
+    cut_needed,
+    cut_text,
 )
+from ternmq_broker.state.replication_record import LogCut
+from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFull, TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -48,54 +48,53 @@ FAR_BYTES: Final = 16 << 20
 
 _RETRY_PAUSE_S: Final = 0.5
 _REFUSED_PAUSE_S: Final = 5.0
-_ROOM_PAUSE_S: Final = 1.0
+_SPACE_PAUSE_S: Final = 1.0
 _BUSY_PAUSE_S: Final = 0.01
 _SECOND_MS: Final = 1000
 
 FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FollowerContext:
-    """Parts that a follower uses."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    """Id under which the slave registers."""
-
-    incarnation: str
-    flush_mode: FlushMode
-    env: Environment
-    store: MessageStore
-    discovery: MemberDiscovery
-    state: ReplicationState
-    appended: Callable[[], None]
-    """Told of every append and of every move of what may be served."""
-
-    space_made: Callable[[], Awaitable[bool]]
-    """Waits for what an append lacked that was refused as busy."""
-
-    on_change: Callable[[LogChange], None]
-    """Told when the closed log must be changed before it can follow: the term is to end."""
-
-    is_term_over: Callable[[int], bool]
-    """Told the epoch whose bytes are next; tells whether the term, of an earlier one, is over."""
-
-
 class LogFollower:
-    """Follows one master after the other. Owned by the broker's loop.
+    """Follower of one master after the other. Owned by the broker's loop.
 
-    A master's epochs are kept on the disk before its first byte is stored, and a byte is
-    acknowledged when this slave's own flush mode has made it safe.
+    A master's epochs are on the disk before its first byte is stored, and a byte is acknowledged
+    when this slave's own flush mode has made it safe.
+
+    Args:
+        member: The slave.
+        env: Network, clock and blocking calls.
+        store: The slave's store.
+        store_loop: Jobs of the store, woken by each append and each confirm offset.
+        flush_mode: Flush mode of the store.
+        on_cut: Called with a cut that the closed log needs before the slave can follow, and with
+            the master's epoch: the term is to end.
+        is_term_over: Returns whether the term is of an earlier epoch than the given one, whose
+            bytes are next.
 
     Attributes:
-        connection: To the master, while it is followed.
-        metadata_age_ms: Tells how long ago the tables were last those of the master; -1 = never.
+        connection: Connection to the master, while the slave follows.
+        metadata_age_ms: Returns the time since the tables were last the master's; -1 = never.
     """
 
-    def __init__(self, context: FollowerContext) -> None:
-        self._context = context
+    def __init__(
+        self,
+        member: Membership,
+        env: Environment,
+        store: MessageStore,
+        store_loop: StoreLoop,
+        *,
+        flush_mode: FlushMode,
+        on_cut: Callable[[LogCut, int], None],
+        is_term_over: Callable[[int], bool],
+    ) -> None:
+        self._member = member
+        self._env = env
+        self._store = store
+        self._store_loop = store_loop
+        self._flush_mode = flush_mode
+        self._on_cut = on_cut
+        self._is_term_over = is_term_over
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
         self._lasted = False
@@ -109,7 +108,7 @@ class LogFollower:
         self._master_end = 0
         self._heard_at_ms = 0
         self._behind_since_ms: int | None = None
-        self._waits_for_room = False
+        self._waits_for_space = False
         self._acknowledged = PhysicalOffset(-1)
         self._acknowledged_at_ms = 0
         self._confirmed_kept = PhysicalOffset(-1)
@@ -117,7 +116,7 @@ class LogFollower:
         self._acknowledging = Job(
             name="follow-acknowledge", interval_s=HEARTBEAT_MS / _SECOND_MS, step=self.acknowledge
         )
-        context.store.cleaner.holders.append(lambda: self._master_start)
+        store.cleaner.holders.append(lambda: self._master_start)
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs; `leave` before they are left."""
@@ -153,20 +152,21 @@ class LogFollower:
         return lasted and not self._is_leaving
 
     async def _follow_one(self) -> None:
-        context = self._context
-        if context.store.failure is not None:
-            self._note(f"the store failed: {context.store.failure}")
+        if self._store.failure is not None:
+            self._note_problem(f"the store failed: {self._store.failure}")
             return
         begun_ms: int | None = None
         try:
-            highest = context.state.highest_epoch
-            connection = await context.discovery.master(epoch_min=highest, own_id=context.broker_id)
+            connection = await self._member.discovery.master(
+                epoch_min=self._member.state.highest_epoch,
+                own_id=self._member.identity.broker_id,
+            )
             self._master = str(connection.address)
             try:
                 stream: FollowStream = connection.open(FOLLOW)
                 try:
                     if await self._agree(stream):
-                        begun_ms = context.env.clock.monotonic_ms()
+                        begun_ms = self._env.clock.monotonic_ms()
                         self._begin(stream, connection)
                         await self._take_pieces(stream)
                 finally:
@@ -175,21 +175,21 @@ class LogFollower:
             finally:
                 await connection.close()
         except RefusedError as error:
-            self._note(str(error))
+            self._note_problem(str(error))
             if begun_ms is None and not error.retryable:  # an operator has to change something
                 await asyncio.sleep(_REFUSED_PAUSE_S)
         except TernError as error:
-            self._note(str(error))
+            self._note_problem(str(error))
         if begun_ms is not None:
-            self._lasted = context.env.clock.monotonic_ms() - begun_ms > _SECOND_MS
+            self._lasted = self._env.clock.monotonic_ms() - begun_ms > _SECOND_MS
 
-    def _note(self, problem: str) -> None:
+    def _note_problem(self, problem: str) -> None:
         """Take note of why there is no following; it is logged when it is another reason."""
         if problem != self._problem and not self._is_leaving:
             logger.warning(
                 "master not followed broker=%s id=%s master=%s reason=%s",
-                self._context.broker_name,
-                self._context.broker_id,
+                self._member.identity.name,
+                self._member.identity.broker_id,
                 self._master or "unknown",
                 problem,
             )
@@ -197,7 +197,7 @@ class LogFollower:
 
     def _log(self) -> SlaveLog:
         """Return the log as it is told to a master: of an empty one only where it begins."""
-        store, state = self._context.store, self._context.state
+        store, state = self._store, self._member.state
         start, end = store.min_physical, store.max_physical
         if start == end:
             return SlaveLog("", (), start, end, store.log_file_bytes)
@@ -212,19 +212,19 @@ class LogFollower:
             TransportError: It is gone.
             StoreError: The disk refused to keep what it told.
         """
-        context, log = self._context, self._log()
+        log, identity = self._log(), self._member.identity
         hello = replication.FollowHello(
-            cluster=context.cluster,
-            broker_name=context.broker_name,
-            broker_id=context.broker_id,
-            incarnation=context.incarnation,
+            cluster=identity.cluster,
+            broker_name=identity.name,
+            broker_id=identity.broker_id,
+            incarnation=self._member.incarnation,
             store_id=log.store_id,
             epochs=epochs_to_pb(log.epochs),
             log_start=log.start,
             log_end=log.end,
             log_file_bytes=0 if log.is_empty else log.file_bytes,
-            highest_epoch=context.state.highest_epoch,
-            flush_mode=context.flush_mode.value,
+            highest_epoch=self._member.state.highest_epoch,
+            flush_mode=self._flush_mode.value,
         )
         await stream.write(replication.FollowRequest(hello=hello))
         while True:
@@ -235,11 +235,9 @@ class LogFollower:
                 raise ProtocolBroken("bytes came before the master had accepted")
             probe = reply.probe
             check_probe(probe, log)
-            task = context.store.feed.checksum(
-                PhysicalOffset(probe.start), PhysicalOffset(probe.end)
-            )
+            task = self._store.feed.checksum(PhysicalOffset(probe.start), PhysicalOffset(probe.end))
             try:
-                crc = await context.env.blocking.run(task.run)
+                crc = await self._env.blocking.run(task.run)
             except OSError as error:
                 raise ProtocolBroken(f"bytes it asks about cannot be read: {error}") from error
             probed = replication.FollowProbed(end=probe.end, crc=crc)
@@ -257,18 +255,18 @@ class LogFollower:
         return reply
 
     async def _accept(self, accepted: replication.FollowAccepted, log: SlaveLog) -> bool:
-        context, state = self._context, self._context.state
+        state = self._member.state
         if accepted.status.code:
             raise error_of(accepted.status, self._master)
         epochs = epochs_from_pb(accepted.epochs)
         self._epoch = check_master(epochs, highest_epoch=state.highest_epoch)
-        change = change_wanted(accepted, log, self._epoch)
+        cut = cut_needed(accepted, log)
         if not accepted.store_id:
             raise ProtocolBroken("it does not tell whose bytes its log holds")
-        if change is not None:
-            self._note(change.text)
+        if cut is not None:
+            self._note_problem(cut_text(cut))
             self._is_leaving = True
-            context.on_change(change)
+            self._on_cut(cut, self._epoch)
             return False
         await state.adopt(
             store_id=accepted.store_id,
@@ -277,21 +275,21 @@ class LogFollower:
             master_role=accepted.master_role,
             in_sync_replicas=accepted.in_sync_replicas,
         )
-        self._is_leaving |= context.is_term_over(self._epoch)
+        self._is_leaving |= self._is_term_over(self._epoch)
         return not self._is_leaving
 
     def _begin(self, stream: FollowStream, connection: Connection) -> None:
         self._stream, self.connection = stream, connection
-        self._heard_at_ms = self._context.env.clock.monotonic_ms()
+        self._heard_at_ms = self._env.clock.monotonic_ms()
         self._acknowledged = PhysicalOffset(-1)
         self._problem = ""
         logger.info(
             "master followed broker=%s id=%s master=%s epoch=%s from=%s",
-            self._context.broker_name,
-            self._context.broker_id,
+            self._member.identity.name,
+            self._member.identity.broker_id,
             self._master,
             self._epoch,
-            self._context.store.max_physical,
+            self._store.max_physical,
         )
         self._acknowledging.wake()
 
@@ -301,8 +299,7 @@ class LogFollower:
         Raises:
             TernError: It ended, one way or the other.
         """
-        context = self._context
-        clock, store, state = context.env.clock, context.store, context.state
+        clock, store, state = self._env.clock, self._store, self._member.state
         while (reply := await stream.read()) is not None:
             self._heard_at_ms = clock.monotonic_ms()
             piece = reply.piece
@@ -321,7 +318,7 @@ class LogFollower:
                 await self._append(piece)
                 self._note_behind()
             store.confirm_limit = told
-            context.appended()
+            self._store_loop.appended()
         raise ProtocolBroken("it ended the stream")
 
     async def _append(self, piece: replication.LogPiece) -> None:
@@ -330,10 +327,10 @@ class LogFollower:
         Raises:
             StoreError: The bytes are not what a log goes on with, or the disk failed.
         """
-        context, is_told = self._context, False
+        is_logged = False
         while True:
             try:
-                context.store.append_replicated(
+                self._store.append_replicated(
                     piece.data,
                     PhysicalOffset(piece.start),
                     is_checksummed=piece.is_checksummed,
@@ -342,29 +339,29 @@ class LogFollower:
             except BrokerBusy:
                 pause = self._busy_pause()
             except StoreFull as error:
-                is_told = is_told or self._tell_room(error)
-                pause = asyncio.sleep(_ROOM_PAUSE_S)
+                is_logged = is_logged or self._log_full(error)
+                pause = asyncio.sleep(_SPACE_PAUSE_S)
             else:
                 break
-            self._waits_for_room = True
+            self._waits_for_space = True
             try:
                 await pause
             finally:
-                self._waits_for_room = False
-                self._heard_at_ms = context.env.clock.monotonic_ms()
-        if is_told:
-            logger.info("there is room again broker=%s", context.broker_name)
+                self._waits_for_space = False
+                self._heard_at_ms = self._env.clock.monotonic_ms()
+        if is_logged:
+            logger.info("there is room again broker=%s", self._member.identity.name)
             self._problem = ""
 
     async def _busy_pause(self) -> None:
         """Wait for the file that is being made, or for notes that are being written."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ROOM_PAUSE_S):
-                if not await self._context.space_made():
+            async with asyncio.timeout(_SPACE_PAUSE_S):
+                if not await self._store_loop.space_made():
                     await asyncio.sleep(_BUSY_PAUSE_S)
 
-    def _tell_room(self, error: StoreFull) -> bool:
-        logger.error("no room to follow broker=%s error=%s", self._context.broker_name, error)
+    def _log_full(self, error: StoreFull) -> bool:
+        logger.error("no room to follow broker=%s error=%s", self._member.identity.name, error)
         self._problem = str(error)
         return True
 
@@ -374,7 +371,7 @@ class LogFollower:
         self._note_behind()
 
     def _note_behind(self) -> None:
-        if self._context.store.max_physical >= self._master_end:
+        if self._store.max_physical >= self._master_end:
             self._behind_since_ms = None
         elif self._behind_since_ms is None:
             self._behind_since_ms = self._heard_at_ms
@@ -384,12 +381,12 @@ class LogFollower:
 
         A step of a job. Lets go of a master that is silent or deposed, or when the disk failed.
         """
-        context, stream = self._context, self._stream
+        stream = self._stream
         if stream is None or self._is_leaving:
             return False
-        store, now_ms = context.store, context.env.clock.monotonic_ms()
-        is_silent = now_ms - self._heard_at_ms > SILENCE_MAX_MS and not self._waits_for_room
-        if is_silent or store.failure or context.state.highest_epoch > self._epoch:
+        store, now_ms = self._store, self._env.clock.monotonic_ms()
+        is_silent = now_ms - self._heard_at_ms > SILENCE_MAX_MS and not self._waits_for_space
+        if is_silent or store.failure or self._member.state.highest_epoch > self._epoch:
             logger.warning("master let go master=%s silent=%s", self._master, is_silent)
             stream.cancel()
             return False
@@ -413,16 +410,16 @@ class LogFollower:
 
     def safe_moved(self) -> None:
         """Take note that more is safe: acknowledge at once, or by the MiB when far behind."""
-        moved = self._context.store.safe_offset - self._acknowledged
+        moved = self._store.safe_offset - self._acknowledged
         if self._stream is not None and (moved >= NEAR_BYTES or not self.is_far_behind()):
             self._acknowledging.wake()
 
     async def keep_confirmed(self) -> bool:
         """Keep how far the log may be served: a step of a job, and the last act of a term."""
-        confirmed = self._context.store.confirm_offset
+        confirmed = self._store.confirm_offset
         if confirmed > self._confirmed_kept:
             try:
-                await self._context.state.keep_confirmed(confirmed)
+                await self._member.state.keep_confirmed(confirmed)
             except TernError as error:
                 logger.error("confirmed offset not kept error=%s", error)
                 return False
@@ -433,23 +430,23 @@ class LogFollower:
         """Tell whether bytes are on their way, and many more than usual."""
         if self._stream is None:
             return False
-        return self._master_end - self._context.store.max_physical > FAR_BYTES
+        return self._master_end - self._store.max_physical > FAR_BYTES
 
     async def describe(self, reply: replication.ReplicationStatusReply) -> None:
-        """Tell how following goes: a slave's part of Status."""
+        """Add the part of the status that a slave alone knows."""
         reply.following.CopyFrom(self.status())
 
     def status(self) -> replication.FollowingStatus:
         """Return how following goes."""
         behind_ms = 0
         if self._behind_since_ms is not None:
-            behind_ms = self._context.env.clock.monotonic_ms() - self._behind_since_ms
+            behind_ms = self._env.clock.monotonic_ms() - self._behind_since_ms
         return replication.FollowingStatus(
             is_connected=self._stream is not None,
             master=self._master,
             epoch=self._epoch,
             master_end=self._master_end,
-            lag_bytes=max(0, self._master_end - self._context.store.max_physical),
+            lag_bytes=max(0, self._master_end - self._store.max_physical),
             lag_ms=behind_ms,
             problem=self._problem,
             metadata_age_ms=self.metadata_age_ms(),

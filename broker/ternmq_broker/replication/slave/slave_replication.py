@@ -1,16 +1,11 @@
-"""Replication of a slave: the follower of the log and the synchronizer of tables, wired."""
+"""Replication of a slave: the follower of the log, and the synchronizer of tables."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from ternmq_broker.replication.role.membership import EndReason, Membership
-from ternmq_broker.replication.slave.follow_rules import LogChange
-from ternmq_broker.replication.slave.follower import FollowerContext, LogFollower
-from ternmq_broker.replication.tables.applier import TableContext
-from ternmq_broker.replication.tables.synchronizer import (
-    SynchronizerContext,
-    TableSynchronizer,
-)
+from ternmq_broker.replication.slave.follower import LogFollower
+from ternmq_broker.replication.tables.synchronizer import TableSynchronizer
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.loop import StoreLoop
@@ -22,18 +17,18 @@ from ternmq_store.message_store import MessageStore
 
 
 class SlaveReplication:
-    """Follows the log and the tables of the master, and ends the term when the log must be cut.
+    """Replication of the master's log and tables; a log that must be cut ends the term.
 
     Args:
-        member: Who follows.
-        env: Network, clock, blocking calls.
-        store: Its log.
-        tables: Its tables.
-        flush_mode: What its acknowledgements mean.
+        member: The slave.
+        env: Network, clock and blocking calls.
+        store: The slave's store.
+        tables: The slave's tables.
+        flush_mode: Flush mode of the store.
         no_cleaning: Held while a topic is deleted.
-        store_loop: Brings the log to the disk and makes it readable.
+        store_loop: Jobs of the store.
         topics_changed: Called after topics changed.
-        topic_gone: Called for each topic that was deleted.
+        topic_gone: Called with each topic that was deleted.
     """
 
     def __init__(
@@ -49,86 +44,72 @@ class SlaveReplication:
         topics_changed: Callable[[], None],
         topic_gone: Callable[[str], None],
     ) -> None:
-        # What of its log is needed by what only masters do, its master says.
+        # Delayed messages and transactions hold no files of a slave: its master holds them.
         store.cleaner.holders.clear()
         self._member = member
         self._changes_log = False
-        identity = member.identity
         self.follower = LogFollower(
-            FollowerContext(
-                cluster=identity.cluster,
-                broker_name=identity.name,
-                broker_id=identity.broker_id,
-                incarnation=member.incarnation,
-                flush_mode=flush_mode,
-                env=env,
-                store=store,
-                discovery=member.discovery,
-                state=member.state,
-                appended=store_loop.appended,
-                space_made=store_loop.space_made,
-                on_change=self._log_changes,
-                is_term_over=self._is_term_over,
-            )
+            member,
+            env,
+            store,
+            store_loop,
+            flush_mode=flush_mode,
+            on_cut=self._end_with_cut,
+            is_term_over=self._is_term_over,
         )
         store_loop.on_safe = self.follower.safe_moved
         store_loop.is_copying = self.follower.is_far_behind
         self._metadata = TableSynchronizer(
-            SynchronizerContext(
-                env=env,
-                connection=lambda: self.follower.connection,
-                tables=TableContext(
-                    tables=tables,
-                    store=store,
-                    clock=env.clock,
-                    blocking=env.blocking,
-                    no_cleaning=no_cleaning,
-                    topics_changed=topics_changed,
-                    topic_gone=topic_gone,
-                ),
-            )
+            env,
+            store,
+            tables,
+            connection=lambda: self.follower.connection,
+            no_cleaning=no_cleaning,
+            topics_changed=topics_changed,
+            topic_gone=topic_gone,
         )
         self.follower.metadata_age_ms = self._metadata.age_ms
 
     @property
     def is_following(self) -> bool:
-        """The master's stream is open."""
+        """Whether the stream to the master is open."""
         return self.follower.connection is not None
 
     @property
     def changes_log(self) -> bool:
-        """Its log is to be cut: the term is over."""
+        """Whether the log is to be cut, so that the term is over."""
         return self._changes_log
 
     def jobs(self) -> Sequence[Job]:
-        """Return what follows; `leave` before they are left."""
+        """Return the jobs that follow the master; `leave` is to be called before they end."""
         return (*self.follower.jobs(), *self._metadata.jobs())
 
     async def leave(self) -> None:
-        """Let go of the master: the steps under way end, and no other begins."""
+        """Leave the master: the steps under way end, and no other begins."""
         await self.follower.leave()
         await self._metadata.leave()
 
     async def end(self) -> None:
-        """Keep how far the log is confirmed: the jobs have ended."""
+        """Store the confirm offset, after the jobs have ended."""
         await self.follower.keep_confirmed()
 
     async def describe(self, reply: replication.ReplicationStatusReply) -> None:
-        """Tell a slave's part of Status."""
+        """Add the part of the status that a slave alone knows."""
         await self.follower.describe(reply)
 
     def _is_term_over(self, epoch: int) -> bool:
-        """End the term when it is of an earlier epoch.
+        """End the term if the master's epoch is a later one than the term's.
 
-        Readers keep under which epoch they learnt where they are, as a term's identity tells it:
-        who was told an earlier one would be sent back to its end by the master.
+        Readers remember the epoch in which they learnt their position, which is that of the term's
+        identity: with an earlier epoch, the master would send them back to that epoch's end.
         """
         if self._member.identity.epoch == epoch:
             return False
         self._member.end(EndReason.FOLLOWS)
         return True
 
-    def _log_changes(self, change: LogChange) -> None:
+    def _end_with_cut(self, cut: LogCut, epoch: int) -> None:
         self._changes_log = True
-        self._member.heard_of(change.epoch, "its master")
-        self._member.cut(LogCut(change.keep_to, change.starts_over, change.file_bytes))
+        # The master's epoch is on the disk before the log is cut.
+        self._member.heard_of(epoch, "its master")
+        self._member.cut(cut)

@@ -5,7 +5,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -31,46 +30,48 @@ from ternmq_broker.state.tables import Tables
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
-from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_stored_group, check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.converters import group_settings_to_pb
-from ternmq_remoting.environment import Blocking
+from ternmq_remoting.environment import Environment
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableContext:
-    """Parts that the applier uses. All owned by the broker's loop.
-
-    Tables are read in the blocking pool, where a large one holds nobody up.
-    """
-
-    tables: Tables
-    store: MessageStore
-    clock: Clock
-    blocking: Blocking
-    no_cleaning: AbstractAsyncContextManager[object]
-    """Held while a topic is deleted: retention takes no files then."""
-
-    topics_changed: Callable[[], None]
-    """Called after topics changed."""
-
-    topic_gone: Callable[[str], None]
-    """Called for each topic that was deleted: whoever reads it is to be told."""
-
-
 class TableApplier:
-    """Applies what a master tells. Owned by `TableSynchronizer`.
+    """Applier of a master's tables. Owned by `TableSynchronizer`.
 
-    What comes from the wire is checked as what comes from a file is: names, shapes, ranges.
+    Tables from the wire are checked like tables from a file: names, shapes, ranges. Large ones are
+    parsed in the blocking pool, where they delay no caller.
+
+    Args:
+        env: Clock and blocking calls.
+        store: Store of the slave.
+        tables: Tables of the slave.
+        no_cleaning: Held while a topic is deleted: retention removes no files then.
+        topics_changed: Called after topics changed.
+        topic_gone: Called with each topic that was deleted, so that its readers are told.
     """
 
-    def __init__(self, context: TableContext) -> None:
-        self._context = context
+    def __init__(
+        self,
+        env: Environment,
+        store: MessageStore,
+        tables: Tables,
+        *,
+        no_cleaning: AbstractAsyncContextManager[object],
+        topics_changed: Callable[[], None],
+        topic_gone: Callable[[str], None],
+    ) -> None:
+        self._clock = env.clock
+        self._blocking = env.blocking
+        self._store = store
+        self._tables = tables
+        self._no_cleaning = no_cleaning
+        self._topics_changed = topics_changed
+        self._topic_gone = topic_gone
         self._waiting: deque[TableUpdate] = deque()
         self._takes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {
             DELETIONS: self._deletions,
@@ -90,7 +91,7 @@ class TableApplier:
             ProtocolBroken: It cannot be such a table; those that came before are applied.
             TernError: The disk refused, or the store is busy; telling it again is safe.
         """
-        if told.table in AFTER_THE_LOG and self._context.store.safe_offset < told.log_end:
+        if told.table in AFTER_THE_LOG and self._store.safe_offset < told.log_end:
             # The first one waits for its end of the log, and the newest one comes after it: if the
             # newest took the place of the first each time, none would ever be reached.
             later = [each for each in self._waiting if each.table == told.table][1:]
@@ -104,7 +105,7 @@ class TableApplier:
 
     async def take_waiting(self) -> None:
         """Apply what waits for the log and need not any more."""
-        safe = self._context.store.safe_offset
+        safe = self._store.safe_offset
         for told in [each for each in self._waiting if each.log_end <= safe]:
             await self._apply(told)
             self._waiting.remove(told)
@@ -126,20 +127,19 @@ class TableApplier:
 
     async def _deletions(self, content: Mapping[str, Any]) -> None:
         """Delete from the queues what the master deleted: what comes later in the log stays."""
-        context = self._context
         deleted: dict[PhysicalOffset, list[str]] = {}
         for topic, told in as_object(content.get("deletions", {}), "deletions").items():
             at = PhysicalOffset(as_int(told, f"deletion of {topic}"))
             check_topic(topic)
-            if context.store.deletions.get(topic) != at and at > context.store.min_physical:
+            if self._store.deletions.get(topic) != at and at > self._store.min_physical:
                 deleted.setdefault(at, []).append(topic)
         for at, topics in deleted.items():
             for first in range(0, len(topics), DELETED_AT_ONCE_MAX):
                 some = topics[first : first + DELETED_AT_ONCE_MAX]
-                async with context.no_cleaning:
-                    context.store.delete_topic(*some, at=at)
+                async with self._no_cleaning:
+                    self._store.delete_topic(*some, at=at)
                 for topic in some:
-                    context.topic_gone(topic)
+                    self._topic_gone(topic)
                 await asyncio.sleep(0)  # others' turn
             logger.info(
                 "topics deleted as at the master topics=%s of %s before=%s",
@@ -147,41 +147,40 @@ class TableApplier:
             )
 
     async def _topics(self, content: Mapping[str, Any]) -> None:
-        context, tables = self._context, self._context.tables
-        parse = partial(TopicTable.from_dict, content, now_ms=context.clock.wall_ms())
-        told = await context.blocking.run(parse)
+        tables = self._tables
+        parse = partial(TopicTable.from_dict, content, now_ms=self._clock.wall_ms())
+        told = await self._blocking.run(parse)
         before = tables.topics.version
         for topic in tables.topics.take_over(told):
             tables.offsets.remove_topic(topic)
             tables.filters.remove_topic(topic)
-            context.topic_gone(topic)
+            self._topic_gone(topic)
             logger.info("topic gone as at the master topic=%s", topic)
         if tables.topics.version != before:
-            context.topics_changed()
+            self._topics_changed()
 
     async def _groups(self, content: Mapping[str, Any]) -> None:
-        context, tables = self._context, self._context.tables
-        told = await context.blocking.run(_groups_of, content, context.clock.wall_ms())
+        tables = self._tables
+        told = await self._blocking.run(_groups_of, content, self._clock.wall_ms())
         for group in tables.groups.take_over(told):
             tables.offsets.remove_group(group)
             tables.filters.remove_group(group)
             logger.info("group gone as at the master group=%s", group)
 
     async def _filters(self, content: Mapping[str, Any]) -> None:
-        context = self._context
-        told = await context.blocking.run(FilterTable.from_dict, content)
+        told = await self._blocking.run(FilterTable.from_dict, content)
         for one in told:
             check_topic(one.topic)
             check_stored_group(one.group)
-        now_ms, log_end = context.clock.wall_ms(), context.store.max_physical
-        context.tables.filters.take_over(told, now_ms=now_ms, log_end=log_end)
+        now_ms, log_end = self._clock.wall_ms(), self._store.max_physical
+        self._tables.filters.take_over(told, now_ms=now_ms, log_end=log_end)
 
     async def _delays(self, content: Mapping[str, Any]) -> None:
-        now_ms = self._context.clock.wall_ms()
-        self._context.tables.delays.take_over(DelayOffsets.from_dict(content, now_ms=now_ms))
+        now_ms = self._clock.wall_ms()
+        self._tables.delays.take_over(DelayOffsets.from_dict(content, now_ms=now_ms))
 
     async def _transactions(self, content: Mapping[str, Any]) -> None:
-        tables, marks = self._context.tables, parse_rows(content)
+        tables, marks = self._tables, parse_rows(content)
         tables.scan_offset.put(ScanOffset.from_dict(content).offset)
         for kept, _ in marks:
             if kept.group == GROUP:
@@ -196,13 +195,13 @@ class TableApplier:
         told = TimerCheckpoint._make((*numbers, look_behind))
         if min(told) < 0:
             raise ValueError(f"negative number in {told}")
-        if told != self._context.tables.timer:
-            await self._context.tables.save_timer(told)
+        if told != self._tables.timer:
+            await self._tables.save_timer(told)
 
     async def _offsets(self, content: Mapping[str, Any]) -> None:
         """Merge what the master keeps with what was committed here."""
-        offsets = self._context.tables.offsets
-        for kept, was_removed in await self._context.blocking.run(parse_rows, content):
+        offsets = self._tables.offsets
+        for kept, was_removed in await self._blocking.run(parse_rows, content):
             if was_removed:
                 offsets.merge(kept._replace(offset=None))
             if kept.offset is not None:

@@ -2,15 +2,17 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from ternmq_broker.replication.tables.applier import TableApplier, TableContext
+from ternmq_broker.replication.tables.applier import TableApplier
 from ternmq_broker.replication.tables.table_reader import TableReader, TableUpdate
+from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import BrokerBusy, StoreError, TernError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
 from ternmq_runtime.service import Job
+from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -21,26 +23,43 @@ _PAUSE_S: Final = 0.2
 _WAIT_MS: Final = 500
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SynchronizerContext:
-    """Parts that a synchronizer uses."""
-
-    env: Environment
-    connection: Callable[[], Connection | None]
-    """Returns the way to the master while it is followed, and what is told on it is to be taken."""
-
-    tables: TableContext
-
-
 class TableSynchronizer:
-    """Keeps a slave's tables as those of whoever is the master. Owned by the broker's loop.
+    """Synchronizer of a slave's tables with the present master's. Owned by the broker's loop.
 
     Source: RocketMQ `SlaveSynchronize`.
+
+    Args:
+        env: Clock and blocking calls.
+        store: Store of the slave.
+        tables: Tables of the slave.
+        connection: Returns the connection to the master, while the slave follows.
+        no_cleaning: Held while a topic is deleted: retention removes no files then.
+        topics_changed: Called after topics changed.
+        topic_gone: Called with each topic that was deleted.
     """
 
-    def __init__(self, context: SynchronizerContext) -> None:
-        self._context = context
-        self._taker = TableApplier(context.tables)
+    def __init__(
+        self,
+        env: Environment,
+        store: MessageStore,
+        tables: Tables,
+        *,
+        connection: Callable[[], Connection | None],
+        no_cleaning: AbstractAsyncContextManager[object],
+        topics_changed: Callable[[], None],
+        topic_gone: Callable[[str], None],
+    ) -> None:
+        self._env = env
+        self._tables = tables
+        self._master_connection = connection
+        self._applier = TableApplier(
+            env,
+            store,
+            tables,
+            no_cleaning=no_cleaning,
+            topics_changed=topics_changed,
+            topic_gone=topic_gone,
+        )
         self._connection: Connection | None = None
         self._reader: TableReader | None = None
         self._revisions: dict[str, str] = {}
@@ -57,7 +76,7 @@ class TableSynchronizer:
         """Return how long ago the tables were last those of the master; -1 = never."""
         if self._followed_at_ms is None:
             return -1
-        return self._context.env.clock.monotonic_ms() - self._followed_at_ms
+        return self._env.clock.monotonic_ms() - self._followed_at_ms
 
     async def leave(self) -> None:
         """End the step that is under way, and begin no other."""
@@ -66,34 +85,34 @@ class TableSynchronizer:
 
     async def step(self) -> bool:
         """Take what changed at the master: one round."""
-        connection = self._context.connection()
+        connection = self._master_connection()
         if connection is None or self._is_leaving:
             self._let_go()
             return False
         reader = self._reader
         if reader is None or connection is not self._connection:
             self._let_go()
-            for table in self._taker.forget_waiting():
+            for table in self._applier.forget_waiting():
                 self._revisions.pop(table, None)
             self._connection = connection
-            reader = self._reader = TableReader(connection, self._context.env.blocking)
+            reader = self._reader = TableReader(connection, self._env.blocking)
         self._not_taken = ""
         try:
             await reader.read_changed(self._revisions, self._take, wait_ms=_WAIT_MS)
-            await self._taker.take_waiting()
+            await self._applier.take_waiting()
         except TernError as error:
             self._note(str(error))
             self._let_go()
             return False
         if not self._not_taken:
-            self._followed_at_ms = self._context.env.clock.monotonic_ms()
-            self._context.tables.tables.offsets.is_awaited = False
+            self._followed_at_ms = self._env.clock.monotonic_ms()
+            self._tables.offsets.is_awaited = False
         self._note(self._not_taken)
         return False
 
     async def _take(self, told: TableUpdate) -> None:
         try:
-            await self._taker.take(told)
+            await self._applier.take(told)
         except (StoreError, BrokerBusy) as error:
             # The disk has no room, say: this table is told again, and the others are taken.
             self._not_taken = f"its table {told.table!r} cannot be kept: {error}"
@@ -110,5 +129,5 @@ class TableSynchronizer:
         if problem == self._problem:
             return
         self._problem = problem
-        if problem and self._context.connection() is not None and not self._is_leaving:
+        if problem and self._master_connection() is not None and not self._is_leaving:
             logger.warning("tables not those of the master reason=%s", problem)

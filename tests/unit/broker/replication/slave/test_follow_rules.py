@@ -4,14 +4,15 @@ import pytest
 
 from ternmq_broker.replication.protocol import ProtocolBroken
 from ternmq_broker.replication.slave.follow_rules import (
-    LogChange,
     SlaveLog,
-    change_wanted,
     check_master,
     check_piece,
     check_probe,
+    cut_needed,
+    cut_text,
 )
 from ternmq_broker.state.epochs import Epoch, Epochs
+from ternmq_broker.state.replication_record import LogCut
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
 
@@ -45,7 +46,7 @@ def test_probe_of_more_than_64_kib_is_refused() -> None:
 
 
 def test_fitting_log_is_left_as_it_is() -> None:
-    assert change_wanted(accepted(), log(), 3) is None
+    assert cut_needed(accepted(), log()) is None
 
 
 @pytest.mark.parametrize("store_id", ["", "another"])
@@ -56,48 +57,48 @@ def test_log_is_not_cut_for_a_master_of_another_store(
     with pytest.raises(
         ProtocolBroken, match=f"of store {store_id or 'unknown'}, the one here of s"
     ):
-        change_wanted(accepted(store_id=store_id, cut=cut), log(), 3)
-    assert change_wanted(accepted(store_id="another"), log(900, 900), 3) is None
+        cut_needed(accepted(store_id=store_id, cut=cut), log())
+    assert cut_needed(accepted(store_id="another"), log(900, 900)) is None
 
 
 def test_log_is_cut_only_within_itself() -> None:
     cut = replication.FollowCut(keep_to=500)
-    wanted = change_wanted(accepted(cut=cut), log(), 3)
-    assert wanted is not None
-    assert wanted == LogChange(500, False, 100, 3)
-    assert wanted.text == "its log is to be cut at 500 first"
+    needed = cut_needed(accepted(cut=cut), log())
+    assert needed is not None
+    assert needed == LogCut(500, False, 100)
+    assert cut_text(needed) == "its log is to be cut at 500 first"
     for keep_to in (99, 900, 5000, -1):
         with pytest.raises(ProtocolBroken, match="cut at"):
-            change_wanted(accepted(cut=replication.FollowCut(keep_to=keep_to)), log(), 3)
+            cut_needed(accepted(cut=replication.FollowCut(keep_to=keep_to)), log())
 
 
 def test_replaced_log_starts_where_the_masters_begins() -> None:
     cut = replication.FollowCut(keep_to=4000, starts_over=True)
-    wanted = change_wanted(accepted(cut=cut, log_file_bytes=200), log(), 3)
-    assert wanted is not None
-    assert wanted == LogChange(4000, True, 200, 3)
-    assert wanted.text == "its log begins anew at 4000, with files of 200 bytes"
+    needed = cut_needed(accepted(cut=cut, log_file_bytes=200), log())
+    assert needed is not None
+    assert needed == LogCut(4000, True, 200)
+    assert cut_text(needed) == "its log begins anew at 4000, with files of 200 bytes"
     for keep_to in (-200, -1, 4100):
         wild = replication.FollowCut(keep_to=keep_to, starts_over=True)
         with pytest.raises(ProtocolBroken, match=f"begins at {keep_to}"):
-            change_wanted(accepted(cut=wild, log_file_bytes=200), log(), 3)
+            cut_needed(accepted(cut=wild, log_file_bytes=200), log())
 
 
 def test_file_length_is_adopted_only_by_an_empty_log() -> None:
     empty = log(900, 900)
-    assert change_wanted(accepted(log_file_bytes=50), empty, 3) == LogChange(900, True, 50, 3)
+    assert cut_needed(accepted(log_file_bytes=50), empty) == LogCut(900, True, 50)
     with pytest.raises(ProtocolBroken, match="files of 50 bytes, the one here of 100"):
-        change_wanted(accepted(log_file_bytes=50), log(), 3)
+        cut_needed(accepted(log_file_bytes=50), log())
     for wild in (0, -100, 1 << 41):
         with pytest.raises(ProtocolBroken, match=f"files of {wild} bytes"):
-            change_wanted(accepted(log_file_bytes=wild), empty, 3)
+            cut_needed(accepted(log_file_bytes=wild), empty)
     with pytest.raises(ProtocolBroken, match="begins at 900"):
-        change_wanted(accepted(log_file_bytes=70), empty, 3)
+        cut_needed(accepted(log_file_bytes=70), empty)
 
 
 def test_bytes_that_begin_elsewhere_are_not_waited_for() -> None:
     with pytest.raises(ProtocolBroken, match="begin at 800"):
-        change_wanted(accepted(start=800), log(), 3)
+        cut_needed(accepted(start=800), log())
 
 
 def test_master_of_past_leadership_is_not_followed() -> None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ternmq_broker.replication.protocol import epochs_to_pb
-from ternmq_broker.replication.slave.follow_rules import LogChange
+from ternmq_broker.state.replication_record import LogCut
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
@@ -263,10 +263,10 @@ def test_slave_that_must_cut_reports_it_and_stops_following() -> None:
                 cut=replication.FollowCut(keep_to=200),
             )
             network.cut("m")
-            await until(lambda: bool(slave.changes))
+            await until(lambda: bool(slave.cuts))
             await asyncio.sleep(5)
             file_bytes = SMALL.commit_log_file_bytes
-            assert slave.changes == [LogChange(200, False, file_bytes, 7)]
+            assert slave.cuts == [(LogCut(200, False, file_bytes), 7)]
             assert slave.store.max_physical == end
             assert len(master.hellos) == 2
 
@@ -278,8 +278,8 @@ def test_empty_log_adopts_the_length_of_the_masters_files() -> None:
         other = replace(SMALL, commit_log_file_bytes=4096)
         async with toy_slave(network, config=other) as slave, toy_master(network) as master:
             master.write()
-            await until(lambda: bool(slave.changes))
-            assert slave.changes == [LogChange(0, True, SMALL.commit_log_file_bytes, 1)]
+            await until(lambda: bool(slave.cuts))
+            assert slave.cuts == [(LogCut(0, True, SMALL.commit_log_file_bytes), 1)]
             assert slave.store.max_physical == 0
 
     run(scenario)
