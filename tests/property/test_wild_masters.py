@@ -64,14 +64,14 @@ def test_slave_survives_wild_master_and_keeps_its_log(
             master.says, master.wild, master.probes = says, wild, probes
             network.cut("m")
             hellos = len(master.hellos)
-            await until(lambda: len(master.hellos) > hellos or bool(slave.changes))
+            await until(lambda: len(master.hellos) > hellos or bool(slave.cuts))
             for _ in range(3):
                 network.cut("m")
                 await until(lambda: True)
             slave.follower.status()
             assert log_of(slave.files, len(before)) == before
             assert slave.store.failure is None
-            for change in slave.changes:
+            for change in slave.cuts:
                 assert change.keep_to >= 0
                 assert change.starts_over or change.keep_to < len(before)
 
