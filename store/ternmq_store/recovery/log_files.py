@@ -5,7 +5,7 @@ refused only where nothing tells which files are the log's, or how long they are
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -20,6 +20,7 @@ from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
+from ternmq_store.recovery.findings import RecoveryFindings
 from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
 from ternmq_store.recovery.recorded_offsets import FileRecordedOffsets, LogFit, RecordedOffsets
 from ternmq_store.recovery.recovery_decisions import (
@@ -415,7 +416,7 @@ def carry_out(
     root: Path,
     plan: LogFilePlan,
     flushed: int,
-    tell: Callable[[RecoveryFinding], None],
+    findings: RecoveryFindings,
 ) -> None:
     """Rename, set aside, remove and lengthen what the plan says.
 
@@ -424,7 +425,7 @@ def carry_out(
         root: The store's directory.
         plan: What to do.
         flushed: The log was on the disk up to here.
-        tell: Gets a finding for each file.
+        findings: Gets one for each file.
 
     Raises:
         OSError: It could not be done.
@@ -433,44 +434,34 @@ def carry_out(
         path = right_path(file)
         files.rename(file.path, path)
         files.sync_folder(path.parent)
-        tell(
-            RecoveryFinding(
-                RecoveryAction.REPAIRED,
-                path,
-                file.base,
-                0,
-                f"the file had the name {file.path.name}",
-            )
+        findings.add(
+            RecoveryAction.REPAIRED, path, file.base, 0, f"the file had the name {file.path.name}"
         )
     for stray, reason in plan.strays:
         moved = set_aside_file(files, root, stray.path)
-        tell(_aside(root, stray.path, stray.base, stray.file_bytes, reason, moved))
+        findings.add(*_aside(root, stray.path, stray.base, stray.file_bytes, reason, moved))
     for long in plan.long:
         at, length = long.base + plan.file_bytes, long.file_bytes - plan.file_bytes
         to = set_aside_surplus(files, root, long.path, plan.file_bytes)
         reason = f"the file had {long.file_bytes} bytes, not {plan.file_bytes}"
         if to is None:
             what = f"{reason}; only zeros were cut"
-            tell(RecoveryFinding(RecoveryAction.REPAIRED, long.path, at, length, what))
+            findings.add(RecoveryAction.REPAIRED, long.path, at, length, what)
         else:
-            tell(_aside(root, long.path, at, length, reason, to))
+            findings.add(*_aside(root, long.path, at, length, reason, to))
     for found in reversed(plan.removed):
         files.remove(found.path)
-        tell(
-            RecoveryFinding(RecoveryAction.REMOVED, found.path, found.base, 0, "the file was empty")
-        )
+        findings.add(RecoveryAction.REMOVED, found.path, found.base, 0, "the file was empty")
     for short in plan.short:
         _lengthen(files, short.path, plan.file_bytes)
     by_start = {short.base + short.file_bytes: short.path for short in plan.short}
     for start, end, reason in ((s.start, s.end, s.reason) for s in plan.damage(flushed)):
-        tell(
-            RecoveryFinding(RecoveryAction.QUARANTINED, by_start[start], start, end - start, reason)
-        )
+        findings.add(RecoveryAction.QUARANTINED, by_start[start], start, end - start, reason)
     last = plan.row[-1] if plan.row else None
     if last is not None and last.file_bytes < plan.file_bytes:
         at, missing = last.base + last.file_bytes, plan.file_bytes - last.file_bytes
         reason = "the end of the file was missing"
-        tell(RecoveryFinding(RecoveryAction.REPAIRED, last.path, at, missing, reason))
+        findings.add(RecoveryAction.REPAIRED, last.path, at, missing, reason)
 
 
 def _aside(root: Path, path: Path, at: int, length: int, reason: str, to: Path) -> RecoveryFinding:

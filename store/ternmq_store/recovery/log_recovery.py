@@ -33,10 +33,11 @@ from ternmq_store.log.checkpoint import Checkpoint
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse, QueueNote
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.opened_files import OpenedFiles, RecoveryAction, RecoveryFinding, RecoveryReport
+from ternmq_store.opened_files import OpenedFiles, RecoveryAction, RecoveryReport
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
+from ternmq_store.recovery.findings import RecoveryFindings
 from ternmq_store.recovery.log_files import LogFilePlan, carry_out, find_plan
 from ternmq_store.recovery.log_scan import (
     LogScan,
@@ -111,7 +112,7 @@ class _Opening:
         self._files = files
         self._root = root
         self._config = config
-        self._findings: list[RecoveryFinding] = []
+        self._findings = RecoveryFindings()
         self._session = StoreSession(files, root, partial(self._are_lost, notes_path(root)))
         self._plan = find_plan(files, root, self._session, config.commit_log_file_bytes)
         self._token = f"{now_ms:x}-{os.getpid():x}"
@@ -130,15 +131,15 @@ class _Opening:
         mended = lift_mended(self._log, session.quarantine, session.check_at)
         self._is_mended = bool(mended)
         for finding in (*mended, *find_lost(self._log, session)):
-            self._tell(finding)
+            self._findings.add(*finding)
         start, scan, is_rebuilt = self._read_log()
         log, queues = self._log, self._queues
         cut_bytes = self._settle(start)
         if cut_bytes:
             path = log.files.at(log.end).file.path
-            self._tell(RecoveryFinding(RecoveryAction.CUT, path, log.end, cut_bytes, scan.reason))
+            self._findings.add(RecoveryAction.CUT, path, log.end, cut_bytes, scan.reason)
         for finding in find_oddities(queues):
-            self._tell(finding)
+            self._findings.add(*finding)
         self._keep_numbers()
         newest_at_ms = self._dispatcher.stored_at_ms
         self._dispatcher.offset, self._dispatcher.stored_at_ms = scan.dispatched
@@ -163,7 +164,7 @@ class _Opening:
             records_scanned=self._dispatcher.scanned,
             queues=len(queues),
             queues_rebuilt=is_rebuilt,
-            findings=tuple(self._findings),
+            findings=tuple(self._findings.all),
         )
         return OpenedFiles(
             log, queues, self._dispatcher, session, report, newest_at_ms, self._serve_to
@@ -198,11 +199,7 @@ class _Opening:
         is_rebuilt = scan.dispatched[0] > log.start
         if is_rebuilt:
             folder = consume_queue_folder(self._root)
-            self._tell(
-                RecoveryFinding(
-                    RecoveryAction.REBUILT, folder, 0, 0, "queues were missing or wrong"
-                )
-            )
+            self._findings.add(RecoveryAction.REBUILT, folder, 0, 0, "queues were missing or wrong")
         return log.start, scan, is_rebuilt
 
     def _find_limit(self) -> PhysicalOffset | None:
@@ -218,27 +215,14 @@ class _Opening:
         if crossing:
             self._cut_queues(min(crossing), keep=False)
 
-    def _tell(self, finding: RecoveryFinding) -> None:
-        self._findings.append(finding)
-        is_loss = finding.what in {
-            RecoveryAction.QUARANTINED,
-            RecoveryAction.SET_ASIDE,
-            RecoveryAction.LOST,
-        }
-        logger.log(
-            logging.ERROR if is_loss else logging.WARNING,
-            "store recovery what=%s file=%s offset=%s bytes=%s reason=%s",
-            *(finding.what.value, *finding[1:]),
-        )
-
     def _are_lost(self, path: Path, reason: str) -> None:
-        self._tell(RecoveryFinding(RecoveryAction.REPORTED, path, 0, 0, reason))
+        self._findings.add(RecoveryAction.REPORTED, path, 0, 0, reason)
 
     def _load(self, plan: LogFilePlan) -> None:
         files, root = self._files, self._root
         if files.exists(next_file_path(root)):
             files.remove(next_file_path(root))
-        carry_out(files, root, plan, self._session.flushed, self._tell)
+        carry_out(files, root, plan, self._session.flushed, self._findings)
         files.make_folder(commit_log_folder(root))
         files.make_folder(consume_queue_folder(root))
         self._log = log = CommitLog(files, root, plan.file_bytes)
@@ -259,7 +243,7 @@ class _Opening:
         self._dispatcher.quarantine = self._session.quarantine
         end = PhysicalOffset(log.files.last.end if log.files.files else 0)
         self._session.quarantine.keep_between(log.start, end)
-        self._consistency = QueueConsistency(log, self._session, self._tell)
+        self._consistency = QueueConsistency(log, self._session, self._findings)
 
     def _scan_rules(self) -> ScanRules:
         log, session = self._log, self._session
@@ -358,14 +342,8 @@ class _Opening:
             return at
         if self._limit is not None and at > self._limit:
             return at  # its unit is gone, and no scan begins there
-        self._tell(
-            RecoveryFinding(
-                RecoveryAction.REPORTED,
-                checkpoint_path(self._root),
-                at,
-                0,
-                "no record begins there",
-            )
+        self._findings.add(
+            RecoveryAction.REPORTED, checkpoint_path(self._root), at, 0, "no record begins there"
         )
         return None
 
@@ -407,7 +385,7 @@ class _Opening:
             self._session.quarantine,
             self._rules,
             self._session.ranges,
-            self._tell,
+            self._findings,
         )
         scan.run(start, old_units, serve_to=self._serve_to, cut_to=self._session.notes.cut_to)
         return scan
@@ -419,7 +397,7 @@ class _Opening:
         """Report what a log of others, read as a whole, says that its queues did not."""
         if not self._session.has_notes and self._session.last_use.is_clean:
             for finding in find_repairs(self._queues, self._queue_ends.ends):
-                self._tell(finding)
+                self._findings.add(*finding)
 
     def _lacks_units(self) -> bool:
         """Tell whether queues end before they should: units are missing that the log has."""
@@ -458,9 +436,7 @@ class _Opening:
             missing = note.end - queue.end
             path = queue.files.folder
             reason = f"{missing} messages are gone; the next one is number {note.end}"
-            self._tell(
-                RecoveryFinding(RecoveryAction.REPORTED, path, queue.end * UNIT_BYTES, 0, reason)
-            )
+            self._findings.add(RecoveryAction.REPORTED, path, queue.end * UNIT_BYTES, 0, reason)
             pad_to(queue, note.end)
         given = self._queue_ends.given(max(self._log.end, self._noted_to))
         for (topic, queue_id), end in numbers_given(self._queues, given):
@@ -469,10 +445,10 @@ class _Opening:
             queue = self._queues.of(topic, queue_id)
             reason = f"units tell of records that are gone; the next one is number {end}"
             at, path = queue.end * UNIT_BYTES, queue.files.folder
-            self._tell(RecoveryFinding(RecoveryAction.REPORTED, path, at, 0, reason))
+            self._findings.add(RecoveryAction.REPORTED, path, at, 0, reason)
             pad_to(queue, end)
         for finding in find_cuts(self._queues, self._queue_ends.ends):
-            self._tell(finding)
+            self._findings.add(*finding)
 
     def _settle(self, scanned_from: PhysicalOffset) -> int:
         """Let the log end where the scan did, on the disk too; return how many bytes were cut."""
@@ -485,5 +461,5 @@ class _Opening:
             file.sync()
         session.lower(end)
         for finding in find_later_files(log, end):
-            self._tell(finding)
+            self._findings.add(*finding)
         return log.cut(end, was_left_there=end == self._rules.left_at)

@@ -1,7 +1,7 @@
 """The log scan at opening: good records are dispatched, bad ones are cut or quarantined."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from ternmq_store.log.checksum_ranges import Ranges, is_inside
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.log.resync import lies_at, next_record
-from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
+from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import (
@@ -32,6 +32,7 @@ from ternmq_store.queues.units import (
     make_padding,
     unit_of,
 )
+from ternmq_store.recovery.findings import RecoveryFindings
 from ternmq_store.recovery.scan_rules import FirstRecord, NextGood, ScanRules, end_of_damage
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class LogScan:
         quarantine: Quarantine,
         rules: ScanRules,
         ranges: Ranges,
-        tell: Callable[[RecoveryFinding], None],
+        findings: RecoveryFindings,
     ) -> None:
         self._log = log
         self._dispatcher = dispatcher
@@ -67,7 +68,7 @@ class LogScan:
         self._quarantine = quarantine
         self._rules = rules
         self._ranges = ranges
-        self._tell = tell
+        self._findings = findings
         self.reason = ""
         self.dispatched = (PhysicalOffset(0), 0)
         self._cut_to = PhysicalOffset(0)
@@ -164,7 +165,7 @@ class LogScan:
         at = self._dispatcher.offset
         path = self._log.files.at(at).file.path
         self._quarantine.add(at, end, error.reason)
-        self._tell(RecoveryFinding(RecoveryAction.QUARANTINED, path, at, end - at, error.reason))
+        self._findings.add(RecoveryAction.QUARANTINED, path, at, end - at, error.reason)
 
     def _pass_over(self, end: PhysicalOffset, old_units: OldUnits) -> None:
         """Go on behind a damaged stretch, of now or of before."""

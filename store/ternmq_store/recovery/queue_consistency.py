@@ -1,26 +1,25 @@
 """Consistency of consume queues and log, by some units of each queue and their messages."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
+from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.recovery.findings import RecoveryFindings
 from ternmq_store.recovery.log_scan import read_record, record_lies_at
 
 
 class QueueConsistency:
     """Compares units with their messages. Used by an opening."""
 
-    def __init__(
-        self, log: CommitLog, session: StoreSession, tell: Callable[[RecoveryFinding], None]
-    ) -> None:
+    def __init__(self, log: CommitLog, session: StoreSession, findings: RecoveryFindings) -> None:
         self._log = log
         self._session = session
-        self._tell = tell
+        self._findings = findings
 
     def holds(self, queues: Iterable[ConsumeQueue]) -> bool:
         """Tell whether the first and the last unit of every file of a queue are of its messages.
@@ -38,9 +37,7 @@ class QueueConsistency:
                             "the unit is not of a message of this queue",
                         )
                         path = file.file.path
-                        self._tell(
-                            RecoveryFinding(RecoveryAction.REPORTED, path, at, UNIT_BYTES, reason)
-                        )
+                        self._findings.add(RecoveryAction.REPORTED, path, at, UNIT_BYTES, reason)
                         return False
         return True
 
@@ -74,4 +71,4 @@ class QueueConsistency:
     def _quarantine(self, start: PhysicalOffset, end: PhysicalOffset, reason: str) -> None:
         path = self._log.files.at(start).file.path
         self._session.quarantine.add(start, end, reason)
-        self._tell(RecoveryFinding(RecoveryAction.QUARANTINED, path, start, end - start, reason))
+        self._findings.add(RecoveryAction.QUARANTINED, path, start, end - start, reason)
