@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.groups.filters import with_room_for_bit_maps
+from ternmq_broker.groups.filters.bloom_bit_maps import fit_bit_maps
 from ternmq_broker.replication.role.membership import EndReason
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.term import Term
@@ -67,7 +67,7 @@ class Broker(Lifecycle):
         files: FileSystem | None = None,
     ) -> None:
         self._config = config
-        self._store_config = with_room_for_bit_maps(config, store_config)
+        self._store_config = fit_bit_maps(config, store_config)
         self._env = env
         self._files: FileSystem = RealFileSystem(rest) if files is None else files
         self._listen = config.listen_address

@@ -298,14 +298,13 @@ class BrokerAssembly:
         )
 
     def _send_service(self, store_config: StoreConfig) -> SendService:
-        registrar = self._registrar
         retried = self._groups.retry_topic_routing()
         writer = MessageWriter(
             self._store,
             self._tables.topics,
             self._env.clock,
             on_appended=self._store_loop.appended,
-            on_created=lambda _topic: registrar.changed(),
+            on_created=self._registrar.changed,
             is_checksummed=store_config.record_checksum,
             rules=lambda: replace(
                 self._scheduled.rules(),
@@ -340,7 +339,7 @@ class BrokerAssembly:
             clock=self._env.clock,
             cluster=self._config.cluster,
             are_stored=self._config.store_replies,
-            on_created=lambda _topic: self._registrar.changed(),
+            on_created=self._registrar.changed,
         )
 
     def _duplicates(self) -> DuplicateSearch | None:

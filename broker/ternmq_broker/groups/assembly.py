@@ -5,13 +5,14 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from ternmq_broker.groups.client_queries import ClientQueries, ClientQueryService
-from ternmq_broker.groups.filters import FilterManager
-from ternmq_broker.groups.group_admin import GroupAdminService, GroupAdminServiceContext
-from ternmq_broker.groups.locks import LockService, LockServiceContext
+from ternmq_broker.groups.filters.filter_manager import FilterManager
+from ternmq_broker.groups.group_admin import GroupAdminService
+from ternmq_broker.groups.locks import LockService
 from ternmq_broker.groups.offset_rules import OffsetRules
-from ternmq_broker.groups.retry import GroupTopics, SendBackService, SendBackServiceContext
+from ternmq_broker.groups.retry.group_topics import GroupTopics
 from ternmq_broker.groups.retry.retry_topic_routing import RetryTopicRouting
-from ternmq_broker.groups.service import GroupService, GroupServiceContext
+from ternmq_broker.groups.retry.send_back import SendBackService
+from ternmq_broker.groups.service import GroupService
 from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.registration import Registrar
@@ -91,18 +92,16 @@ class GroupAssembly:
         self._client_queries = ClientQueries(self.sessions)
         self.topics = GroupTopics(
             *(tables.topics, env.clock),
-            on_created=lambda _topic: registrar.changed(),
+            on_created=registrar.changed,
             is_slave=is_slave,
         )
         self._lock_service = LockService(
-            LockServiceContext(
-                locks=self.locks,
-                clients=clients,
-                topics=tables.topics,
-                groups=tables.groups,
-                versions=tables.offsets.versions,
-                clock=env.clock,
-            )
+            locks=self.locks,
+            clients=clients,
+            topics=tables.topics,
+            group_table=tables.groups,
+            versions=tables.offsets.versions,
+            clock=env.clock,
         )
 
     def services(
@@ -133,25 +132,23 @@ class GroupAssembly:
         """
         tables = self._tables
         return GroupAdminService(
-            GroupAdminServiceContext(
-                store=self._store,
-                blocking=self._env.blocking,
-                topics=tables.topics,
-                groups=tables.groups,
-                offsets=tables.offsets,
-                locks=self.locks,
-                filters=tables.filters,
-                sessions=self.sessions,
-                statistics=self._statistics,
-                group_topics=self.topics,
-                clock=self._env.clock,
-                delete_topic=delete_topic,
-                saved=(
-                    tables.groups_file.saved,
-                    tables.offsets_file.saved,
-                    tables.versions_file.saved,
-                ),
-            )
+            store=self._store,
+            blocking=self._env.blocking,
+            topics=tables.topics,
+            group_table=tables.groups,
+            offsets=tables.offsets,
+            locks=self.locks,
+            filters=tables.filters,
+            sessions=self.sessions,
+            statistics=self._statistics,
+            group_topics=self.topics,
+            clock=self._env.clock,
+            delete_topic=delete_topic,
+            saved=(
+                tables.groups_file.saved,
+                tables.offsets_file.saved,
+                tables.versions_file.saved,
+            ),
         )
 
     def retry_topic_routing(self) -> RetryTopicRouting:
@@ -166,21 +163,19 @@ class GroupAssembly:
     def _group_service(self) -> GroupService:
         tables = self._tables
         return GroupService(
-            GroupServiceContext(
-                store=self._store,
-                reader=StoreReader(self._store, self._env.blocking),
-                topics=tables.topics,
-                groups=tables.groups,
-                offsets=tables.offsets,
-                locks=self.locks,
-                filters=self.filters.rules,
-                offset_rules=self.offset_rules,
-                sessions=self.sessions,
-                group_topics=self.topics,
-                client_queries=self._client_queries,
-                clock=self._env.clock,
-                saved=(tables.offsets_file.saved, tables.versions_file.saved),
-            )
+            store=self._store,
+            reader=StoreReader(self._store, self._env.blocking),
+            topics=tables.topics,
+            group_table=tables.groups,
+            offsets=tables.offsets,
+            locks=self.locks,
+            filters=self.filters.rules,
+            offset_rules=self.offset_rules,
+            sessions=self.sessions,
+            group_topics=self.topics,
+            client_queries=self._client_queries,
+            clock=self._env.clock,
+            saved=(tables.offsets_file.saved, tables.versions_file.saved),
         )
 
     def _send_back_service(
@@ -190,18 +185,16 @@ class GroupAssembly:
         storing: Callable[[], AbstractContextManager[None]],
     ) -> SendBackService:
         return SendBackService(
-            SendBackServiceContext(
-                reader=StoreReader(self._store, self._env.blocking),
-                writer=writer,
-                delayed=delayed,
-                group_topics=self.topics,
-                groups=self._tables.groups,
-                offsets=self._tables.offsets,
-                locks=self.locks,
-                statistics=self._statistics,
-                random=self._env.random,
-                clock=self._env.clock,
-                is_closing=is_closing,
-                storing=storing,
-            )
+            reader=StoreReader(self._store, self._env.blocking),
+            writer=writer,
+            delayed=delayed,
+            group_topics=self.topics,
+            group_table=self._tables.groups,
+            offsets=self._tables.offsets,
+            locks=self.locks,
+            statistics=self._statistics,
+            random=self._env.random,
+            clock=self._env.clock,
+            is_closing=is_closing,
+            storing=storing,
         )

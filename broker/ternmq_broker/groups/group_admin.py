@@ -38,13 +38,13 @@ Saved = Callable[[], asyncio.Future[None] | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupAdminServiceContext:
-    """Tables and callbacks behind GroupAdminService. All owned by the broker's loop."""
+class GroupAdminService:
+    """Serves PutGroup, DeleteGroup, ResetOffsets and CloneOffsets."""
 
     store: MessageStore
     blocking: Blocking
     topics: TopicTable
-    groups: GroupTable
+    group_table: GroupTable
     offsets: OffsetTable
     locks: LockTable
     filters: FilterTable
@@ -58,13 +58,6 @@ class GroupAdminServiceContext:
     saved: Sequence[Saved]
     """Futures of groups, offsets and their versions."""
 
-
-class GroupAdminService:
-    """Serves PutGroup, DeleteGroup, ResetOffsets and CloneOffsets."""
-
-    def __init__(self, context: GroupAdminServiceContext) -> None:
-        self._context = context
-
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
         return (
@@ -76,13 +69,12 @@ class GroupAdminService:
 
     async def put_group(self, request: admin.PutGroupRequest, call: Call) -> admin.PutGroupReply:
         """Make a group or change its settings; when it answers, they are on disk."""
-        context = self._context
         _users_own(request.settings.group)
         settings = group_settings_from_pb(request.settings)
         check_settings(settings)
-        if context.topics.get(retry_topic(settings.group)) is not None:
-            context.group_topics.retry(settings)
-        is_new = context.groups.put(settings, now_ms=context.clock.wall_ms())
+        if self.topics.get(retry_topic(settings.group)) is not None:
+            self.group_topics.retry(settings)
+        is_new = self.group_table.put(settings, now_ms=self.clock.wall_ms())
         logger.info("group put group=%s new=%s settings=%s", settings.group, is_new, settings)
         await self._save()
         return admin.PutGroupReply(created=is_new)
@@ -91,23 +83,23 @@ class GroupAdminService:
         self, request: admin.DeleteGroupRequest, call: Call
     ) -> admin.DeleteGroupReply:
         """Forget a group without members: settings, offsets, locks, retry topic with its files."""
-        context, group = self._context, _users_own(request.group)
+        group = _users_own(request.group)
         self._check_is_known(group)
         self._check_is_idle(group)
-        context.groups.remove(group, now_ms=context.clock.wall_ms())
-        context.offsets.remove_group(group)
-        context.locks.remove_group(group)
-        context.statistics.forget_group(group)
-        context.filters.remove_group(group)
+        self.group_table.remove(group, now_ms=self.clock.wall_ms())
+        self.offsets.remove_group(group)
+        self.locks.remove_group(group)
+        self.statistics.forget_group(group)
+        self.filters.remove_group(group)
         logger.info("group deleted group=%s dead_letters=%s", group, request.with_dead_letters)
         doomed = [retry_topic(group)]
         if request.with_dead_letters:
             doomed.append(dead_letter_topic(group))
         refused: RefusedError | None = None
         for topic in doomed:
-            if context.topics.get(topic) is not None:
+            if self.topics.get(topic) is not None:
                 try:
-                    await context.delete_topic(topic)
+                    await self.delete_topic(topic)
                 except RefusedError as error:  # a NameServer's: the topic is deleted here
                     refused = error
         await self._save()
@@ -144,7 +136,6 @@ class GroupAdminService:
         self, request: admin.CloneOffsetsRequest, call: Call
     ) -> admin.CloneOffsetsReply:
         """Let one group be as far as another; when it answers, that is on disk."""
-        context = self._context
         source, group = check_stored_group(request.from_group), _users_own(request.to_group)
         self._check_is_known(source)
         if source == group:
@@ -153,8 +144,8 @@ class GroupAdminService:
             check_topic(request.topic)
         self._check_is_idle(group)
         changes = [
-            OffsetReset(topic, queue_id, context.offsets.query(group, topic, queue_id), offset)
-            for topic, queues in context.offsets.topics_of(source).items()
+            OffsetReset(topic, queue_id, self.offsets.query(group, topic, queue_id), offset)
+            for topic, queues in self.offsets.topics_of(source).items()
             if is_cloned(topic, request.topic)
             for queue_id, offset in queues.items()
         ]
@@ -162,24 +153,23 @@ class GroupAdminService:
             where = f"topic {request.topic!r}" if request.topic else "any topic"
             remark = f"group {source!r} has no offset in {where}"
             raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
-        context.groups.use(group, now_ms=context.clock.wall_ms())
+        self.group_table.use(group, now_ms=self.clock.wall_ms())
         self._set(group, changes)
         logger.info("offsets cloned from=%s to=%s queues=%s", source, group, len(changes))
         await self._save()
         return admin.CloneOffsetsReply(changes=map(_change_to_pb, changes))
 
     def _check_is_known(self, group: str) -> None:
-        context = self._context
         if (
-            context.groups.get(group) is None
-            and group not in context.offsets.groups()
-            and not context.sessions.table.members(group)
+            self.group_table.get(group) is None
+            and group not in self.offsets.groups()
+            and not self.sessions.table.members(group)
         ):
             remark = f"group {group!r} does not exist"
             raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     def _check_is_idle(self, group: str) -> None:
-        members = self._context.sessions.table.members(group)
+        members = self.sessions.table.members(group)
         if members:
             remark = f"group {group!r} has live members: {members[0].client_id}"
             if len(members) > 1:
@@ -188,7 +178,7 @@ class GroupAdminService:
 
     def _queue_ids(self, topic: str, told: Sequence[int]) -> Sequence[int]:
         """Return the queues that are meant, sorted."""
-        config = self._context.topics.get(topic)
+        config = self.topics.get(topic)
         if config is None:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
         count = max(config.read_queues, config.write_queues)
@@ -199,19 +189,18 @@ class GroupAdminService:
 
     async def _wanted(self, request: admin.ResetOffsetsRequest, topic: str, queue_id: int) -> int:
         """Return where a queue is to go on, whether or not it reaches so far."""
-        context = self._context
-        least, end = context.store.queue_range(topic, queue_id)
+        least, end = self.store.queue_range(topic, queue_id)
         match request.WhichOneof("to"):
             case "at_ms":
                 if request.at_ms < 0:
                     raise _invalid(f"at_ms is {request.at_ms}; must not be negative")
-                search = context.store.searches.by_time(
+                search = self.store.searches.by_time(
                     topic, queue_id, request.at_ms, BoundaryType.LOWER
                 )
                 if search is None:
                     return end
                 try:
-                    return await context.blocking.run(search.run)
+                    return await self.blocking.run(search.run)
                 except OSError as error:
                     remark = f"the disk cannot be read: {error}"
                     raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
@@ -227,21 +216,19 @@ class GroupAdminService:
                 raise _invalid("a reset says where to: at_ms, offset, first or last")
 
     def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
-        context = self._context
-        least, end = context.store.queue_range(topic, queue_id)
-        before = context.offsets.query(group, topic, queue_id)
+        least, end = self.store.queue_range(topic, queue_id)
+        before = self.offsets.query(group, topic, queue_id)
         return QueueState(topic, queue_id, least, end, before)
 
     def _set(self, group: str, changes: Sequence[OffsetReset]) -> None:
-        now_ms = self._context.clock.wall_ms()
+        now_ms = self.clock.wall_ms()
         for each in changes:
-            self._context.offsets.commit(
+            self.offsets.commit(
                 *(group, each.topic, each.queue_id, each.after), force=True, now_ms=now_ms
             )
 
     def _tell(self, group: str, changes: Sequence[OffsetReset]) -> int:
         """Tell the group's live members where to go on; return how many will hear it."""
-        context = self._context
         told = groups.SessionReply(
             offsets_reset=groups.OffsetsReset(
                 group=group,
@@ -250,14 +237,14 @@ class GroupAdminService:
                         topic=each.topic,
                         queue_id=each.queue_id,
                         offset=each.after,
-                        version=context.offsets.version(group, each.topic, each.queue_id),
+                        version=self.offsets.version(group, each.topic, each.queue_id),
                     )
                     for each in changes
                 ],
             )
         )
-        members = context.sessions.table.members(group)
-        return sum(context.sessions.command(member, told) for member in members)
+        members = self.sessions.table.members(group)
+        return sum(self.sessions.command(member, told) for member in members)
 
     async def _save(self) -> None:
         """Wait until everything is on disk.
@@ -265,7 +252,7 @@ class GroupAdminService:
         Raises:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
         """
-        waiting = [future for saved in self._context.saved if (future := saved()) is not None]
+        waiting = [future for saved in self.saved if (future := saved()) is not None]
         for future in waiting:
             await future
 

@@ -30,22 +30,15 @@ _QUEUES_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LockServiceContext:
-    """Tables behind the lock RPCs. All owned by the broker's loop."""
+class LockService:
+    """Serves LockQueues and UnlockQueues."""
 
     locks: LockTable
     clients: ClientTable
     topics: TopicTable
-    groups: GroupTable
+    group_table: GroupTable
     versions: OffsetVersions
     clock: Clock
-
-
-class LockService:
-    """Serves LockQueues and UnlockQueues."""
-
-    def __init__(self, context: LockServiceContext) -> None:
-        self._context = context
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -63,28 +56,25 @@ class LockService:
         A client whose Session has broken gets no answer that it could trust: its locks fall when
         the Session's time is over, however late they were renewed.
         """
-        context = self._context
-        group = context.groups.use(request.group, now_ms=context.clock.wall_ms())
+        group = self.group_table.use(request.group, now_ms=self.clock.wall_ms())
         client_id = check_client_id(request.client_id)
         if not group.consume_enabled:
             remark = f"group {group.group!r} may not consume"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
-        session = context.clients.live(client_id)
+        session = self.clients.live(client_id)
         if session is not None and session.broken_at_ms is not None:
             remark = f"the Session of {client_id!r} has broken; its locks are about to fall"
             raise refusal(ResponseCode.SYSTEM_BUSY, remark)
         asked = [(key, token) for key, token in _queues(request.queues) if self._is_there(key)]
-        before = context.locks.last_token
-        given = context.locks.lock(
-            group.group, client_id, asked, now_ms=context.clock.monotonic_ms()
-        )
-        if context.locks.last_token != before:
-            context.versions.reserve_tokens(context.locks.last_token)
+        before = self.locks.last_token
+        given = self.locks.lock(group.group, client_id, asked, now_ms=self.clock.monotonic_ms())
+        if self.locks.last_token != before:
+            self.versions.reserve_tokens(self.locks.last_token)
             logger.info(
                 "queues locked group=%s client=%s taken=%s held=%s",
                 group.group,
                 client_id,
-                context.locks.last_token - before,
+                self.locks.last_token - before,
                 len(given),
             )
         return groups.LockQueuesReply(
@@ -92,7 +82,7 @@ class LockService:
                 groups.QueueLock(topic=key.topic, queue_id=key.queue_id, token=token)
                 for key, token in given
             ],
-            lease_ms=context.locks.lease_ms,
+            lease_ms=self.locks.lease_ms,
         )
 
     async def unlock_queues(
@@ -100,18 +90,18 @@ class LockService:
     ) -> groups.UnlockQueuesReply:
         """Free queues that a member gives back."""
         group, client_id = check_group(request.group), check_client_id(request.client_id)
-        freed = self._context.locks.unlock(group, client_id, _queues(request.queues))
+        freed = self.locks.unlock(group, client_id, _queues(request.queues))
         if freed:
             logger.info("queues unlocked group=%s client=%s freed=%s", group, client_id, freed)
         return groups.UnlockQueuesReply()
 
     async def expire(self) -> bool:
         """Forget locks whose lease is over: one step of the `locks` job."""
-        self._context.locks.expire(now_ms=self._context.clock.monotonic_ms())
+        self.locks.expire(now_ms=self.clock.monotonic_ms())
         return False
 
     def _is_there(self, key: QueueKey) -> bool:
-        config = self._context.topics.get(key.topic)
+        config = self.topics.get(key.topic)
         return config is not None and 0 <= key.queue_id < max(
             config.read_queues, config.write_queues
         )

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final
 
 from ternmq_broker.groups.client_queries import ClientQueries
-from ternmq_broker.groups.filters import FilterRules
+from ternmq_broker.groups.filters.filter_rules import FilterRules
 from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
-from ternmq_broker.groups.retry import GroupTopics
+from ternmq_broker.groups.retry.group_topics import GroupTopics
 from ternmq_broker.groups.sessions import SessionManager, SessionOutbox
 from ternmq_broker.state.clients import ClientSession, GroupMembership, check_client_id
 from ternmq_broker.state.groups import GroupTable
@@ -52,13 +52,13 @@ _ONE: Final = ReadLimits(1, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupServiceContext:
-    """Tables and services behind the group RPCs. All owned by the broker's loop."""
+class GroupService:
+    """Serves Session, ListMembers, CommitOffsets and QueryOffset."""
 
     store: MessageStore
     reader: StoreReader
     topics: TopicTable
-    groups: GroupTable
+    group_table: GroupTable
     offsets: OffsetTable
     locks: LockTable
     filters: FilterRules
@@ -69,13 +69,6 @@ class GroupServiceContext:
     clock: Clock
     saved: Sequence[Callable[[], asyncio.Future[None] | None]]
     """Futures of offsets and of their versions: done when the table is on disk; None = it is."""
-
-
-class GroupService:
-    """Serves Session, ListMembers, CommitOffsets and QueryOffset."""
-
-    def __init__(self, context: GroupServiceContext) -> None:
-        self._context = context
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -93,7 +86,7 @@ class GroupService:
             return
         if first.WhichOneof("request") != "hello":
             raise InvalidParameter(ResponseCode.INVALID_PARAMETER, "a Session begins with `hello`")
-        hello, sessions = first.hello, self._context.sessions
+        hello, sessions = first.hello, self.sessions
         _check_client(hello)
         memberships = self._memberships(hello.consumer_groups)
         producers = _producer_groups(hello.producer_groups)
@@ -101,8 +94,8 @@ class GroupService:
             hello.client_id,
             hello.incarnation,
             call.peer,
-            connected_at_ms=self._context.clock.wall_ms(),
-            heard_at_ms=self._context.clock.monotonic_ms(),
+            connected_at_ms=self.clock.wall_ms(),
+            heard_at_ms=self.clock.monotonic_ms(),
         )
         outbox = sessions.open(session)
         if isinstance(outbox, ClientSession):
@@ -132,7 +125,7 @@ class GroupService:
         self, stream: SessionServerStream, session: ClientSession, outbox: SessionOutbox
     ) -> TernError | None:
         """Take heartbeats until the stream ends, then end the other half too; return why."""
-        sessions = self._context.sessions
+        sessions = self.sessions
         try:
             while (request := await stream.read()) is not None:
                 match request.WhichOneof("request"):
@@ -141,7 +134,7 @@ class GroupService:
                         memberships = self._memberships(beat.consumer_groups)
                         sessions.heard(session, _producer_groups(beat.producer_groups), memberships)
                     case "running_state":
-                        self._context.client_queries.answered(session, request.running_state)
+                        self.client_queries.answered(session, request.running_state)
                     case "goodbye":
                         sessions.goodbye(session)
                         return None
@@ -163,7 +156,7 @@ class GroupService:
         """
         memberships: dict[str, GroupMembership] = {}
         read = partial(
-            self._context.filters.subscription_of,
+            self.filters.subscription_of,
             code_when_off=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
         )
         for each in told:
@@ -183,20 +176,19 @@ class GroupService:
 
     def _prepare(self, membership: GroupMembership) -> None:
         """Let a group come into being, with the topic that its members read beside their own."""
-        context = self._context
-        now_ms = context.clock.wall_ms()
-        settings = context.groups.use(membership.group, now_ms=now_ms)
+        now_ms = self.clock.wall_ms()
+        settings = self.group_table.use(membership.group, now_ms=now_ms)
         is_retrying = not membership.is_broadcasting and settings.retry_queues > 0
         if is_retrying and not is_system_group(membership.group):
             # Without it the group consumes all the same; who sends a message back is told why not.
             with contextlib.suppress(RefusedError):
-                context.group_topics.retry(settings)
+                self.group_topics.retry(settings)
 
     async def list_members(
         self, request: groups.ListMembersRequest, call: Call
     ) -> groups.ListMembersReply:
         """Tell a group's live members."""
-        members = self._context.sessions.table.members(check_stored_group(request.group))
+        members = self.sessions.table.members(check_stored_group(request.group))
         return groups.ListMembersReply(client_ids=[each.client_id for each in members])
 
     async def commit_offsets(
@@ -208,19 +200,18 @@ class GroupService:
         of before the seek count again. So is every commit in a queue until the file holds one:
         without it the group would begin at a later end.
         """
-        context = self._context
-        now_ms = context.clock.wall_ms()
-        group = context.groups.use(request.group, now_ms=now_ms).group
+        now_ms = self.clock.wall_ms()
+        group = self.group_table.use(request.group, now_ms=now_ms).group
         reply = groups.CommitOffsetsReply()
         for each in request.offsets:
             what_told = OffsetCommit(
                 each.topic, each.queue_id, each.offset, each.version, each.lock_token
             )
             if request.force:
-                what_told = context.offset_rules.nearest(what_told)
-            why = context.offset_rules.why_not(group, what_told)
+                what_told = self.offset_rules.nearest(what_told)
+            why = self.offset_rules.why_not(group, what_told)
             if why is None:
-                is_kept = context.offsets.commit(
+                is_kept = self.offsets.commit(
                     group,
                     each.topic,
                     each.queue_id,
@@ -231,8 +222,8 @@ class GroupService:
                 )
                 if is_kept and not request.force:
                     continue
-            kept = context.offsets.query(group, each.topic, each.queue_id)
-            version = context.offsets.version(group, each.topic, each.queue_id)
+            kept = self.offsets.query(group, each.topic, each.queue_id)
+            version = self.offsets.version(group, each.topic, each.queue_id)
             told = groups.QueueOffset(
                 topic=each.topic,
                 queue_id=each.queue_id,
@@ -254,7 +245,7 @@ class GroupService:
             reply.status.code = ResponseCode.INVALID_PARAMETER
             reply.status.remark = "; ".join(each.status.remark for each in reply.refused[:3])
         if request.force or any(
-            context.offsets.has_unsaved_begin(group, each.topic, each.queue_id)
+            self.offsets.has_unsaved_begin(group, each.topic, each.queue_id)
             for each in request.offsets
         ):
             await self._saved()
@@ -266,27 +257,26 @@ class GroupService:
         Raises:
             StoreError: The disk refuses; they are saved later.
         """
-        for saving in [saving for saved in self._context.saved if (saving := saved()) is not None]:
+        for saving in [saving for saved in self.saved if (saving := saved()) is not None]:
             await saving
 
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
     ) -> groups.QueryOffsetReply:
         """Tell how far a group is, and whether it will still be there after a crash."""
-        context = self._context
         group, topic = check_stored_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
-        is_unsaved = partial(context.offsets.has_unsaved_begin, group, topic, request.queue_id)
+        is_unsaved = partial(self.offsets.has_unsaved_begin, group, topic, request.queue_id)
         if is_unsaved():
             with contextlib.suppress(StoreError):  # who begins there hears of it from its commit
                 await self._saved()
-        kept = context.offsets.query(group, topic, request.queue_id)
-        if kept is None and context.offsets.is_awaited:
+        kept = self.offsets.query(group, topic, request.queue_id)
+        if kept is None and self.offsets.is_awaited:
             # An answer would let the group begin at the end of the queue.
             remark = "this slave lost its offsets, and has not heard its master's"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
-        version = context.offsets.version(group, topic, request.queue_id)
+        version = self.offsets.version(group, topic, request.queue_id)
         is_kept = kept is not None and not is_unsaved()
         return groups.QueryOffsetReply(offset=offset, version=version, is_kept=is_kept)
 
@@ -298,21 +288,20 @@ class GroupService:
 
         Source: RocketMQ `ConsumerManageProcessor.queryConsumerOffset`.
         """
-        context = self._context
-        if context.topics.get(topic) is None:
+        if self.topics.get(topic) is None:
             return NEVER_CONSUMED
-        least, end = context.store.queue_range(topic, queue_id)
+        least, end = self.store.queue_range(topic, queue_id)
         if end == 0:
             return 0
-        settings = context.groups.get(group)
+        settings = self.group_table.get(group)
         if settings is not None and settings.consume_from_min_enabled:
             return least
         if least > 0:
             return NEVER_CONSUMED
-        first = await context.reader.read(
+        first = await self.reader.read(
             ReadRequest(topic=topic, queue_id=queue_id, offset=QueueOffset(0), hot=_ONE, cold=_ONE)
         )
-        is_hot = first.behind_bytes <= context.store.reads.hot_bytes
+        is_hot = first.behind_bytes <= self.store.reads.hot_bytes
         return 0 if len(first.record_sizes) and is_hot else NEVER_CONSUMED
 
 

@@ -10,7 +10,7 @@ from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import PullHoldService, PullHoldTable
 from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullRules
-from ternmq_broker.pull.service import PullService, PullServiceContext
+from ternmq_broker.pull.service import PullService
 from ternmq_broker.replication.replica_view import ReplicaView
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
@@ -78,22 +78,20 @@ class PullAssembly:
         """
         env, store = self._env, self._store
         return PullService(
-            PullServiceContext(
-                store=store,
-                reader=StoreReader(store, env.blocking),
-                rules=rules,
-                answers=PullAnswers(
-                    *(store, tables.groups, tables.offsets, offset_moved, replica_view),
-                    slave_read_enabled=lambda: live.broker.slave_read_enabled,
-                    slave_offset_check_enabled=lambda: live.broker.slave_offset_check_enabled,
-                ),
-                offset_rules=offset_rules,
-                holds=self.holds,
-                deletion_listeners=self.deletion_listeners,
-                clock=env.clock,
-                wait_ms_max=lambda: live.broker.pull_wait_ms,
-                is_closing=self._is_closing,
-            )
+            store=store,
+            reader=StoreReader(store, env.blocking),
+            rules=rules,
+            answers=PullAnswers(
+                *(store, tables.groups, tables.offsets, offset_moved, replica_view),
+                slave_read_enabled=lambda: live.broker.slave_read_enabled,
+                slave_offset_check_enabled=lambda: live.broker.slave_offset_check_enabled,
+            ),
+            offset_rules=offset_rules,
+            holds=self.holds,
+            deletion_listeners=self.deletion_listeners,
+            clock=env.clock,
+            wait_ms_max=lambda: live.broker.pull_wait_ms,
+            is_closing=self._is_closing,
         )
 
     def drain(self) -> None:

@@ -5,7 +5,7 @@ Source: RocketMQ `PullMessageProcessor`, `DefaultMessageStore.getMessage`.
 
 from typing import Final, NamedTuple
 
-from ternmq_broker.groups.filters import FilterRules
+from ternmq_broker.groups.filters.filter_rules import FilterRules
 from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.topics import TopicTable

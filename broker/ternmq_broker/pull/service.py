@@ -38,8 +38,8 @@ _REPORT_PAUSE_MS: Final = 5_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PullServiceContext:
-    """Tables and services behind PullService. All owned by the broker's loop."""
+class PullService:
+    """Serves Pull, PullStream and ViewMessage."""
 
     store: MessageStore
     reader: StoreReader
@@ -51,13 +51,6 @@ class PullServiceContext:
     clock: Clock
     wait_ms_max: Callable[[], int]
     is_closing: Callable[[], bool]
-
-
-class PullService:
-    """Serves Pull, PullStream and ViewMessage."""
-
-    def __init__(self, context: PullServiceContext) -> None:
-        self._context = context
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -72,20 +65,19 @@ class PullService:
 
         Cancelling is safe: nothing is consumed until an offset is committed.
         """
-        context = self._context
-        context.rules.check_group(request.group, now_ms=context.clock.wall_ms())
-        context.rules.check_queue(request.topic, request.queue_id)
-        subscription = context.rules.subscription(
+        self.rules.check_group(request.group, now_ms=self.clock.wall_ms())
+        self.rules.check_queue(request.topic, request.queue_id)
+        subscription = self.rules.subscription(
             request.group,
             request.topic,
             request.subscription if request.HasField("subscription") else None,
             version_ms=request.subscription_version_ms,
         )
-        chosen = context.rules.filters.pull_filter(request.group, subscription)
+        chosen = self.rules.filters.pull_filter(request.group, subscription)
         messages_max = check_range("messages_max", request.messages_max, 0) or OFFSET_MAX
         bytes_max = check_range("bytes_max", request.bytes_max, 0) or OFFSET_MAX
-        wait_ms = min(check_range("wait_ms", request.wait_ms, 0), context.wait_ms_max())
-        hot, cold = context.store.reads.limits()
+        wait_ms = min(check_range("wait_ms", request.wait_ms, 0), self.wait_ms_max())
+        hot, cold = self.store.reads.limits()
         wanted = ReadRequest(
             topic=request.topic,
             queue_id=request.queue_id,
@@ -96,7 +88,7 @@ class PullService:
             **chosen._asdict(),
         )
         if request.HasField("commit_offset"):
-            context.offset_rules.commit_with_pull(
+            self.offset_rules.commit_with_pull(
                 request.group,
                 OffsetCommit(
                     request.topic,
@@ -106,15 +98,15 @@ class PullService:
                 ),
             )
         place = (request.topic, request.queue_id)
-        goes_on_at = context.answers.goes_on_at(
+        goes_on_at = self.answers.goes_on_at(
             request.group, *place, wanted.offset, request.offset_epoch
         )
         if goes_on_at is not None:
-            first, end = context.store.queue_range(*place)
+            first, end = self.store.queue_range(*place)
             moved = messages.PullReply(next_offset=goes_on_at, min_offset=first, max_offset=end)
             moved.status.code = ResponseCode.PULL_OFFSET_MOVED
             return moved
-        pulling = _UnaryPull(context, wanted)
+        pulling = _UnaryPull(self, wanted)
         result, outcome = await pulling.run(wait_ms)
         reply = messages.PullReply(
             next_offset=outcome.next_offset,
@@ -123,8 +115,8 @@ class PullService:
             records=result.records,
             record_sizes=result.record_sizes.astype("<i4", copy=False).tobytes(),
             suggested_broker_id=MASTER_ID
-            if context.answers.is_masters(wanted, outcome)
-            else context.answers.suggested_broker_id(
+            if self.answers.is_masters(wanted, outcome)
+            else self.answers.suggested_broker_id(
                 request.group, is_far_behind=result.suggest_pull_from_slave
             ),
         )
@@ -141,15 +133,14 @@ class PullService:
             raise InvalidParameter(
                 ResponseCode.INVALID_PARAMETER, "a PullStream begins with `open`"
             )
-        context = self._context
         group = first.open.group
-        context.rules.check_group(group, now_ms=context.clock.wall_ms())
+        self.rules.check_group(group, now_ms=self.clock.wall_ms())
         pulling = PullingStream(
-            context.reader,
-            context.rules,
-            context.answers,
-            context.holds,
-            context.deletion_listeners,
+            self.reader,
+            self.rules,
+            self.answers,
+            self.holds,
+            self.deletion_listeners,
             group,
             stream,
         )
@@ -167,7 +158,7 @@ class PullService:
             store_host, offset = parse_offset_message_id(message_id)
         except UsageError as error:
             raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        data = await self._context.reader.record(offset)
+        data = await self.reader.record(offset)
         record = None if data is None else decode_record(data, check_crc=False)
         if (
             data is None
@@ -183,7 +174,7 @@ class PullService:
 class _UnaryPull:
     """One unary pull."""
 
-    context: PullServiceContext
+    service: PullService
     wanted: ReadRequest
 
     async def run(self, wait_ms: int) -> tuple[ReadResult, PullOutcome]:
@@ -192,19 +183,19 @@ class _UnaryPull:
         result, outcome = await self._read(offset)
         if outcome.code is not ResponseCode.PULL_NOT_FOUND or not wait_ms:
             return result, outcome
-        begun_at_ms = self.context.clock.monotonic_ms()
+        begun_at_ms = self.service.clock.monotonic_ms()
         deleted: set[str] = set()
         topic, queue_id = self.wanted.topic, self.wanted.queue_id
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while self._is_waiting(result, outcome, begun_at_ms):
-                    if self.context.is_closing():
+                    if self.service.is_closing():
                         break
-                    with self.context.deletion_listeners.listening(deleted.add):
+                    with self.service.deletion_listeners.listening(deleted.add):
                         await self._arrival(outcome.next_offset)
                     if topic in deleted:
                         raise no_topic(topic)
-                    self.context.rules.check_queue(topic, queue_id)
+                    self.service.rules.check_queue(topic, queue_id)
                     result, outcome = await self._read(outcome.next_offset)
         except TimeoutError:
             if self._has_moved(outcome.next_offset):
@@ -224,7 +215,7 @@ class _UnaryPull:
         if outcome.next_offset < result.max_offset:
             return False
         if outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY and self.wanted.record_filter:
-            waited_ms = self.context.clock.monotonic_ms() - begun_at_ms
+            waited_ms = self.service.clock.monotonic_ms() - begun_at_ms
             return waited_ms < _REPORT_PAUSE_MS
         return outcome.code is ResponseCode.PULL_NOT_FOUND
 
@@ -238,15 +229,15 @@ class _UnaryPull:
         topic, queue_id = self.wanted.topic, self.wanted.queue_id
         arrived = asyncio.Event()
         held = HeldPull(topic, queue_id, next_offset, arrived.set, self.wanted.tag_codes)
-        self.context.holds.hold(held)
+        self.service.holds.hold(held)
         try:
             await arrived.wait()
         finally:
-            self.context.holds.release(held)
+            self.service.holds.release(held)
 
     def _has_moved(self, next_offset: QueueOffset) -> bool:
         """Tell whether the queue has a message at `next_offset`."""
-        end = self.context.store.queue_range(self.wanted.topic, self.wanted.queue_id)[1]
+        end = self.service.store.queue_range(self.wanted.topic, self.wanted.queue_id)[1]
         return end > next_offset
 
     async def _read(self, offset: QueueOffset) -> tuple[ReadResult, PullOutcome]:
@@ -255,8 +246,8 @@ class _UnaryPull:
         while True:
             most = min(self.wanted.record_filter_max, end - offset)
             wanted = replace(self.wanted, offset=offset, record_filter_max=most)
-            result = await self.context.reader.read(wanted)
-            outcome = self.context.answers.outcome(wanted, result)
+            result = await self.service.reader.read(wanted)
+            outcome = self.service.answers.outcome(wanted, result)
             if result.status is not ReadStatus.NO_MATCHED_MESSAGE or wanted.record_filter is None:
                 return result, outcome
             offset = outcome.next_offset

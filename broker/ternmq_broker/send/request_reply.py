@@ -31,7 +31,7 @@ class ReplyForwarder:
     are_stored: bool
     """A reply that was passed on is stored as well."""
 
-    on_created: Callable[[TopicConfig], None]
+    on_created: Callable[[], None]
     """Called when the topic of replies came into being."""
 
     @property
@@ -47,7 +47,7 @@ class ReplyForwarder:
             config = TopicConfig(topic, 1, 1)
             self.topics.put(config, now_ms=self.clock.wall_ms())
             logger.info("topic created topic=%s queues=1 by=reply", topic)
-            self.on_created(config)
+            self.on_created()
         return True
 
     def pass_on(self, record: bytes, properties: Mapping[str, str]) -> None:

@@ -85,7 +85,7 @@ class MessageWriter:
         clock: Clock,
         *,
         on_appended: Callable[[], None],
-        on_created: Callable[[TopicConfig], None],
+        on_created: Callable[[], None],
         is_checksummed: bool,
         rules: Callable[[], RoutingRules],
         on_halves: Callable[[Ints, Ints, Ints], None],
@@ -235,7 +235,7 @@ class MessageWriter:
                 remark = f"topic {topic!r} does not exist, and a send may not create it"
                 return RecordRefusal(ResponseCode.TOPIC_NOT_EXIST, remark)
             logger.info("topic created topic=%s queues=%s by=send", topic, config.write_queues)
-            self._on_created(config)
+            self._on_created()
         if Permission.WRITE not in config.permissions:
             remark = f"topic {topic!r} may not be written ({config.permissions.text})"
             return RecordRefusal(ResponseCode.NO_PERMISSION, remark)

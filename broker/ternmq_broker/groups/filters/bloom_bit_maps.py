@@ -69,7 +69,7 @@ def _mask(positions: Sequence[int]) -> int:
     return sum({1 << position for position in positions})
 
 
-def with_room_for_bit_maps(config: BrokerConfig, store: StoreConfig) -> StoreConfig:
+def fit_bit_maps(config: BrokerConfig, store: StoreConfig) -> StoreConfig:
     """Return the store's settings, with room for bit maps if any are to be kept.
 
     Raises:

@@ -32,14 +32,14 @@ class GroupTopics:
     Args:
         topics: Where they are kept.
         clock: For when they changed.
-        on_created: Called with each new one; what is stored in it may be acknowledged only when the
+        on_created: Called after each new topic; messages in it may be acknowledged only when the
             table is saved.
         is_slave: None are made here: they come from the master.
     """
 
     topics: TopicTable
     clock: Clock
-    on_created: Callable[[TopicConfig], None]
+    on_created: Callable[[], None]
     is_slave: bool = False
 
     def retry(self, group: GroupSettings) -> TopicConfig:
@@ -81,5 +81,5 @@ class GroupTopics:
             )
         self.topics.put(config, now_ms=self.clock.wall_ms())
         logger.info("topic put topic=%s queues=%s by=group", topic, queues)
-        self.on_created(config)
+        self.on_created()
         return config

@@ -52,27 +52,6 @@ _PUT_BYTES_MAX: Final = 1 << 20
 one message."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SendBackServiceContext:
-    """Tables and services behind SendBack. All owned by the broker's loop."""
-
-    reader: StoreReader
-    writer: InternalWriter
-    delayed: Callable[[InternalRecord, int], InternalRecord]
-    """Returns the form in which a record waits at a delay level."""
-
-    group_topics: GroupTopics
-    groups: GroupTable
-    offsets: OffsetTable
-    locks: LockTable
-    statistics: BrokerStatistics
-    random: Random
-    clock: Clock
-    is_closing: Callable[[], bool]
-    storing: Callable[[], AbstractContextManager[None]]
-    """Counts a call that stores: a stop waits for it."""
-
-
 @dataclass(slots=True)
 class _SendBackBatch:
     """Copies that are stored together. Owned by one call."""
@@ -86,13 +65,29 @@ class _SendBackBatch:
     body_bytes: int = 0
 
 
+@dataclass(kw_only=True, slots=True, eq=False)
 class SendBackService:
     """Serves SendBack."""
 
-    def __init__(self, context: SendBackServiceContext) -> None:
-        self._context = context
-        self._under_way: dict[tuple[str | None, ...], asyncio.Event] = {}
-        """Copies that are looked for, or being stored; set once that is over."""
+    reader: StoreReader
+    writer: InternalWriter
+    delayed: Callable[[InternalRecord, int], InternalRecord]
+    """Returns the form in which a record waits at a delay level."""
+
+    group_topics: GroupTopics
+    group_table: GroupTable
+    offsets: OffsetTable
+    locks: LockTable
+    statistics: BrokerStatistics
+    random: Random
+    clock: Clock
+    is_closing: Callable[[], bool]
+    storing: Callable[[], AbstractContextManager[None]]
+    """Counts a call that stores: a stop waits for it."""
+    _under_way: dict[tuple[str | None, ...], asyncio.Event] = field(
+        default_factory=dict[tuple[str | None, ...], asyncio.Event], init=False
+    )
+    """Copies that are searched for, or being stored; set once that is over."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -105,19 +100,17 @@ class SendBackService:
         member keeps the message. A copy that is stored already counts, whoever sent it back: a
         member that got the message again after a crash, or one whose answer was lost.
         """
-        context = self._context
-        if context.is_closing():
+        if self.is_closing():
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
         if len(request.messages) > MESSAGES_MAX:
             remark = f"{len(request.messages)} messages; at most {MESSAGES_MAX} go back at once"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-        with context.storing():
+        with self.storing():
             return groups.SendBackReply(outcomes=await self._send_back(request))
 
     async def _send_back(self, request: groups.SendBackRequest) -> Sequence[common.Status]:
-        context = self._context
         check_client_id(request.client_id)
-        group = context.groups.use(request.group, now_ms=context.clock.wall_ms())
+        group = self.group_table.use(request.group, now_ms=self.clock.wall_ms())
         outcomes = [common.Status() for _ in request.messages]
         batch = _SendBackBatch()
         dropped = 0
@@ -149,13 +142,12 @@ class SendBackService:
         Raises:
             TernError: It cannot be sent back.
         """
-        context = self._context
         # Before the record is looked for: to a member without the lock it is of no account that the
         # record is gone, and it must not send a copy of what it has in hand.
         if (fenced := self._fenced(group.group, told)) is not None:
             raise fenced
         record = await self._record(told.physical_offset)
-        version = context.offsets.version(group.group, told.topic, told.queue_id)
+        version = self.offsets.version(group.group, told.topic, told.queue_id)
         failure = FailedMessage(
             told.message_id,
             told.topic,
@@ -172,7 +164,7 @@ class SendBackService:
             # The copy would pass for that of a failure after a later seek.
             remark = f"version {told.version} of the offset is not committed; {version} is kept"
             raise refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
-        queue_id = context.random.randrange(max(1, group.retry_queues))
+        queue_id = self.random.randrange(max(1, group.retry_queues))
         return decide_retry(record, failure, group, queue_id=queue_id)
 
     async def _record(self, offset: int) -> Record:
@@ -182,7 +174,7 @@ class SendBackService:
             MessageNotFound: It is not kept any more, or none ever began there.
             RefusedError: The disk failed.
         """
-        reader = self._context.reader
+        reader = self.reader
         least = reader.store.min_physical
         data = await reader.record(PhysicalOffset(offset)) if offset >= least else None
         if data is not None:
@@ -204,18 +196,16 @@ class SendBackService:
         Raises:
             RefusedError: The group's topic may not be written, or no more topics fit.
         """
-        context = self._context
         if decided.action is SendBackAction.DEAD:
-            context.group_topics.dead_letters(group.group)
+            self.group_topics.dead_letters(group.group)
             return decided.record
-        context.group_topics.retry(group)
-        return context.delayed(decided.record, decided.delay_level)
+        self.group_topics.retry(group)
+        return self.delayed(decided.record, decided.delay_level)
 
     def _fenced(self, group: str, told: groups.FailedMessage) -> RefusedError | None:
         """Return why the member may not act for the message's queue; None when it may."""
-        context = self._context
-        now_ms = context.clock.monotonic_ms()
-        return context.locks.check(group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms)
+        now_ms = self.clock.monotonic_ms()
+        return self.locks.check(group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms)
 
     async def _put_new(
         self,
@@ -246,10 +236,10 @@ class SendBackService:
     ) -> None:
         """Store what is not stored yet, and what the member may still act for: while records were
         read, a lock may have fallen."""
-        store, left = self._context.reader.store, _SendBackBatch()
+        store, left = self.reader.store, _SendBackBatch()
         start = store.deletions.get(retry_topic(group), PhysicalOffset(0))
         try:
-            ends = await CopySearch(self._context.reader).find(batch.records, start=start)
+            ends = await CopySearch(self.reader).find(batch.records, start=start)
         except RefusedError as error:
             for index, _ in batch.messages:
                 outcomes[index].CopyFrom(status_of(error))
@@ -273,9 +263,8 @@ class SendBackService:
         self, group: str, batch: _SendBackBatch, outcomes: Sequence[common.Status]
     ) -> None:
         """Store a batch and note the outcome of its messages."""
-        context = self._context
         try:
-            await context.writer.put(batch.records)
+            await self.writer.put(batch.records)
         except TernError as error:
             if len(batch.records) > 1 and isinstance(error, (IllegalMessage, MessageRefused)):
                 # One of them cannot be stored at all: it must not hold up the others.
@@ -290,7 +279,7 @@ class SendBackService:
             )
             return
         for _, decided in batch.messages:
-            count = context.statistics.sent_back_by
+            count = self.statistics.sent_back_by
             if decided.action is SendBackAction.DEAD:
-                count = context.statistics.died
+                count = self.statistics.died
             count(group, decided.origin_topic)

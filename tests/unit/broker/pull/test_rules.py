@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.groups.filters import FilterRules
+from ternmq_broker.groups.filters.filter_rules import FilterRules
 from ternmq_broker.pull.rules import PullRules, outcome_of
 from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_broker.state.filters import FilterTable

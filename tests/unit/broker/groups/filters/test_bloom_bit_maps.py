@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.groups.filters import FilterBitMaps, with_room_for_bit_maps
+from ternmq_broker.groups.filters.bloom_bit_maps import FilterBitMaps, fit_bit_maps
 from ternmq_broker.state.filters import BLOOM, FilterTable
 from ternmq_broker.storage.internal_record import InternalRecord, batches_of
 from ternmq_model.errors import ConfigError
@@ -69,7 +69,7 @@ def test_overlong_condition_matches_every_message_in_bit_maps() -> None:
 def test_bit_maps_need_extended_consume_queues() -> None:
     config = BrokerConfig(filter_bit_maps_enabled=True)
     with pytest.raises(ConfigError, match=r"needs store\.consume_queue_ext_enabled"):
-        with_room_for_bit_maps(config, StoreConfig())
-    fitted = with_room_for_bit_maps(config, StoreConfig(consume_queue_ext_enabled=True))
+        fit_bit_maps(config, StoreConfig())
+    fitted = fit_bit_maps(config, StoreConfig(consume_queue_ext_enabled=True))
     assert fitted.consume_queue_ext_bit_map_bits == 112
-    assert with_room_for_bit_maps(BrokerConfig(), StoreConfig()) == StoreConfig()
+    assert fit_bit_maps(BrokerConfig(), StoreConfig()) == StoreConfig()

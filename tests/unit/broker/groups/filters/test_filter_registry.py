@@ -1,6 +1,6 @@
 import asyncio
 
-from ternmq_broker.groups.filters import FilterRegistry
+from ternmq_broker.groups.filters.filter_registry import FilterRegistry
 from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_broker.state.filters import FilterTable

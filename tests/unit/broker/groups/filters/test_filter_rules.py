@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.groups.filters import FilterRules, PullFilter
+from ternmq_broker.groups.filters.filter_rules import FilterRules, PullFilter
 from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
 from ternmq_broker.state.filters import BLOOM, FilterTable
 from ternmq_model.address import Address

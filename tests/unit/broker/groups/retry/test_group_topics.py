@@ -13,9 +13,12 @@ from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 GROUP = GroupSettings("G", retry_queues=2)
 
 
-def made() -> tuple[GroupTopics, TopicTable, list[str]]:
-    table, created = TopicTable(DataVersion(0)), list[str]()
-    topics = GroupTopics(table, VirtualClock(), lambda each: created.append(each.topic))
+def made() -> tuple[GroupTopics, TopicTable, list[list[str]]]:
+    """Return a group's topics, their table, and the topics in it after each creation."""
+    table, created = TopicTable(DataVersion(0)), list[list[str]]()
+    topics = GroupTopics(
+        table, VirtualClock(), lambda: created.append([each.topic for each in table])
+    )
     return topics, table, created
 
 
@@ -24,7 +27,7 @@ def test_group_topics_are_created_once_readable_and_writable() -> None:
         topics, table, created = made()
         assert topics.retry(GROUP) == topics.retry(GROUP) == TopicConfig("%RETRY%G", 2, 2)
         assert topics.dead_letters("G") == TopicConfig("%DLQ%G", 1, 1)
-        assert created == ["%RETRY%G", "%DLQ%G"]
+        assert created == [["%RETRY%G"], ["%RETRY%G", "%DLQ%G"]]
         assert [each.permissions.text for each in table] == ["RW-", "RW-"]
 
     run_in_virtual_time(main())
@@ -53,7 +56,7 @@ def test_write_protected_dead_letter_topic_stays_protected() -> None:
 def test_slave_has_its_masters_group_topics_and_creates_none() -> None:
     async def main() -> None:
         table = TopicTable(DataVersion(0))
-        topics = GroupTopics(table, VirtualClock(), lambda _: None, is_slave=True)
+        topics = GroupTopics(table, VirtualClock(), lambda: None, is_slave=True)
         with pytest.raises(RefusedError, match="made by the master"):
             topics.retry(GROUP)
         assert not list(table)
