@@ -33,6 +33,8 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "grpc": frozenset({"remoting"}),
     "grpc_health": frozenset({"remoting"}),
     "grpc_reflection": frozenset({"remoting"}),
+    "jinja2": frozenset({"pipeline"}),
+    "markupsafe": frozenset({"pipeline"}),
     "matplotlib": frozenset({"pipeline"}),
     "numpy": frozenset(ARROWS),
     "pandas": frozenset({"pipeline"}),

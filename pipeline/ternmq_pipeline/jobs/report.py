@@ -57,7 +57,7 @@ def report(
     if slow_after_s <= 0:
         raise UsageError(f"slow_after_s={slow_after_s}: more than 0")
     if html is not None:
-        need("the report as HTML", "matplotlib")
+        need("the report as HTML", "matplotlib", "jinja2")
     if parquet is not None:
         need("the report as Parquet", "pyarrow")
     now_ms, slow_after_ms = (clock or SystemClock()).wall_ms(), round(slow_after_s * 1000)

@@ -138,15 +138,6 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
 
 
-def in_unit(value: float, unit: str) -> str:
-    """Return an amount with its unit: `bytes`, `seconds`, or anything that is counted."""
-    if unit == "bytes":
-        return bytes_text(value)
-    if unit == "seconds":
-        return duration_text(value)
-    return short(value)
-
-
 def _tick(value: float, _: int) -> str:
     return short(value)
 

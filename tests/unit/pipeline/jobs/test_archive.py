@@ -80,7 +80,7 @@ def test_archive_consists_of_the_files_its_log_names(tmp_path: Path) -> None:
 
 WITHOUT_EXTRA = """
 import sys
-sys.modules.update(dict.fromkeys(("pyspark", "pyarrow", "pandas", "matplotlib")))
+sys.modules.update(dict.fromkeys(("pyspark", "pyarrow", "pandas", "matplotlib", "jinja2")))
 """
 LISTING = """
 from ternmq.spark import archived_files

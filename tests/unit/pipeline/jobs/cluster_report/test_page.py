@@ -15,6 +15,7 @@ from tests.support.reports import (
 )
 
 pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
 
 HOSTILE: Final = "\"><script src='http://x.y/z.js'>alert(1)</script>&amp;"
 _VOID: Final = {"meta"}
