@@ -33,7 +33,7 @@ class IndexTask:
     """To be removed: another file was made in their place."""
 
     def run(self) -> None:
-        """Do it. A file that is made is durable, and its slots hold zeros.
+        """Make the file durably, with zeros in its slots.
 
         Raises:
             OSError: There is no new file.

@@ -28,8 +28,8 @@ from ternmq_store.index.index_format import (
     chain,
     decode_header,
     good_entries,
-    hang,
     likely_sizes,
+    link_entries,
     make_entries,
     sizes_by_entry,
     slot_at,
@@ -40,7 +40,7 @@ _PIECE_BYTES: Final = _PIECE_ENTRIES * ENTRY_BYTES
 _SLOT_PIECE_BYTES: Final = 1 << 16
 _TAIL_ENTRIES: Final = 64
 _FEW_ENTRIES: Final = 16
-"""Up to so many are put one by one: numpy would cost more."""
+"""Most entries that are put one by one: numpy would cost more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class IndexFile:
     def _put_few(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints, begin_ms: int) -> int:
         """Write entries and slots; return how many of these were empty."""
         sizes, first, view = self.info.sizes, self.info.header.next_number, self._mapped.view
-        hung = hang(hashes, offsets, stored_at_ms, begin_ms, sizes, first, view)
+        hung = link_entries(hashes, offsets, stored_at_ms, begin_ms, sizes, first, view)
         begin = sizes.entry_at(first)
         view[begin : begin + len(hung.entries)] = hung.entries
         for slot, number in hung.slots.items():
@@ -121,7 +121,7 @@ class IndexFile:
         return hung.slots_taken
 
     def _put_many(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints, begin_ms: int) -> int:
-        """Do what `_put_few` does, for all at once."""
+        """Write all entries and slots at once; return how many slots were empty."""
         sizes, first = self.info.sizes, self.info.header.next_number
         # The view must be gone before the file can be unmapped.
         slots = self._mapped.bytes[HEADER_BYTES : sizes.entry_at(0)].view(SLOT)
@@ -133,7 +133,7 @@ class IndexFile:
         return chained.slots_taken
 
     def follow(self, before: IndexHeader) -> None:
-        """Take over where the file before this one ended, as RocketMQ does in a file just made."""
+        """Begin at the end of the file before this one, as RocketMQ does in a new file."""
         at, offset = before.end_ms, before.end_offset
         self._set_header(IndexHeader(at, at, offset, offset))
 
@@ -215,7 +215,7 @@ def _ends_well(file: File, info: IndexInfo) -> bool:
 
 
 def is_sound(files: FileSystem, info: IndexInfo) -> bool:
-    """Tell whether the last entry is what header and slots say: after a clean stop it always is."""
+    """Return whether header and slots agree with the last entry, as after each clean stop."""
     if info.header.next_number == 1:
         return True
     with closing(files.open(info.path)) as file:
@@ -237,7 +237,7 @@ def keys_of_last(files: FileSystem, info: IndexInfo) -> int:
 
 
 def repair(files: FileSystem, info: IndexInfo, limit: int) -> IndexInfo:
-    """Keep the entries of records before `limit`, up to the first bad one, and sync the file.
+    """Cut a file behind its good entries of records before `limit`, and sync it.
 
     Header and slots are made anew from them, and what lies behind them is zeroed.
 

@@ -84,7 +84,7 @@ class IndexFiles:
     def open(
         cls, files: FileSystem, root: Path, *, slots: int, entries: int, clock: Clock
     ) -> "IndexFiles":
-        """Take over the files there are; what is wrong is dropped, from the first bad file on.
+        """Open the files that there are, and drop them from the first bad one on.
 
         After a crash `cut` must follow.
 
@@ -149,7 +149,7 @@ class IndexFiles:
         self._make_room(self._expected + count)
 
     def expect(self, count: int) -> None:
-        """Keep the space of `count` entries for a later `put`."""
+        """Reserve the space of `count` entries for a later `put`."""
         self._expected += count
 
     def put(self, keys: KeyRows, offsets: Ints, stored_at_ms: Ints, end: PhysicalOffset) -> None:
@@ -265,7 +265,7 @@ class IndexFiles:
         return self._making
 
     def prepared(self, task: IndexTask, error: OSError | None) -> None:
-        """Take over the file that `task` made. If it is missing it is made when it is needed.
+        """Add the file that `task` made. A missing file is made when it is needed.
 
         Raises:
             OSError: The disk failed.
@@ -344,7 +344,7 @@ class IndexFiles:
         return PhysicalOffset(1 << 62)
 
     def trust(self, indexed_to: PhysicalOffset) -> None:
-        """Take it from who knows that records before `indexed_to` are in the index.
+        """Record that all records before `indexed_to` are in the index.
 
         The files tell only of the last record that has a key.
         """
@@ -446,7 +446,7 @@ class IndexFiles:
 
 
 def _has_gap(before: IndexInfo, info: IndexInfo) -> bool:
-    """Tell whether entries lack between two files: the header of the first one is an old one."""
+    """Return whether entries lack between two files, since the header of the first is old."""
     return before.room > 0 and min(before.header.next_number, info.header.next_number) > 1
 
 

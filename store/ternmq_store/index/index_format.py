@@ -156,7 +156,7 @@ class LinkedEntries(NamedTuple):
     """Count of slots that were empty."""
 
 
-def hang(
+def link_entries(
     hashes: Hashes,
     offsets: Ints,
     stored_at_ms: Ints,
@@ -165,7 +165,7 @@ def hang(
     first: int,
     view: memoryview,
 ) -> LinkedEntries:
-    """Do with a few entries, one by one, what `chain` and `make_entries` do with many.
+    """Return a few entries, linked one by one as `chain` and `make_entries` link many.
 
     Args:
         hashes: Of the new entries; `offsets` and `stored_at_ms` are those of their records.

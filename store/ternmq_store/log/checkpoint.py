@@ -25,23 +25,28 @@ class Checkpoint:
     """Store time of the newest record whose consume queue unit is known to be on disk."""
 
     index_stored_at_ms: int = 0
-    """The same for the index."""
+    """Store time of the newest record whose index entries are known to be on disk."""
 
     flushed_offset: int = 0
-    """The log is on disk up to here. RocketMQ keeps something else there, `masterFlushedOffset`."""
+    """Log offset up to which the log is on disk.
+
+    RocketMQ has another value at that place, `masterFlushedOffset`.
+    """
 
     dispatched_offset: int = 0
-    """The log is on disk up to here, and so is what the queues and the index say of it. A record
-    begins there. RocketMQ keeps something else there, `confirmPhyOffset`."""
+    """Log offset, where a record begins, up to which log, queues and index are on disk.
+
+    RocketMQ has another value at that place, `confirmPhyOffset`.
+    """
 
     @property
     def log_safe_at_ms(self) -> int:
-        """Every record that is older is on disk."""
+        """Store time before which every record is on disk."""
         return max(0, self.log_stored_at_ms - _MARGIN_MS)
 
     @property
     def safe_at_ms(self) -> int:
-        """Every record that is older is on disk, and so is its unit.
+        """Store time before which every record and its unit are on disk.
 
         3 s are taken off because records of one millisecond may lie on both sides.
         """
@@ -61,7 +66,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
-    """Return what `data` says; a file that is missing, cut or senseless says nothing."""
+    """Return the checkpoint in `data`; an empty one when the bytes are cut or senseless."""
     if len(data) < _FIELDS.size:
         return Checkpoint()
     checkpoint = Checkpoint(*_FIELDS.unpack_from(data))

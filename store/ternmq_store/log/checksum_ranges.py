@@ -2,7 +2,7 @@
 
 Inside a range a record without its checksum, or with another, is bad. Outside, records may be those
 of RocketMQ, whose setting for it is off, or of somebody who wrote such a property himself: there a
-mismatch is told and nothing more. Ranges begin and end where records do.
+mismatch is reported and nothing more. Ranges begin and end where records do.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ternmq_model.record.scanner import Verify
 
 @dataclass(frozen=True, slots=True)
 class ChecksumRange:
-    """From `start` to `end`; None = to wherever the log ends, for it is being written."""
+    """Range of the log from `start` to `end`; None = to the end of a log that is being written."""
 
     start: PhysicalOffset
     end: PhysicalOffset | None
@@ -26,12 +26,12 @@ Ranges = Sequence[ChecksumRange]
 
 
 def is_inside(ranges: Ranges, offset: PhysicalOffset) -> bool:
-    """Tell whether the record that begins at `offset` must have its checksum."""
+    """Return whether the record that begins at `offset` must have its checksum."""
     return any(r.start <= offset and (r.end is None or offset < r.end) for r in ranges)
 
 
 def next_border(ranges: Ranges, offset: PhysicalOffset) -> PhysicalOffset | None:
-    """Return the first place behind `offset` where the answer of `is_inside` may change."""
+    """Return the first border of a range behind `offset`; None = there is none."""
     borders = [r.start for r in ranges] + [r.end for r in ranges if r.end is not None]
     return min((border for border in borders if border > offset), default=None)
 
@@ -53,7 +53,7 @@ def closed(ranges: Ranges, end: PhysicalOffset) -> Ranges:
 
 
 def kept(ranges: Ranges, start: PhysicalOffset, end: PhysicalOffset) -> Ranges:
-    """Return what of `ranges` lies in a log from `start` to `end`; an open one stays open."""
+    """Return the parts of `ranges` in a log from `start` to `end`; an open one stays open."""
     return _without_empty(
         [
             ChecksumRange(

@@ -16,8 +16,8 @@ from ternmq_model.arrays import Ints
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
 MOVES_MAX: Final = 100
-"""So many moves are told apart, at most: of more, the oldest goes. If it was one ahead, it counts
-with the next, else not at all: no record becomes older by that."""
+"""Most moves that are retained; of more, the oldest goes. One ahead is added to the next, one back
+is forgotten: no record becomes older by that."""
 
 
 class ClockMove(NamedTuple):
@@ -49,10 +49,10 @@ class TimerMove(NamedTuple):
     """A step of the broker's clock that timed messages are to follow."""
 
     end: QueueOffset
-    """Behind the last message that was stored."""
+    """Queue offset behind the last message that was stored."""
 
     by_ms: int | None
-    """None = unknown: the clock was set back before the start."""
+    """Distance of the step, ms; None = unknown, since the clock was set back before the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ClockNotes:
 
     moves: Moves = ()
     doubt: ClockDoubt | None = None
-    """None = the clock is believed."""
+    """Doubt about the clock; None = the clock is believed."""
 
     left_at_ms: int = 0
     """The clock at the last clean stop, if it was believed then; 0 = it was not."""
@@ -75,13 +75,13 @@ BELIEVED: Final = ClockNotes()
 
 
 def moved_ms(moves: Moves, offset: PhysicalOffset) -> int:
-    """Return how far the clock has moved since the record at `offset` was stored."""
+    """Return how far the clock has moved since the record at `offset` was stored, ms."""
     first = bisect_right(moves, offset, key=lambda move: move.end)
     return sum(move.by_ms for move in moves[first:])
 
 
 def all_moved_ms(moves: Moves, offsets: Ints) -> Ints:
-    """Return the same for each of several records."""
+    """Return how far the clock has moved since each of several records was stored, ms."""
     moved = np.zeros(len(offsets), dtype=np.int64)
     for move in moves:
         moved[offsets < move.end] += move.by_ms
@@ -89,16 +89,16 @@ def all_moved_ms(moves: Moves, offsets: Ints) -> Ints:
 
 
 def stepped(clock: ClockNotes, by_ms: int, end: PhysicalOffset) -> ClockNotes:
-    """Return what is known after a step of the clock.
+    """Return the notes of the clock after a step.
 
     A step that sets right what was wrong from the start on is no move for records before it. While
     the clock is in doubt that is every step back from where it started, and a step ahead up to the
     newest record's time: of two ages that such a record may have, the lesser counts.
 
     Args:
-        clock: What was known before.
-        by_ms: How far the clock moved.
-        end: Where the log ends.
+        clock: Notes before the step.
+        by_ms: Distance of the step.
+        end: End of the log.
     """
     moves, doubt = {move.end: move.by_ms for move in clock.moves}, clock.doubt
     moves[end] = moves.get(end, 0) + by_ms
@@ -107,17 +107,17 @@ def stepped(clock: ClockNotes, by_ms: int, end: PhysicalOffset) -> ClockNotes:
         older_ms = max(0, -left_ms) - max(0, -doubt.behind_ms)
         moves[doubt.start] = moves.get(doubt.start, 0) + older_ms - by_ms
         doubt = ClockDoubt(doubt.start, left_ms)
-    told = [ClockMove(end, by_ms) for end, by_ms in sorted(moves.items()) if by_ms]
-    while len(told) > MOVES_MAX:
-        first, second, *others = told
-        told = [ClockMove(second.end, max(first.by_ms, 0) + second.by_ms), *others]
-    return replace(clock, moves=tuple(told), doubt=doubt)
+    kept = [ClockMove(end, by_ms) for end, by_ms in sorted(moves.items()) if by_ms]
+    while len(kept) > MOVES_MAX:
+        first, second, *others = kept
+        kept = [ClockMove(second.end, max(first.by_ms, 0) + second.by_ms), *others]
+    return replace(clock, moves=tuple(kept), doubt=doubt)
 
 
 def doubted(clock: ClockNotes, doubt: ClockDoubt) -> ClockNotes:
-    """Return what is known once the clock is in doubt at a start.
+    """Return the notes of a clock that is in doubt at a start.
 
-    A step that was noted may have been taken back while nobody looked. Of the two ages that a
+    A noted step may have been taken back while no broker ran. Of the two ages that a
     record has then, with the moves since and without, the lesser counts.
     """
     moves: list[ClockMove] = []
@@ -131,7 +131,7 @@ def doubted(clock: ClockNotes, doubt: ClockDoubt) -> ClockNotes:
 
 
 def within(clock: ClockNotes, start: PhysicalOffset, end: PhysicalOffset) -> ClockNotes:
-    """Return what concerns a log from `start` to `end`."""
+    """Return the notes that concern a log from `start` to `end`."""
     ends = [min(move.end, end) for move in clock.moves]
     moved = [(at, move.by_ms) for at, move in zip(ends, clock.moves, strict=True) if at > start]
     sums = {at: sum(by_ms for each, by_ms in moved if each == at) for at, _ in moved}
@@ -143,5 +143,5 @@ def within(clock: ClockNotes, start: PhysicalOffset, end: PhysicalOffset) -> Clo
 
 
 def are_in_order(moves: Moves) -> bool:
-    """Tell whether moves are sorted, at most one for an offset."""
+    """Return whether moves are sorted, with at most one for an offset."""
     return all(one.end < next_one.end for one, next_one in pairwise(moves))

@@ -29,14 +29,14 @@ logger = logging.getLogger(__name__)
 
 _PIECE_BYTES: Final = 1 << 20
 _ON_THE_SPOT_BYTES_MAX: Final = 4 << 20
-"""A file no longer than that is made while the append waits; it takes a millisecond or two."""
+"""Longest file that is made while the append waits, which takes a millisecond or two."""
 
 _FIRST_ZERO_BYTES: Final = 64 << 20
-"""Bytes that opening fills of the first file, or of one whose rest is not filled: more would delay
-the start. The rest is reserved, and filled ahead of the writer."""
+"""Bytes that opening fills of the first file, or of one that is not yet filled. More would delay
+the start; the rest is reserved, and filled ahead of the writer."""
 
 _FILL_LEAD_BYTES: Final = 16 << 20
-"""Filling begins so far ahead of a copy that has overtaken it."""
+"""Distance ahead of a copy at which filling goes on once the copy has overtaken it."""
 
 _PREPARE_AFTER: Final = 4
 """The next file is prepared once a quarter of the present one is used: in good time for a fast
@@ -81,9 +81,9 @@ class CommitLog:
         self._preparing: FileTask | None = None
         self._hole: int | None = None
         self._is_awaited = False
-        """Somebody had to wait for the file to be filled since it last was."""
+        """True once an append had to wait for the file to be filled since the last fill."""
         self._unfilled = _EVERYTHING
-        """From here on the files are reserved, and not yet filled with zeros."""
+        """Log offset from which files are reserved and not yet filled with zeros."""
         self._is_wanted = False
         self._shortage: OSError | None = None
         self._scratch = np.zeros(0, dtype=np.uint8)
@@ -100,19 +100,19 @@ class CommitLog:
 
     @property
     def committed(self) -> PhysicalOffset:
-        """Everything before it is in the log's files; what waits in the pool is not."""
+        """Log offset below which all bytes are in the log's files, not in the pool."""
         return self.end if self.pool is None else self.pool.committed(self.end)
 
     @property
     def shortage(self) -> OSError | None:
-        """Why the next file could not be made at the last attempt; None when it could."""
+        """Error of the last attempt to make the next file; None when it was made."""
         return self._shortage
 
     def place(self, batch: RecordBatch, *, atomic: bool = False) -> Placement:
-        """Find room for the records of `batch`, making files where they are needed.
+        """Allocate places for the records of `batch`, and make files where they are needed.
 
         Args:
-            batch: What is to be stored.
+            batch: Records to store.
             atomic: All records go into one file, the next one if need be.
 
         Raises:
@@ -215,10 +215,10 @@ class CommitLog:
         born_host: bytes | None,
         store_host: bytes,
     ) -> None:
-        """Complete the records and put them where `place` said, or into the pool.
+        """Complete the records and write them to their `placement`, or into the pool.
 
-        They survive a crash of this process when this returns and they are `committed`: all or, if
-        it is killed in the middle, none.
+        Records survive a crash of this process once this method has returned and they are
+        `committed`; of a process that is killed meanwhile none of them is there.
         """
         # Completed beside the log, so that no page of the log ever holds half-made records.
         done = self._copy(batch.data)
@@ -245,7 +245,7 @@ class CommitLog:
         self.end = placement.end
 
     def _copy(self, data: bytes) -> NDArray[np.uint8]:
-        """Return a copy of `data` that is left alone for as long as it is needed."""
+        """Return a copy of `data`: of its own for the pool, else in a buffer that is used again."""
         if self.pool is not None:
             return np.frombuffer(bytearray(data), dtype=np.uint8)
         if len(self._scratch) < len(data):
@@ -280,7 +280,7 @@ class CommitLog:
             target[position : position + 8] = done[begin : begin + 8]
 
     def make_room_for(self, length: int) -> None:
-        """Make sure that `extend` has room for so many bytes, within one file.
+        """Make space for `extend` to append `length` bytes within one file.
 
         Raises:
             StoreFull: The disk cannot hold another file.
@@ -296,12 +296,12 @@ class CommitLog:
         self._file_for(self.end, length)
 
     def extend(self, data: bytes, *, stored_at_ms: int) -> None:
-        """Take over what another replica's log has behind this one's end; there is room for it.
+        """Append bytes of another replica's log, for which `make_room_for` has made space.
 
-        It survives a crash of this process as a whole or not at all, as what `write` writes.
+        They survive a crash of this process all or not at all, as bytes of `write` do.
 
         Args:
-            data: Checked records of one file, or what else lies there.
+            data: Checked records of one file, a blank record or damaged bytes.
             stored_at_ms: Store time of the newest of them.
         """
         file = self.files.at(self.end)
@@ -347,9 +347,9 @@ class CommitLog:
         )
 
     def cut(self, end: PhysicalOffset, *, was_left_there: bool = False) -> int:
-        """Let the log end at `end`: zero what lies behind it, durably, and drop later files.
+        """Cut the log at `end`, durably: zero the bytes behind it and drop later files.
 
-        After this no record that was there can come back.
+        No record that was there can come back afterwards.
 
         Args:
             end: Where a record begins or could.
@@ -382,7 +382,7 @@ class CommitLog:
             self._file_system.sync_folder(self.files.folder)
 
     def prepare_due(self, *, is_copying: bool = False) -> FileTask | None:
-        """Return the task of filling a file ahead, or of making the next when it is time.
+        """Return the task of filling a file ahead, or of making the next one when it is due.
 
         Args:
             is_copying: Much of another replica's log is to come: space for it is only reserved,
@@ -416,7 +416,7 @@ class CommitLog:
         )
 
     def prepared(self, error: OSError | None) -> None:
-        """Take over what was prepared; if it was not, remember why.
+        """Add the prepared file to the log, or record the `error` that prevented it.
 
         Raises:
             OSError: The file cannot be opened, or the disk failed while it was filled.
@@ -446,10 +446,10 @@ class CommitLog:
         self._unfilled = step if error is None and self.files.has(step) else _EVERYTHING
 
     def make_room(self) -> None:
-        """Make the space of the last file real, and the first file if there is none.
+        """Make the space of the last file real, or make the first file.
 
-        It blocks, so it is a part of opening. That there is no space is no error: the first append
-        will tell.
+        The method blocks and is a part of opening. A full disk is no error here: the first append
+        is refused.
 
         Raises:
             OSError: The disk failed.
@@ -473,7 +473,7 @@ class CommitLog:
                 self.prepared(None)
 
     def _fill_some(self, file: MappedFile) -> None:
-        """Fill what comes next of a file that another use left, and leave the rest for later."""
+        """Fill the next bytes of a file of an earlier use; later tasks fill the rest."""
         if file.file_bytes <= _ON_THE_SPOT_BYTES_MAX or self._hole is None:
             return
         near = min(self.end - file.base + _FIRST_ZERO_BYTES, file.file_bytes)

@@ -15,37 +15,37 @@ import numpy as np
 from ternmq_store.disk.filesystem import File, FileSystem
 
 USED_SHARE_MAX: Final = 0.90
-"""A disk fuller than that gets no further file."""
+"""Use of the disk above which the log gets no further file, 0 to 1."""
 
 _PIECE_BYTES: Final = 1 << 20
 _SYNC_EVERY_BYTES: Final = 16 << 20
 _REST_S: Final = 0.001
-"""After each piece: a file of 1 GiB takes a second longer, and whoever reads or syncs meanwhile
-finds the disk free every few milliseconds."""
+"""Pause after each piece: a file of 1 GiB takes a second longer, and others who read or sync find
+the disk free every few milliseconds."""
 
 
 class FileTask(Protocol):
     """A task of allocation, for a blocking thread."""
 
     def run(self) -> None:
-        """Do it.
+        """Make or fill the file.
 
         Raises:
-            OSError: It could not be done.
+            OSError: The file could not be made, or not be filled.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AllocateTask:
-    """Make the log's next file, zero-filled: for a blocking thread."""
+    """Task of making the log's next file, zero-filled, in a blocking thread."""
 
     files: FileSystem
     draft: Path
     path: Path
     file_bytes: int
     zero_bytes: int
-    """Bytes that are filled; the rest is only reserved."""
+    """Length of the part that is filled; the rest is only reserved."""
 
     def run(self) -> None:
         """Make the file and put it in its place, durably.
@@ -89,7 +89,7 @@ class AllocateTask:
 
 @dataclass(frozen=True, slots=True)
 class FillTask:
-    """Fill some more of a file that is in use, ahead of its writer: for a blocking thread.
+    """Task of filling more of a file ahead of its writer, in a blocking thread.
 
     Nothing may be appended to the range before `run` has ended.
     """
@@ -99,7 +99,7 @@ class FillTask:
     start: int
     end: int
     is_urgent: bool = False
-    """The writer waits for it already: no rest is taken."""
+    """True when the writer waits already: the task makes no pauses."""
 
     def run(self) -> None:
         """Write zeros and sync them.
@@ -130,7 +130,7 @@ def _write_zeros(
 
 
 def wipe(file: File, start: int, end: int) -> int:
-    """Zero what is not zero between `start` and `end`; return how many bytes were not."""
+    """Zero the bytes from `start` to `end`; return how many were not zero."""
     wiped = 0
     for position in range(start, end, _PIECE_BYTES):
         data = np.frombuffer(file.read(position, min(_PIECE_BYTES, end - position)), np.uint8)

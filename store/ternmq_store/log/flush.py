@@ -1,4 +1,4 @@
-"""Flushing: what is due, decided here, and the tasks that a blocking thread carries out.
+"""Flushes of the log and checkpoints: the rule when one is due, and tasks for a blocking thread.
 
 A task holds files and bytes, never an object of the store. One sync serves all who wait for it.
 
@@ -27,7 +27,7 @@ class FlushTask:
 
     files: Sequence[File]
     end: PhysicalOffset
-    """Everything before it is on disk when `run` has returned."""
+    """Log offset below which all bytes are on disk when `run` has returned."""
     stored_at_ms: int
     """Store time of the newest record before `end`."""
 
@@ -50,9 +50,9 @@ class CheckpointTask:
     checkpoint: Path
     data: bytes
     notes: LogNotes | None = None
-    """New content of the side file, if there is any."""
+    """New notes of the log; None = they are unchanged."""
     folders: Sequence[Path] = ()
-    """With names that may not be on the disk."""
+    """Folders whose names of files may not be on the disk."""
 
     def run(self) -> None:
         """Sync the queues, write the checkpoint, sync it.
@@ -108,7 +108,7 @@ def is_flush_due(
     flushed_at_ms: int,
     now_ms: int,
 ) -> bool:
-    """Tell whether the log is to be flushed now.
+    """Return whether a flush of the log is due.
 
     Args:
         mode: Synchronous: whenever there is something.

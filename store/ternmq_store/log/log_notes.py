@@ -51,7 +51,7 @@ class QueueNote(NamedTuple):
     first: QueueOffset
     """The first unit of its first file."""
     end: QueueOffset
-    """Behind its last message."""
+    """Number behind its last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class LogNotes:
     """Names an unbroken use of the log by this store: the token that `abort` has, too."""
 
     is_open: bool = False
-    """The session was not brought to an end by a clean stop."""
+    """True until a clean stop ends the session."""
 
     flushed: PhysicalOffset = _START
-    """The log was on the disk up to here at least. After a clean stop it is the log's end."""
+    """Log offset up to which the log was on the disk; after a clean stop the end of the log."""
 
     log_start: PhysicalOffset = _START
     """Start of the log."""
@@ -76,11 +76,11 @@ class LogNotes:
     checksummed: Sequence[ChecksumRange] = ()
     quarantined: Sequence[DamagedRange] = ()
     queues_at: PhysicalOffset = _START
-    """Up to where the log was dispatched when `queues` was noted."""
+    """Log offset up to which records were dispatched when `queues` was noted."""
 
     queues: Sequence[QueueNote] = ()
     index: Sequence[str] = ()
-    """After a clean stop, lines that the index wrote about its files."""
+    """Lines of the index about its files after a clean stop; else none."""
 
     cut_to: PhysicalOffset | None = None
     """New end of the log: the next opening truncates it there."""
@@ -105,20 +105,20 @@ class LastUse(enum.Enum):
     """End of the directory's last use, which decides whether the notes count."""
 
     CLEAN = "clean"
-    """By a clean stop, of this store or of RocketMQ."""
+    """Clean stop of this store or of RocketMQ."""
 
     CRASHED = "crashed"
-    """This store was interrupted, and nobody used the directory since."""
+    """Crash of this store, after which nobody used the directory."""
 
     FOREIGN_CLEAN = "foreign clean"
-    """This store was interrupted; then somebody else opened the directory and left it cleanly."""
+    """Crash of this store, then a use by another program with a clean stop."""
 
     FOREIGN_CRASHED = "foreign crashed"
-    """Somebody else was interrupted."""
+    """Crash of another program."""
 
     @property
     def is_clean(self) -> bool:
-        """The last one who used the directory brought everything to the disk."""
+        """True after a clean stop, which brings everything to the disk."""
         return self in {LastUse.CLEAN, LastUse.FOREIGN_CLEAN}
 
 
@@ -169,7 +169,7 @@ def _one_line(text: str) -> str:
 
 
 def decode_notes(data: bytes) -> LogNotes:
-    """Return what the file says.
+    """Return the notes in the bytes of the side file.
 
     Raises:
         ValueError: It is cut, altered, or of a later version.
@@ -192,7 +192,7 @@ def decode_notes(data: bytes) -> LogNotes:
         _offset(log_start),
         _offset(log_file_bytes),
         tuple(_range(value) for value in facts.get("checksummed", ())),
-        tuple(_stretch(value) for value in facts.get("quarantined", ())),
+        tuple(_damaged_range(value) for value in facts.get("quarantined", ())),
         _offset(facts["queues"][0]),
         tuple(_queue(value) for value in facts.get("queue", ())),
         tuple(facts.get("index", ())),
@@ -234,7 +234,7 @@ def _range(text: str) -> ChecksumRange:
     return ChecksumRange(_offset(start), None if end == _NO_END else _offset(end))
 
 
-def _stretch(text: str) -> DamagedRange:
+def _damaged_range(text: str) -> DamagedRange:
     start, end, *reason = text.split(" ", 2)
     return DamagedRange(_offset(start), _offset(end), *reason or [""])
 
@@ -249,7 +249,7 @@ def _queue(text: str) -> QueueNote:
 
 
 def load_notes(files: FileSystem, root: Path, tell: Callable[[str], None]) -> LogNotes:
-    """Return what was noted; empty notes when there are none, or all are damaged.
+    """Return the notes of a store; empty ones when there are none or all are damaged.
 
     Without them a store is like one of RocketMQ: its timestamps decide, and no checksum is
     demanded.
@@ -284,7 +284,7 @@ def encode_abort(abort: AbortFile) -> bytes:
 
 
 def decode_abort(data: bytes) -> AbortFile:
-    """Return what `abort` says, whoever wrote it."""
+    """Return the content of `abort`, written by this store or by RocketMQ."""
     pid, _, rest = data.decode("ascii", "replace").partition("\n")
     token = rest.partition("\n")[0].strip()
     pid = pid.strip()
@@ -292,7 +292,7 @@ def decode_abort(data: bytes) -> AbortFile:
 
 
 def load_abort(files: FileSystem, root: Path) -> AbortFile | None:
-    """Return what `abort` says; None when there is none: the last use ended cleanly.
+    """Return the content of `abort`; None when it is missing, as after a clean stop.
 
     Raises:
         StateUnreadable: There is one, and it cannot be read.
@@ -305,7 +305,7 @@ def load_abort(files: FileSystem, root: Path) -> AbortFile | None:
 
 
 def save_abort(files: FileSystem, root: Path, abort: AbortFile) -> None:
-    """Leave the mark that only a clean stop takes away, durably.
+    """Write `abort`, which only a clean stop removes, durably.
 
     Raises:
         OSError: What was there before is there still.

@@ -10,7 +10,9 @@ from ternmq_store.log.file_allocation import FileTask
 
 
 class Preallocation:
-    """Turns of log and index. Owned by `MessageStore`; one task at a time.
+    """Preallocation of files of log and index in turns, one task at a time.
+
+    Owned by `MessageStore`.
 
     Args:
         log: The log.
@@ -23,7 +25,7 @@ class Preallocation:
         self._is_turn_of_log = False
 
     def due(self, *, is_copying: bool) -> FileTask | None:
-        """Return what to make now, if anything, as `CommitLog.prepare_due`; `ready` must follow."""
+        """Return the next task of log or index, or None; `ready` must follow a task."""
         # The index's file takes a moment, while filling the log goes on for many steps.
         if self._is_turn_of_log:
             return self._log.prepare_due(is_copying=is_copying) or self._of_index()
@@ -33,7 +35,7 @@ class Preallocation:
         return None if self._index is None else self._index.prepare_due()
 
     def ready(self, task: FileTask, error: OSError | None) -> None:
-        """Take over what `task` made.
+        """Add the file that `task` made to the log or the index.
 
         Raises:
             OSError: The disk failed.

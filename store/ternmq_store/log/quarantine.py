@@ -1,6 +1,6 @@
-"""Stretches of the log that are damaged and cannot be had back; readers pass over them.
+"""Damaged ranges of the log that cannot be repaired; readers pass over them.
 
-The log keeps its length, and every queue its numbering: only what lies in a stretch is not served.
+The log keeps its length, and every queue its numbering: only records in a range are not served.
 """
 
 from bisect import bisect_right
@@ -32,7 +32,7 @@ class DamagedRanges(NamedTuple):
     ends: Ints
 
     def are_in(self, starts: Ints) -> NDArray[np.bool_]:
-        """Tell of each record that begins at one of `starts` whether it lies in a stretch."""
+        """Return for each record that begins at one of `starts` whether it lies in a range."""
         if not len(self.starts):
             return np.zeros(len(starts), dtype=np.bool_)
         index = np.searchsorted(self.starts, starts, side="right") - 1
@@ -40,93 +40,93 @@ class DamagedRanges(NamedTuple):
 
 
 class Quarantine:
-    """The stretches of one log: sorted, none overlaps another.
+    """Damaged ranges of one log, sorted and without overlap.
 
-    Owned by `MessageStore`, on the store's thread. Recovery adds to it, and so does whoever meets a
-    bad record later.
+    Owned by `MessageStore`, on the store's thread. Recovery adds ranges, and so
+    do later readers that meet a bad record.
 
     Attributes:
-        places: Where they are now; never changed, but replaced.
-        changes: How often a stretch was added or forgotten; tells whether the notes are behind.
+        places: Starts and ends of the ranges. The value is replaced, never changed.
+        changes: Count of ranges added or forgotten, by which notes are known to be old.
     """
 
-    def __init__(self, stretches: Iterable[DamagedRange] = ()) -> None:
-        self._stretches: list[DamagedRange] = []
+    def __init__(self, ranges: Iterable[DamagedRange] = ()) -> None:
+        self._ranges: list[DamagedRange] = []
         self.places = _places(())
         self.changes = 0
-        for stretch in stretches:
-            self.add(stretch.start, stretch.end, stretch.reason)
+        for each in ranges:
+            self.add(each.start, each.end, each.reason)
         self.changes = 0
 
     def __bool__(self) -> bool:
-        return bool(self._stretches)
+        return bool(self._ranges)
 
     @property
     def ranges(self) -> Sequence[DamagedRange]:
-        """All stretches, in the order of the log."""
-        return tuple(self._stretches)
+        """Damaged ranges in the order of the log."""
+        return tuple(self._ranges)
 
     def add(self, start: PhysicalOffset, end: PhysicalOffset, reason: str) -> bool:
-        """Add a stretch; what overlaps or touches it becomes one with it.
+        """Add a range, and join it with those that it overlaps or touches.
 
         Args:
-            start: Where the first bad record begins.
-            end: Behind the last bad byte; greater than `start`.
-            reason: What is wrong; of several the first in the log is kept.
+            start: Start of the first bad record.
+            end: End of the last bad byte; greater than `start`.
+            reason: Description of the damage; of several the first in the log is kept.
 
         Returns:
             Whether any of it is new.
         """
-        first = bisect_right(self._stretches, start, key=lambda stretch: stretch.start)
-        if first and self._stretches[first - 1].end >= start:
+        first = bisect_right(self._ranges, start, key=lambda each: each.start)
+        if first and self._ranges[first - 1].end >= start:
             first -= 1
-            known = self._stretches[first]
+            known = self._ranges[first]
             if known.end >= end:
                 return False
             start, reason = known.start, known.reason
         last = first
-        while last < len(self._stretches) and self._stretches[last].start <= end:
-            end = max(end, self._stretches[last].end)
+        while last < len(self._ranges) and self._ranges[last].start <= end:
+            end = max(end, self._ranges[last].end)
             last += 1
-        self._stretches[first:last] = [DamagedRange(start, end, reason)]
+        self._ranges[first:last] = [DamagedRange(start, end, reason)]
         self._changed()
         return True
 
     def end_at(self, offset: PhysicalOffset) -> PhysicalOffset | None:
-        """Return where the stretch ends that holds byte `offset`; None when there is none."""
-        index = bisect_right(self._stretches, offset, key=lambda stretch: stretch.start) - 1
-        if index >= 0 and offset < self._stretches[index].end:
-            return self._stretches[index].end
+        """Return the end of the range that holds byte `offset`; None when no range does."""
+        index = bisect_right(self._ranges, offset, key=lambda each: each.start) - 1
+        if index >= 0 and offset < self._ranges[index].end:
+            return self._ranges[index].end
         return None
 
     def remove(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
-        """Forget what lies between `start` and `end`: it is good again."""
-        self._stretches = [
+        """Remove the bytes between `start` and `end`, which are good again, from the ranges."""
+        self._ranges = [
             DamagedRange(first, last, one.reason)
-            for one in self._stretches
+            for one in self._ranges
             for first, last in ((one.start, min(one.end, start)), (max(one.start, end), one.end))
             if first < last
         ]
         self._changed()
 
     def keep_between(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
-        """Forget what lies outside the log, which goes from `start` to `end`."""
+        """Remove all that lies outside a log from `start` to `end` from the ranges."""
         kept = [
-            DamagedRange(max(stretch.start, start), min(stretch.end, end), stretch.reason)
-            for stretch in self._stretches
-            if stretch.end > start and stretch.start < end
+            DamagedRange(max(each.start, start), min(each.end, end), each.reason)
+            for each in self._ranges
+            if each.end > start and each.start < end
         ]
-        if kept != self._stretches:
-            self._stretches = kept
+        if kept != self._ranges:
+            self._ranges = kept
             self._changed()
 
     def _changed(self) -> None:
-        self.places = _places(self._stretches)
+        self.places = _places(self._ranges)
         self.changes += 1
 
 
-def _places(stretches: Sequence[DamagedRange]) -> DamagedRanges:
+def _places(ranges: Sequence[DamagedRange]) -> DamagedRanges:
     return DamagedRanges(
-        np.array([stretch.start for stretch in stretches], dtype=np.int64),
-        np.array([stretch.end for stretch in stretches], dtype=np.int64),
+        np.array([each.start for each in ranges], dtype=np.int64),
+        np.array([each.end for each in ranges], dtype=np.int64),
     )

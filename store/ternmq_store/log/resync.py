@@ -42,7 +42,7 @@ def next_record(view: memoryview, position: int, *, base: PhysicalOffset) -> int
 
 
 def lies_at(view: memoryview, start: int, *, base: PhysicalOffset) -> bool:
-    """Tell whether a record says that it lies at position `start`."""
+    """Return whether a record says that it lies at position `start`."""
     left = len(view) - start
     if is_blank(view, start, left):
         return True

@@ -1,6 +1,6 @@
 """The store's claim on its directory while it is open, and what it notes of the log.
 
-The order of writing makes that a crash in between is told from somebody else's use: offsets of
+Writes are ordered so that a crash can be told apart from use by another program: offsets of
 another store are taken out of the checkpoint before the notes name a session, and the notes name
 it before `abort` does.
 """
@@ -48,7 +48,7 @@ _QUEUES_INTERVAL_MS: Final = 10_000
 every unit is vouched for, by the notes or by the log."""
 
 _QUEUES_BYTES: Final = 64 << 20
-"""After how much of the log that is noted at once."""
+"""Bytes of the log after which the ends of the queues are noted before their interval is over."""
 
 
 class _Seen(NamedTuple):
@@ -70,7 +70,7 @@ class StoreSession:
         checkpoint: What the checkpoint says; offsets that do not count are 0.
         index_notes: What the index noted at the last clean stop; nothing after a crash.
         index_durable: Where the index ended when it was opened the last time.
-        quarantine: Damaged stretches of the log.
+        quarantine: Damaged ranges of the log.
         ranges: Where records must have their checksum.
         clock: How far the broker's clock has moved since records were stored.
     """
@@ -98,7 +98,7 @@ class StoreSession:
         self._looked_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None
         self._is_saved = False
-        """The notes were written since the opening: their main file may become the one before."""
+        """True once notes were written since the opening: their main file may become the older."""
 
     def claim(self, *, pid: int, token: str) -> None:
         """Mark the directory as in use.
@@ -136,7 +136,7 @@ class StoreSession:
 
     @property
     def flushed(self) -> PhysicalOffset:
-        """Up to where the log is known to have been on the disk."""
+        """Log offset up to which the log is known to have been on the disk."""
         return max(self.notes.flushed, PhysicalOffset(self.checkpoint.flushed_offset))
 
     def verify(self, offset: PhysicalOffset) -> Verify:
@@ -237,7 +237,7 @@ class StoreSession:
         return bool(self.ranges) and self.ranges[-1].end is None
 
     def go_on(self, end: PhysicalOffset, *, is_checksummed: bool) -> None:
-        """Take note, before it is written, of what another replica wrote behind the log's `end`.
+        """Note the kind of the records that a replica is to copy behind the log's `end`.
 
         A range begins here at once and in the notes soon; that it ends is noted before anything
         lies there that has no checksum: it would be taken for damaged.
@@ -258,7 +258,7 @@ class StoreSession:
     def look(
         self, queues: Iterable[ConsumeQueue], *, dispatched: PhysicalOffset, now_ms: int
     ) -> None:
-        """Take down how far the queues are, now and then, to be noted when that is on the disk.
+        """Record the ends of the queues when it is due, for notes once their units are on the disk.
 
         Args:
             queues: All there are.
@@ -298,7 +298,7 @@ class StoreSession:
         return notes if notes != self.notes else None
 
     def notes_done(self, notes: LogNotes, *, is_good: bool) -> None:
-        """Take note that `notes` were written; if not, they are due again."""
+        """Record that `notes` were written, or else that they are due again."""
         if is_good:
             self.notes = notes
 
@@ -312,7 +312,7 @@ class StoreSession:
         queues: Iterable[ConsumeQueue],
         index: Sequence[str],
     ) -> None:
-        """Note that everything is on the disk, at a clean stop: the last but for `abort`.
+        """Note a clean stop: everything is on the disk, and only `abort` is left to remove.
 
         Raises:
             OSError: It is not noted: the stop is no clean one.
@@ -336,15 +336,15 @@ class StoreSession:
         )
 
     def clock_stepped(self, by_ms: int, end: PhysicalOffset) -> None:
-        """Take note that the clock has moved by `by_ms`, at the log's `end`: noted soon."""
+        """Record that the clock has moved by `by_ms` at the log's `end`; a checkpoint notes it."""
         self.clock = stepped(self.clock, by_ms, end)
 
     def clock_left(self, at_ms: int) -> None:
-        """Take note of a believed clock at a stop; 0 = of none: noted when that is a clean one."""
+        """Record a believed clock at a stop, 0 = none; a clean stop notes it."""
         self.clock = replace(self.clock, left_at_ms=at_ms)
 
     def clock_believed(self) -> None:
-        """Take note that the clock is in doubt no more: noted soon."""
+        """Record that the clock is no longer in doubt; a checkpoint notes it."""
         self.clock = replace(self.clock, doubt=None)
 
     def note_doubt(self, doubt: ClockDoubt) -> None:
@@ -357,16 +357,16 @@ class StoreSession:
         self.note_clock()
 
     def timer_follows(self, move: TimerMove) -> None:
-        """Take note that timed messages are to follow a step of the clock: noted soon."""
+        """Record a step of the clock for timed messages to follow; a checkpoint notes it."""
         self.clock = replace(self.clock, timer_moves=(*self.clock.timer_moves, move))
 
     def timer_followed(self, first: int) -> None:
-        """Take note that timed messages before `first` wait no more: noted soon."""
+        """Record that no timed message before `first` waits; a checkpoint notes it."""
         left = tuple(move for move in self.clock.timer_moves if move.end > first)
         self.clock = replace(self.clock, timer_moves=left)
 
     def timer_cut(self, end: QueueOffset) -> None:
-        """Take note that the timed messages from `end` on were cut: noted soon."""
+        """Record that the timed messages from `end` on were cut; a checkpoint notes it."""
         moves = tuple(move._replace(end=min(move.end, end)) for move in self.clock.timer_moves)
         self.clock = replace(self.clock, timer_moves=moves)
 

@@ -16,20 +16,20 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import File
 
 _HEAD_BYTES = 8
-"""Total size and magic of a record. Without them there is nothing for a scan to find."""
+"""Bytes of total size and magic, without which a scan finds no record."""
 
 
 class BusyReason(enum.Enum):
     """Lack of an append that was refused as busy."""
 
     FILE = enum.auto()
-    """The log's next file."""
+    """The next file of the log."""
 
     COMMIT = enum.auto()
-    """That some of what waits in the pool is written."""
+    """A commit of the pool, which is full."""
 
     NOTHING = enum.auto()
-    """The sender is to hear of it at once."""
+    """No lack to wait for: the send is to fail at once."""
 
 
 @dataclass(slots=True)
@@ -45,24 +45,24 @@ class PoolWrite:
         self.length = sum(map(len, self.parts))
 
     def is_followed_by(self, other: "PoolWrite") -> bool:
-        """Tell whether `other` goes where this one ends."""
+        """Return whether `other` begins where this write ends."""
         return self.file is other.file and self.position + self.length == other.position
 
 
 @dataclass(frozen=True, slots=True)
 class CommitTask:
-    """Write what waits to the log's files: for a blocking thread."""
+    """Task of writing the waiting batches to the log's files, in a blocking thread."""
 
     writes: Sequence[PoolWrite]
     start: PhysicalOffset
     end: PhysicalOffset
-    """Everything before it is in the files when `run` has returned."""
+    """Log offset below which all bytes are in the files when `run` has returned."""
 
     stored_at_ms: int
     """Store time of the newest record."""
 
     def run(self) -> None:
-        """Write, so that a process that is killed in between has written nothing.
+        """Write in an order in which a process that is killed meanwhile has written no record.
 
         A scan from the front meets the first file first, so that one is written last, and of each
         file its first 8 bytes.
@@ -84,8 +84,8 @@ class TransientPool:
     the pool until it is done, and for good when it failed.
 
     Args:
-        bytes_max: How much may wait. A larger batch is taken when nothing else waits.
-        fails_fast: A batch for which there is no room is not to be tried again.
+        bytes_max: Most bytes that may wait. A larger batch is taken when nothing else waits.
+        fails_fast: True = senders do not retry a batch that the full pool refuses.
 
     Attributes:
         busy_reason: Lack of the batch that was refused last.
@@ -111,11 +111,11 @@ class TransientPool:
 
     @property
     def is_idle(self) -> bool:
-        """No task is under way."""
+        """True while no task is under way."""
         return self._committing is None
 
     def check_room(self, length: int) -> None:
-        """Refuse a batch of `length` bytes when too much waits.
+        """Refuse a batch of `length` bytes when the pool is full.
 
         Raises:
             BrokerBusy: Try again when a task is done.
@@ -128,7 +128,7 @@ class TransientPool:
             )
 
     def committed(self, end: PhysicalOffset) -> PhysicalOffset:
-        """Return up to where the log, which ends at `end`, is in its files."""
+        """Return the offset up to which the log, which ends at `end`, is in its files."""
         if self._committing is not None:
             return self._committing.start
         return self._start if self._waiting else end
@@ -141,7 +141,7 @@ class TransientPool:
         *,
         stored_at_ms: int,
     ) -> None:
-        """Let the log from `start` to `end`, behind all that waits, be written as `writes` say."""
+        """Add the `writes` of the log from `start` to `end` behind the waiting ones."""
         self._newest_at_ms = stored_at_ms
         if not self._waiting:
             self._start = start
@@ -156,7 +156,7 @@ class TransientPool:
                 last.length += write.length
 
     def commit_due(self) -> CommitTask | None:
-        """Return the task of writing everything that waits, if anything does."""
+        """Return the task of writing all waiting batches; None = none waits or a task runs."""
         if self._committing is not None or not self._waiting:
             return None
         self._committing = CommitTask(
@@ -166,7 +166,7 @@ class TransientPool:
         return self._committing
 
     def commit_done(self, task: CommitTask) -> None:
-        """Take note that `task` has run and all of it is in the files."""
+        """Record that `task` has run and all its bytes are in the files."""
         self._committing = None
         self.stored_at_ms = task.stored_at_ms
         self._bytes -= sum(write.length for write in task.writes)

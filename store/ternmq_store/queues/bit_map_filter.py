@@ -23,11 +23,11 @@ class BitMapFilter(NamedTuple):
     """A reader's filter on bit maps."""
 
     bits: bytes
-    """All of these are set where the message may be for it. A bit map of another length tells
-    nothing."""
+    """Bits that are all set in the bit map of a message that may match. A bit map of another length
+    decides nothing."""
 
     begin: int
-    """Bit maps of messages that lie before this place of the log tell nothing."""
+    """Log offset before which bit maps of messages decide nothing."""
 
     @property
     def unit_type(self) -> "np.dtype[np.void]":
@@ -35,7 +35,7 @@ class BitMapFilter(NamedTuple):
         return np.dtype([*EXT_FIELDS, ("bit_map", "u1", (len(self.bits),))])
 
     def may_match(self, units: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Tell which messages may be wanted that lie at `begin` or behind it.
+        """Return for each message at `begin` or behind it whether the filter may match it.
 
         Args:
             units: As `unit_type` says.
@@ -49,7 +49,7 @@ class BitMapFilter(NamedTuple):
 
 
 def units_in(view: memoryview, positions: Ints, kind: "np.dtype[np.void]") -> NDArray[np.void]:
-    """Return what begins at positions of a file, which lie so that it fits."""
+    """Return the units at positions of a file, each of which lies before its end."""
     window: NDArray[np.void] = np.ndarray(
         (len(view) - kind.itemsize + 1,), np.dtype((np.void, kind.itemsize)), view, strides=(1,)
     )

@@ -55,15 +55,15 @@ _PIECE_UNITS: Final = 3_200
 _PADDING_UNITS: Final = 100_000  # in one step
 
 
-def are_same_places(there: Units, wanted: Units) -> NDArray[np.bool_]:
-    """Tell which units tell of the same record."""
+def point_to_same(there: Units, wanted: Units) -> NDArray[np.bool_]:
+    """Return for each row whether both units point to the same record."""
     same: NDArray[np.bool_] = there["offset"] == wanted["offset"]
     same &= there["size"] == wanted["size"]
     return same
 
 
 def are_same_codes(topic: str, there: TagCodes, wanted: Units) -> NDArray[np.bool_]:
-    """Tell which units of a queue have the codes of their messages, wherever they are kept."""
+    """Return for each row whether a unit, or its extension, has the code of its message."""
     same: NDArray[np.bool_] = there.codes == wanted["tag_code"]
     if topic == WHEEL_TOPIC:  # RocketMQ has the tag's code there, we the time
         same |= np.abs(there.codes) <= _TAG_CODE_MAX
@@ -78,13 +78,13 @@ class ConsumeQueue:
 
     Attributes:
         min_offset: The first message that can be read.
-        end: Behind the last message that can be read: one more than its offset.
-        next_offset: What the next message stored gets; at least `end`.
-        ext: What the units have no room for; None when there never was such a thing.
-        ext_unit_bytes: Room to reserve there for each unit; 0 = nothing is added.
-        repeated: How many records were left out since their number cannot be: another has it.
-        skipped: How many numbers were passed over because no record has them.
-        fileless: How many records were left out because their unit's file is gone.
+        end: Number behind the last message that can be read.
+        next_offset: Number of the next message to be stored; at least `end`.
+        ext: Extension of the queue; None when it never had one.
+        ext_unit_bytes: Bytes to reserve for each extension unit; 0 = none is added.
+        repeated: Count of records left out because their number is impossible or another's.
+        skipped: Count of numbers that no record has.
+        fileless: Count of records left out because the file of their unit is gone.
     """
 
     def __init__(
@@ -135,8 +135,8 @@ class ConsumeQueue:
         """Add the units of the next messages; they can be read from now on.
 
         Args:
-            units: Theirs.
-            ext: What is to be kept besides, if anything.
+            units: Units of the messages.
+            ext: Extension units of the messages, if any.
 
         Raises:
             OSError: There was no space, and nobody had reserved it. Nothing was added.
@@ -166,7 +166,7 @@ class ConsumeQueue:
         return make_units(units["offset"], units["size"], addresses)
 
     def tag_codes(self, units: Units) -> TagCodes:
-        """Return the tag codes of units, wherever they are kept.
+        """Return the tag codes of units, from the units or the extension.
 
         Source: RocketMQ `ConsumeQueue.getExt`, `ConsumeQueue.isExtAddr`.
         """
@@ -192,16 +192,16 @@ class ConsumeQueue:
     ) -> bool:
         """Add units of records in the order of the log, some of which may be there already.
 
-        What is there and right is kept; what is wrong is built anew.
+        Right units that are there stay; wrong ones are written again.
 
         Args:
-            offsets: The messages' queue offsets.
-            units: Theirs.
-            ext: As in `append`.
-            pads: Whether to fill up where units are missing; else what follows is left out.
+            offsets: Queue offsets of the messages.
+            units: Units of the messages.
+            ext: Extension units of the messages, if any.
+            pads: True = missing units are padded; False = messages behind a gap are left out.
 
         Returns:
-            Whether each followed the one before; else units that should be there are not.
+            True if each message followed the one before; False if units are missing.
 
         Raises:
             OSError: There was no space. Some may have been added.
@@ -236,7 +236,7 @@ class ConsumeQueue:
 
     def _are_same(self, there: Units, wanted: Units) -> NDArray[np.bool_]:
         same = are_same_codes(self.topic, self.tag_codes(there), wanted)
-        return same & are_same_places(there, wanted)
+        return same & point_to_same(there, wanted)
 
     @property
     def _first(self) -> QueueOffset:
@@ -280,9 +280,9 @@ class ConsumeQueue:
             return  # that of a later record of the same number: the topic was deleted in between
         self._rewrite(offset, self._extend(unit, ext))
 
-    def mend(self, mend: UnitRepair) -> bool:
-        """Write the right unit over a damaged one; tell whether that was there still."""
-        offset, was, unit = mend
+    def repair(self, repair: UnitRepair) -> bool:
+        """Write the right unit over a damaged one; return whether that was still there."""
+        offset, was, unit = repair
         if not self._first <= offset < self.end or self.unit(offset) != was:
             return False
         self._rewrite(offset, as_units(unit))
@@ -304,7 +304,7 @@ class ConsumeQueue:
         self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
 
     def newest_before(self, end: QueueOffset) -> int:
-        """Return where the last message before `end` lies in the log; -1 if there is none."""
+        """Return the log offset of the last message before `end`; -1 if there is none."""
         unit = self.last_unit(end)
         return unit.offset if unit else -1
 
@@ -366,7 +366,7 @@ class ConsumeQueue:
         return UnitFiles(self._file_system, files.folder, files.file_bytes, begin, end)
 
     def begins_before(self, offset: PhysicalOffset) -> bool:
-        """Tell whether the first unit, if it is written, tells of a record before `offset`."""
+        """Return whether the first unit is written for a record before `offset`."""
         files = self.files.files
         return bool(files) and len(good_units(read_units(files[0].file, 0, 1), offset)) > 0
 
@@ -378,7 +378,7 @@ class ConsumeQueue:
             self._end_at(QueueOffset(last.base // UNIT_BYTES + count))
 
     def cut_from(self, limit: PhysicalOffset) -> None:
-        """Keep the units of records before `limit`, which are whole, and wipe all others.
+        """Wipe all units but those of records before `limit`.
 
         Raises:
             OSError: It could not be done.
@@ -402,7 +402,7 @@ class ConsumeQueue:
         self.cut(QueueOffset(files[-1].base // UNIT_BYTES + count))
 
     def cut(self, end: QueueOffset) -> None:
-        """Let the queue end at `end`; what lies behind is wiped."""
+        """Cut the queue at `end`, and wipe the units behind it."""
         at = logic_offset(end)
         if self.files.drop_from(at):
             # A file that came back with the power would be taken for one of this queue.
@@ -445,16 +445,16 @@ class ConsumeQueue:
         return None
 
     def correct_min_offset(self, log_start: PhysicalOffset) -> None:
-        """Let the queue begin at its first message whose record is still in the log."""
+        """Set the beginning to the first message whose record is still in the log."""
         self.min_offset = max(self.min_offset, self._first)
         self.min_offset = first_kept(self, log_start)
 
     def begin_at(self, offset: QueueOffset) -> None:
-        """Let the queue begin at `offset`, unless it begins later already."""
+        """Move the beginning to `offset`, unless the queue begins later already."""
         self.min_offset = max(self.min_offset, min(offset, self.end))
 
     def delete_read(self) -> Sequence[MappedFile]:
-        """Let go of the files before the first message; the caller removes them, oldest first.
+        """Release the files before the first message; the caller removes them, oldest first.
 
         The one with the newest unit stays: it tells which offset is next.
 
@@ -464,7 +464,7 @@ class ConsumeQueue:
         return self.files.drop_before(logic_offset(kept))
 
     def delete_read_ext(self) -> Sequence[MappedFile]:
-        """Do what `delete_read` does with what the units have no room for."""
+        """Release the files of extension units before the first message, like `delete_read`."""
         if self.ext is None:
             return ()
         for begin in range(max(self.min_offset, self._first), self.end, _PIECE_UNITS):
@@ -476,7 +476,7 @@ class ConsumeQueue:
     def take_dirty(self) -> Sequence[Path]:
         """Return the files with units that may not be on disk; the caller syncs them.
 
-        Those that `take_new` gives are not among them for that reason alone.
+        Files of `take_new` are among them only if they have such units.
         """
         further = () if self.ext is None else self.ext.take_dirty()
         if self._dirty_from is None:

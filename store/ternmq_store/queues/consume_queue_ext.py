@@ -77,7 +77,7 @@ class TagCodes(NamedTuple):
 
 
 def is_address(tag_codes: Ints) -> NDArray[np.bool_]:
-    """Tell which of a consume queue's tag codes are addresses of units here."""
+    """Return for each tag code of a consume queue whether it is the address of an ext unit."""
     return tag_codes <= ADDRESS_MAX
 
 
@@ -116,7 +116,7 @@ class ExtSource(NamedTuple):
         return TagCodes(codes, None if is_known.all() else is_known)
 
     def may_match(self, units: NDArray[np.void], test: BitMapFilter) -> NDArray[np.bool_]:
-        """Tell which of a consume queue's units may be wanted, by plain reads.
+        """Return for each unit of a consume queue whether a filter may match it, by plain reads.
 
         Raises:
             OSError: The disk failed.
@@ -271,7 +271,7 @@ class ConsumeQueueExt:
         return TagCodes(codes, None if is_known.all() else is_known)
 
     def may_match(self, units: NDArray[np.void], test: BitMapFilter) -> NDArray[np.bool_]:
-        """Tell which of a consume queue's units may be wanted."""
+        """Return for each unit of a consume queue whether a filter may match it."""
         offsets, kind = units["tag_code"].astype(np.int64) - _FIRST_ADDRESS, test.unit_type
         matched = np.ones(len(units), dtype=np.bool_)
         tells = is_address(units["tag_code"]) & (units["offset"] >= test.begin)
@@ -283,7 +283,7 @@ class ConsumeQueueExt:
         return matched
 
     def cut_behind(self, address: int | None) -> None:
-        """Let the unit at `address` be the last one; what lies behind is wiped.
+        """Cut the units behind the one at `address`, and wipe their bytes.
 
         Args:
             address: The newest that the consume queue tells of; None = it tells of none.
@@ -322,7 +322,7 @@ class ConsumeQueueExt:
                 self._dirty_from = end if self._dirty_from is None else min(end, self._dirty_from)
 
     def delete_before(self, address: int) -> Sequence[MappedFile]:
-        """Let go of the files before the unit at `address`; the caller removes them, oldest first.
+        """Release the files before the unit at `address`; the caller removes them, oldest first.
 
         Source: RocketMQ `ConsumeQueueExt.truncateByMinAddress`.
         """

@@ -1,4 +1,4 @@
-"""All consume queues of a store, by topic and queue id."""
+"""Consume queues of a store, by topic and queue id."""
 
 import logging
 from collections import Counter
@@ -42,9 +42,9 @@ class ConsumeQueues:
         Args:
             files: The file system.
             root: The store's directory.
-            file_bytes: Of queues that are new.
-            ext_file_bytes: Of what their units have no room for, alike.
-            ext_unit_bytes: Room to reserve there for each unit; 0 = nothing is kept there.
+            file_bytes: Length of files of new queues.
+            ext_file_bytes: Length of files of new extensions.
+            ext_unit_bytes: Bytes to reserve for each extension unit; 0 = none is added.
         """
         self._files = files
         self._root = root
@@ -60,7 +60,7 @@ class ConsumeQueues:
         return len(self._queues)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a queue that was written to; None if nobody did."""
+        """Return a queue that has messages or files; None if there is none."""
         return self._queues.get((topic, queue_id))
 
     def of(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -96,13 +96,13 @@ class ConsumeQueues:
         queue.ext = ext
 
     def load(self, *, was_clean: bool) -> bool:
-        """Map the files of every queue; what cannot be part of its queue is removed.
+        """Map the files of every queue, and remove files that cannot be part of one.
 
         Args:
-            was_clean: The store was closed as it should.
+            was_clean: True after a clean stop.
 
         Returns:
-            Whether no unit can be missing thereby.
+            True if no unit can be missing because of removed files.
         """
         found = list(self._find())
         lengths = [file.file_bytes for _, _, files in found for file in files]

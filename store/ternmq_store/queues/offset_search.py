@@ -11,7 +11,7 @@ _PIECE_UNITS = 4096
 
 
 class UnitRow(Protocol):
-    """The units of a queue, wherever they are read."""
+    """Units of a queue, from a map or from plain reads."""
 
     min_offset: QueueOffset
     end: QueueOffset
@@ -35,7 +35,7 @@ def first_from(
     Args:
         queue: Its units.
         place: Of the log.
-        end: Only messages before it are looked at. None = all.
+        end: Number behind the last message that is searched. None = all.
 
     Returns:
         That end where there is none.
@@ -75,8 +75,8 @@ def last_message(
 
     Args:
         queue: Its units.
-        end: Only units before it are looked at.
-        begin: And none before this one. None = the queue's first message.
+        end: Number behind the last unit that is searched.
+        begin: Number of the first unit that is searched. None = the queue's first message.
     """
     first, count = queue.min_offset if begin is None else begin, 1
     while end > first:
@@ -94,7 +94,7 @@ def last_message(
 
 
 def _is_doubtful(queue: UnitRow, gone: QueueOffset, log_start: PhysicalOffset) -> bool:
-    """Tell whether a message only seems to be gone: its damaged unit has misled the search.
+    """Return whether a message only seems gone because its damaged unit has misled the search.
 
     It points before any log, or the message before it, which would go earlier, is not gone.
     """

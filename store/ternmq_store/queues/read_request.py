@@ -21,7 +21,7 @@ RecordFilter = Callable[[bytes], bool]
 
 
 FILTER_UNITS_MAX: Final = 800
-"""Messages that a read with a filter looks at; more, if it may return more."""
+"""Messages that a read with a filter inspects; more, if it may return more."""
 
 
 def _no_sizes() -> NDArray[np.int32]:
@@ -47,18 +47,18 @@ class ReadResult:
     """Result of a read.
 
     Attributes:
-        status: How it ended.
-        next_offset: Where the next read should begin.
-        min_offset: The first message of the queue.
-        max_offset: Behind its last one.
+        status: Outcome of the read.
+        next_offset: Number at which the next read should begin.
+        min_offset: Number of the first message of the queue.
+        max_offset: Number behind its last message.
         pieces: The messages' records as they lie in the log. Slices of the map among them: to be
             copied at once, before anything else is asked of the store.
         record_sizes: The records' lengths.
-        scanned: Messages looked at, the returned ones among them.
-        skipped: Of these, the ones that are damaged, or whose units are.
-        behind_bytes: How far the last message looked at lies behind the end of the log.
-        suggest_pull_from_slave: That is further than what is in memory, so a slave, if there is
-            one, should serve this reader.
+        scanned: Count of inspected messages, with the returned ones.
+        skipped: Count of inspected messages that are damaged, or whose units are.
+        behind_bytes: Distance of the last inspected message from the end of the log.
+        suggest_pull_from_slave: True if that is more than memory holds, so that a slave, if there
+            is one, should serve this reader.
     """
 
     status: ReadStatus
@@ -90,7 +90,7 @@ class ReadLimits(NamedTuple):
     bytes_max: int
 
     def within(self, messages_max: int, bytes_max: int) -> "ReadLimits":
-        """Return the lower of these and those."""
+        """Return the lower limits of these and the given ones."""
         return ReadLimits(min(self.messages_max, messages_max), min(self.bytes_max, bytes_max))
 
 
@@ -99,16 +99,16 @@ class ReadRequest:
     """A read of one queue.
 
     Attributes:
-        topic: Whose.
-        queue_id: Of it.
-        offset: The first message wanted.
+        topic: Topic of the queue.
+        queue_id: Number of the queue.
+        offset: Number of the first message to read.
         hot: Limits of a read from memory.
         cold: Limits of a read from the disk.
         tag_codes: Only messages with one of these codes; None for all.
-        record_filter: Asked besides, about each message with a wanted code.
-        record_filter_max: About how many messages it is asked at most, in one read.
-        bit_map_filter: What the bit maps beside the units tell, before a record is read.
-        group: Who reads; empty for nobody in particular.
+        record_filter: Condition on each message with such a code.
+        record_filter_max: Most messages to which one read applies `record_filter`.
+        bit_map_filter: Condition on bit maps beside the units, before a record is read.
+        group: Name of the reading group; empty = no group.
     """
 
     topic: str
@@ -124,11 +124,11 @@ class ReadRequest:
 
     @property
     def has_filter(self) -> bool:
-        """Tell whether a read may pass messages over."""
+        """True if a read may pass messages over."""
         return self.tag_codes is not None or self.record_filter is not None
 
     def units_max(self, limits: ReadLimits) -> int:
-        """Return how many messages one read looks at."""
+        """Return the most messages that one read inspects."""
         if self.record_filter is not None:
             return self.record_filter_max
         wanted = limits.messages_max

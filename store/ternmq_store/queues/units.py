@@ -43,7 +43,7 @@ class UnitRepair(NamedTuple):
 
 
 def unit_of(units: Units, row: int = 0) -> Unit:
-    """Return what the unit of one row says."""
+    """Return the unit in one row."""
     place, size, tag_code = units[row].item()
     return Unit(PhysicalOffset(place), size, tag_code)
 
@@ -101,9 +101,9 @@ def unit_bytes(units: Units) -> Bytes:
 
 
 def find_turned(units: Units, end: PhysicalOffset) -> tuple[Ints, Units]:
-    """Return which units older versions wrote in the other byte order, and what they must be.
+    """Return the rows of units that older versions wrote in the other byte order, and right units.
 
-    That is told by what they say: it can be no record of the log, and in the other order it can.
+    Such a unit can be of no record of the log, and of one in the other order.
 
     Args:
         units: Of one queue.
@@ -115,7 +115,7 @@ def find_turned(units: Units, end: PhysicalOffset) -> tuple[Ints, Units]:
 
 
 def turned_unit(unit: Unit) -> Unit:
-    """Return what a unit says in the other byte order."""
+    """Return a unit read in the other byte order."""
     return unit_of(as_units(unit).view(UNIT.newbyteorder()))
 
 
@@ -127,7 +127,7 @@ def _may_tell(units: Units, end: PhysicalOffset) -> NDArray[np.bool_]:
 
 
 def can_be(offset: QueueOffset, unit: Units) -> bool:
-    """Tell whether the message before which units are missing can have that number.
+    """Return whether the message before which units are missing can have that number.
 
     Before its record in the log there was one for each message before it, all in the queue.
     """

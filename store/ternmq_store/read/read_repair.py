@@ -36,7 +36,7 @@ class ReadRepair:
     def mend(self, queue: ConsumeQueue, mends: Iterable[UnitRepair]) -> None:
         """Write the right units of messages, where the damaged ones are there still."""
         for mend in mends:
-            if queue.mend(mend):
+            if queue.repair(mend):
                 self.wrong_units += 1
                 self.mended_units += 1
                 self.on_mended(queue, mend)

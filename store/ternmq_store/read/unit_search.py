@@ -26,7 +26,7 @@ from ternmq_model.record.format import (
 from ternmq_model.record.scanner import scan_records
 from ternmq_store.disk.layout import base_of
 from ternmq_store.dispatch.dispatch_request import stored_units
-from ternmq_store.queues.consume_queue import ConsumeQueue, are_same_codes, are_same_places
+from ternmq_store.queues.consume_queue import ConsumeQueue, are_same_codes, point_to_same
 from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes, plain_tag_codes
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import (
@@ -177,7 +177,7 @@ class UnitSearch:
         """
         codes = self.codes_of(there) if codes is None else codes
         same_codes = are_same_codes(self._queue.topic, codes, right)
-        same_places = are_same_places(there, right)
+        same_places = point_to_same(there, right)
         found: list[UnitRepair] = []
         for row in np.flatnonzero(~(same_places & same_codes)).tolist():
             number, was, unit = (
