@@ -27,7 +27,8 @@ from ternmq_store.inspection.index_inspection import (
     walk_entries,
 )
 from ternmq_store.inspection.log_inspection import BadRange, FoundRecord, find_log_files, walk_log
-from ternmq_store.inspection.queue_inspection import bad_units, find_queues, misfits, walk_units
+from ternmq_store.inspection.queue_inspection import bad_units, find_queues, misfits
+from ternmq_store.queues.unit_files import walk_units
 
 
 class _Complaints:
@@ -86,7 +87,7 @@ def _units(files: FileSystem, root: Path, complaints: _Complaints) -> Generator[
     for path, text in misfits(queues):
         complaints.add(path, None, text)
     for queue in queues:
-        for found in walk_units(files, queue):
+        for found in walk_units(files, queue.files):
             bad = bad_units(found.units)
             for number in bad:
                 offset, size, _ = found.units[number].item()

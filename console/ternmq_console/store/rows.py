@@ -15,7 +15,8 @@ from ternmq_model.properties import KEYS, TAGS, decode_properties
 from ternmq_model.record.format import body_crc
 from ternmq_store.inspection.index_inspection import FoundEntries
 from ternmq_store.inspection.log_inspection import FoundRecord
-from ternmq_store.inspection.queue_inspection import FoundUnits, QueueFiles
+from ternmq_store.inspection.queue_inspection import QueueFiles
+from ternmq_store.queues.unit_files import FileUnits
 
 RECORD_HEADING: Final = (
     f"{'offset':>14} {'size':>8}  {'stored':<24}  {'topic':<24} {'queue':>5} {'offset':>9}"
@@ -58,7 +59,7 @@ def record_row(found: FoundRecord) -> Row:
 
 
 def unit_rows(
-    queue: QueueFiles, found: FoundUnits, *, without: Collection[int] = ()
+    queue: QueueFiles, found: FileUnits, *, without: Collection[int] = ()
 ) -> Generator[Row]:
     """Give the written units of a stretch, but for those at some places in it."""
     units = zip(

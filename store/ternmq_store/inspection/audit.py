@@ -22,6 +22,7 @@ from ternmq_store.disk.layout import (
     lock_path,
     next_file_path,
 )
+from ternmq_store.disk.mapped_file_queue import FoundFile
 from ternmq_store.disk.state_file import read_whole
 from ternmq_store.dispatch.topic_deletions import load_deletions
 from ternmq_store.inspection.audit_findings import AuditFinding, note, problem
@@ -30,7 +31,6 @@ from ternmq_store.inspection.audit_queues import QueueAudit
 from ternmq_store.inspection.log_inspection import (
     BadRange,
     FoundRecord,
-    LogFile,
     LogItem,
     find_log_files,
     walk_log,
@@ -252,7 +252,7 @@ class StoreAudit:
                 yield problem("checkpoint", path, None, text)
 
 
-def check_row(log_files: Sequence[LogFile]) -> Generator[AuditFinding]:
+def check_row(log_files: Sequence[FoundFile]) -> Generator[AuditFinding]:
     """Give what is wrong with the lengths and names of the log's files."""
     row = [file for file in log_files if file.file_bytes]
     for file in log_files:

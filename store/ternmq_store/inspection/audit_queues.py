@@ -16,12 +16,12 @@ from ternmq_store.inspection.audit_findings import AuditFinding, note, problem
 from ternmq_store.inspection.log_inspection import FoundRecord
 from ternmq_store.inspection.queue_inspection import (
     ExtReader,
-    FoundUnits,
     QueueCursor,
     QueueFiles,
-    last_unit_end,
+    last_unit,
     misfits,
 )
+from ternmq_store.queues.unit_files import FileUnits
 from ternmq_store.queues.units import PADDING_SIZE, Unit, find_turned, turned_unit
 
 _IN_WRONG_ORDER: Final = "bytes in the wrong order: the verification mends"
@@ -76,7 +76,14 @@ class QueueAudit:
         self.last_records: dict[tuple[bytes, int], tuple[int, int]] = {}
         self.faulty: set[tuple[bytes, int]] = set()
         self.units = 0
-        self.dispatched = max((last_unit_end(files, queue) for queue in queues), default=0)
+        self.dispatched = max(
+            (
+                unit.offset + unit.size
+                for queue in queues
+                if (unit := last_unit(files, queue)) is not None
+            ),
+            default=0,
+        )
 
     def pass_over(self, start: int, end: int) -> None:
         """Take note of a bad stretch of the log: units may tell of what was there."""
@@ -155,7 +162,7 @@ class QueueAudit:
             missing.count += 1
 
     def _strays(
-        self, queue: QueueFiles, found: FoundUnits, end: int | None = None
+        self, queue: QueueFiles, found: FileUnits, end: int | None = None
     ) -> Generator[AuditFinding]:
         """Tell of units whose records did not come, except those whose records are gone."""
         units = found.units
@@ -174,7 +181,7 @@ class QueueAudit:
         yield from self._problem(queue, found, rows, what)
 
     def _problem(
-        self, queue: QueueFiles, found: FoundUnits, rows: Ints, what: str
+        self, queue: QueueFiles, found: FileUnits, rows: Ints, what: str
     ) -> Generator[AuditFinding]:
         """Tell of the units in some rows, if there are any."""
         if not len(rows):

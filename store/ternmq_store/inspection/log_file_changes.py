@@ -14,7 +14,8 @@ from typing import NamedTuple
 from ternmq_model.errors import UsageError
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, commit_log_folder, file_name
-from ternmq_store.inspection.log_inspection import LogFile, find_log_files
+from ternmq_store.disk.mapped_file_queue import FoundFile
+from ternmq_store.inspection.log_inspection import find_log_files
 from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
 from ternmq_store.recovery.log_files import GAP_FILES_MAX
 
@@ -73,7 +74,7 @@ def plan_changes(
 
 
 def _fitted(
-    files: FileSystem, root: Path, kept: Sequence[LogFile], file_bytes: int
+    files: FileSystem, root: Path, kept: Sequence[FoundFile], file_bytes: int
 ) -> Sequence[LogFileChange]:
     """Return the changes that give every file of the log its length."""
     steps: list[LogFileChange] = []
@@ -96,7 +97,7 @@ def _fitted(
 
 
 def _filled(
-    files: FileSystem, kept: Sequence[LogFile], file_bytes: int | None
+    files: FileSystem, kept: Sequence[FoundFile], file_bytes: int | None
 ) -> Sequence[LogFileChange]:
     """Return the changes that make missing files, empty: the next start lengthens them."""
     lengths = Counter(file.file_bytes for file in kept if file.file_bytes)

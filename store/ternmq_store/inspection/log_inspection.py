@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from ternmq_model.errors import CorruptRecord, StoreNotFound
 from ternmq_model.offsets import PhysicalOffset
@@ -22,31 +22,24 @@ from ternmq_model.record.format import (
     Record,
     body_crc,
     decode_record,
-    possible_starts,
     read_start,
 )
 from ternmq_model.record.integrity import has_lost_sector
-from ternmq_store.disk.filesystem import File, FileSystem
-from ternmq_store.disk.layout import commit_log_folder, file_base
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import commit_log_folder
+from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
+from ternmq_store.log.log_window import LogWindow
 
 PIECE_BYTES: Final = 4 << 20
 RECORD_BYTES_MAX: Final = 128 << 20
 """No record is longer, whatever the broker that wrote it allowed."""
 
 
-class LogFile(NamedTuple):
-    """A file of the log as it lies in its folder."""
-
-    path: Path
-    base: int
-    file_bytes: int
-
-
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
     """A record whose sizes add up and which says that it is where it lies."""
 
-    file: LogFile
+    file: FoundFile
     offset: PhysicalOffset
     record: Record
     problem: str
@@ -63,7 +56,7 @@ class FoundRecord:
 class FoundBlank:
     """The record that says that the log goes on in the next file."""
 
-    file: LogFile
+    file: FoundFile
     offset: PhysicalOffset
     size: int
 
@@ -72,7 +65,7 @@ class FoundBlank:
 class BadRange:
     """Bytes of which nothing can be told."""
 
-    file: LogFile
+    file: FoundFile
     offset: PhysicalOffset
     size: int
     reason: str
@@ -81,20 +74,14 @@ class BadRange:
 LogItem = FoundRecord | FoundBlank | BadRange
 
 
-def find_log_files(files: FileSystem, root: Path) -> Sequence[LogFile]:
+def find_log_files(files: FileSystem, root: Path) -> Sequence[FoundFile]:
     """Return the files of the log below `root`, oldest first; other files are passed over.
 
     Raises:
         StoreNotFound: There is no log's folder.
         OSError: It cannot be read.
     """
-    folder = check_folder(files, root)
-    found: list[LogFile] = []
-    for name in files.files(folder):
-        base = file_base(name)
-        if base is not None:
-            found.append(LogFile(folder / name, base, file_bytes(files, folder / name)))
-    return found
+    return find_files(files, check_folder(files, root))
 
 
 def check_folder(files: FileSystem, root: Path) -> Path:
@@ -109,17 +96,7 @@ def check_folder(files: FileSystem, root: Path) -> Path:
     return folder
 
 
-def file_bytes(files: FileSystem, path: Path) -> int:
-    """Return the length of the file at `path`; 0 when it was deleted meanwhile."""
-    try:
-        file = files.open(path, read_only=True)
-    except FileNotFoundError:
-        return 0
-    with closing(file):
-        return file.size()
-
-
-def walk_log(files: FileSystem, log_files: Sequence[LogFile]) -> Generator[LogItem]:
+def walk_log(files: FileSystem, log_files: Sequence[FoundFile]) -> Generator[LogItem]:
     """Give what lies in the log, in its order. What lies behind its end is zeros and not given.
 
     Raises:
@@ -131,27 +108,27 @@ def walk_log(files: FileSystem, log_files: Sequence[LogFile]) -> Generator[LogIt
             yield from _walk_file(files, file, is_last=file == used[-1])
 
 
-def is_begun(files: FileSystem, log_file: LogFile) -> bool:
+def is_begun(files: FileSystem, log_file: FoundFile) -> bool:
     """Tell whether anything was written to a file: RocketMQ prepares the next one in the folder."""
     with closing(files.open(log_file.path, read_only=True)) as file:
-        return any(file.read(0, BLANK_BYTES)) or next_content(FileWindow(file), 0) is not None
+        window = LogWindow.of_file(file, log_file.base)
+        return any(file.read(0, BLANK_BYTES)) or window.next_content(0) is not None
 
 
-def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Generator[LogItem]:
-    file = files.open(log_file.path, read_only=True)
-    window = FileWindow(file)
-    position = 0
-    with closing(file):
+def _walk_file(files: FileSystem, log_file: FoundFile, *, is_last: bool) -> Generator[LogItem]:
+    with closing(files.open(log_file.path, read_only=True)) as file:
+        window = LogWindow.of_file(file, log_file.base, piece_bytes=PIECE_BYTES)
+        position = 0
         while position < log_file.file_bytes:
             at = PhysicalOffset(log_file.base + position)
             try:
                 piece = _read_piece(window, log_file, position)
             except CorruptRecord as error:
-                if is_last and next_content(window, position) is None:
+                if is_last and window.next_content(position) is None:
                     return
                 end = next_piece(window, log_file, position + 1)
                 if is_last and end == log_file.file_bytes:
-                    end = content_end(window.file, position)
+                    end = window.content_end(position)
                 yield BadRange(log_file, at, end - position, error.reason)
                 position = end
                 continue
@@ -161,26 +138,7 @@ def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Genera
             position += piece.record.header.total_bytes
 
 
-class FileWindow:
-    """The stretch of a file that was read last. Made and used by one walk."""
-
-    def __init__(self, file: File) -> None:
-        self.file = file
-        self.file_bytes = file.size()
-        self._start = 0
-        self._data = memoryview(b"")
-
-    def take(self, position: int, length: int) -> memoryview:
-        """Return `length` bytes from `position`, or fewer at the file's end."""
-        length = max(0, min(length, self.file_bytes - position))
-        begin = position - self._start
-        if not 0 <= begin <= begin + length <= len(self._data):
-            self._data = memoryview(self.file.read(position, max(length, PIECE_BYTES)))
-            self._start, begin = position, 0
-        return self._data[begin : begin + length]
-
-
-def _read_piece(window: FileWindow, file: LogFile, position: int) -> FoundRecord | FoundBlank:
+def _read_piece(window: LogWindow, file: FoundFile, position: int) -> FoundRecord | FoundBlank:
     """Return what lies at `position`.
 
     Raises:
@@ -220,42 +178,14 @@ def _problem(record: Record, left: int) -> str:
     return ""
 
 
-def next_content(window: FileWindow, position: int) -> int | None:
-    """Return where the piece begins that holds the first byte that is not zero; None without."""
-    while position < window.file_bytes:
-        data = window.take(position, PIECE_BYTES)
-        if not data:
-            return None
-        if bytes(data).count(0) != len(data):
-            return position
-        position += len(data)
-    return None
-
-
-def content_end(file: File, position: int) -> int:
-    """Return where, behind `position`, only zeros follow to the file's end."""
-    end = file.size()
-    while end > position:
-        begin = max(position, end - PIECE_BYTES)
-        if kept := len(file.read(begin, end - begin).rstrip(b"\0")):
-            return begin + kept
-        end = begin
-    return position
-
-
-def next_piece(window: FileWindow, file: LogFile, start: int) -> int:
+def next_piece(window: LogWindow, file: FoundFile, start: int) -> int:
     """Return where, at or behind `start`, the next record begins; the file's end if none does."""
-    position = start
-    while position + BLANK_BYTES <= file.file_bytes:
-        data = bytes(window.take(position, PIECE_BYTES))
-        for start in possible_starts(data):
-            candidate = position + start
-            try:
-                _read_piece(window, file, candidate)
-            except CorruptRecord:
-                continue
-            return candidate
-        if len(data) <= BLANK_BYTES:
-            break
-        position += len(data) - BLANK_BYTES + 1
+    position = window.next_record(start)
+    while position is not None:
+        try:
+            _read_piece(window, file, position)
+        except CorruptRecord:
+            position = window.next_record(position + 1)
+        else:
+            return position
     return file.file_bytes

@@ -20,8 +20,9 @@ from ternmq_store.disk.layout import (
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.index_inspection import find_index_files
 from ternmq_store.inspection.log_inspection import find_log_files
-from ternmq_store.inspection.queue_inspection import find_queues, last_unit_start
+from ternmq_store.inspection.queue_inspection import find_queues, last_unit
 from ternmq_store.inspection.recovery_preview import RecoveryPreview
+from ternmq_store.queues.units import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def choose_queues(files: FileSystem, root: Path, audit: StoreAudit, *, all_of: b
         last = seen.last_records.get(key)
         if last is None:
             reason = "no good record of the log is its own"
-        elif _is_bad(audit, last_unit_start(files, queue)):
+        elif _is_bad(audit, last_unit(files, queue)):
             reason = "its last unit tells of a damaged record, whose number would be given again"
         elif (queue.topic, queue.queue_id) not in ends and any(
             place.offset > last[1] for place in audit.bad
@@ -121,8 +122,8 @@ def choose_queues(files: FileSystem, root: Path, audit: StoreAudit, *, all_of: b
     return QueueChoice(removed, kept)
 
 
-def _is_bad(audit: StoreAudit, offset: int) -> bool:
-    return any(place.offset <= offset < place.end for place in audit.bad)
+def _is_bad(audit: StoreAudit, unit: Unit | None) -> bool:
+    return unit is not None and any(place.offset <= unit.offset < place.end for place in audit.bad)
 
 
 def lost_numbers(

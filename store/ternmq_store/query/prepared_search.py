@@ -6,26 +6,19 @@ time, in any thread. Damage in it is stepped over as recovery does.
 
 from collections.abc import Iterable
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import (
-    BLANK_BYTES,
     FLAG_COMMIT,
     FLAG_TRANSACTION_MASK,
-    RECORD_BYTES_MAX,
 )
-from ternmq_model.record.scanner import SCAN_BYTES_MAX, LogChunk, Verify, scan_records
-from ternmq_store.log.resync import next_record
+from ternmq_model.record.scanner import SCAN_BYTES_MAX, Verify
+from ternmq_store.log.log_window import LogWindow
 from ternmq_store.read.log_source import LogSource
-
-_RECORDS_MAX: Final = 1 << 16
-_PIECE_BYTES: Final = SCAN_BYTES_MAX + RECORD_BYTES_MAX
-_OVERLAP_BYTES: Final = 128
-"""Between two pieces that are searched for the next good record: more than is looked at of one."""
 
 
 class PreparedRecord(NamedTuple):
@@ -76,40 +69,19 @@ class PreparedSearch:
         source = self._source
         if self.at >= source.end:
             return False
-        base = self.at - self.at % source.file_bytes
-        next_file = PhysicalOffset(base + source.file_bytes)
         try:
-            file, _ = source.open(self.at)
+            file, base = source.open(self.at)
         except FileNotFoundError:  # retention was faster
-            self.at = next_file
+            self.at = PhysicalOffset(self.at - self.at % source.file_bytes + source.file_bytes)
             return True
         with closing(file):
-            data = file.read(self.at - base, min(_PIECE_BYTES, next_file - self.at))
-        limit = min(len(data), source.end - self.at)
-        scan = scan_records(
-            memoryview(data),
-            *(0, limit),
-            at=self.at,
-            records_max=_RECORDS_MAX,
-            verify=Verify.NOTHING,
-        )
-        if scan.batch is not None:
-            self._take(scan.batch)
-        self.at = self._next(scan, data, next_file)
+            step = LogWindow(file.read, base, source.file_bytes).step(
+                self.at, source.end, verify=Verify.NOTHING, search_bytes=SCAN_BYTES_MAX
+            )
+        if step.batch is not None:
+            self._take(step.batch)
+        self.at = step.end
         return self.at < source.end
-
-    def _next(self, scan: LogChunk, data: bytes, next_file: PhysicalOffset) -> PhysicalOffset:
-        """Return where to go on."""
-        if scan.end:
-            return PhysicalOffset(self.at + scan.end)
-        if scan.is_blank or len(data) <= _OVERLAP_BYTES + BLANK_BYTES:
-            return next_file
-        there = next_record(memoryview(data), 1, base=self.at)
-        if there is not None:
-            return PhysicalOffset(self.at + there)
-        if self.at + len(data) >= next_file:
-            return next_file
-        return PhysicalOffset(self.at + len(data) - _OVERLAP_BYTES)
 
     def _take(self, batch: RecordBatch) -> None:
         headers = batch.headers

@@ -11,9 +11,9 @@ import numpy as np
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.units import PADDING_SIZE, decode_units
+from ternmq_store.queues.unit_files import UnitFiles
+from ternmq_store.queues.units import PADDING_SIZE
 
 _PIECE_UNITS: Final = 1 << 16
 _GO_PIECES: Final = 8
@@ -38,9 +38,8 @@ class QueueRangeSize:
         end: QueueOffset,
         bytes_max: int,
     ) -> None:
-        self._files = files
-        self._folder = folder
-        self._file_bytes = file_bytes
+        self._units = UnitFiles(files, folder, file_bytes, begin, end)
+        self._file_units = file_bytes // UNIT_BYTES
         self._limit = end
         self._bytes_max = bytes_max
         self.end = begin
@@ -53,19 +52,16 @@ class QueueRangeSize:
         Raises:
             OSError: The disk failed.
         """
-        for _ in range(_GO_PIECES):
-            if self.is_done:
-                return
-            self._count_piece()
+        with closing(self._units):
+            for _ in range(_GO_PIECES):
+                if self.is_done:
+                    return
+                self._count_piece()
 
     def _count_piece(self) -> None:
-        at = self.end * UNIT_BYTES
-        base = base_of(at, self._file_bytes)
-        left_in_file = (base + self._file_bytes - at) // UNIT_BYTES
+        left_in_file = self._file_units - self.end % self._file_units
         count = min(_PIECE_UNITS, self._limit - self.end, left_in_file)
-        data = self._read(base, at - base, count * UNIT_BYTES)
-        units = decode_units(data)
-        sizes = units["size"].astype(np.int64)
+        sizes = self._units.units(self.end, count)["size"].astype(np.int64)
         sizes[sizes == PADDING_SIZE] = 0
         total = int(sizes.sum())
         if self._bytes_max and self.bytes + total >= self._bytes_max:
@@ -78,14 +74,6 @@ class QueueRangeSize:
             self.bytes += total
         self.end = QueueOffset(self.end + count)
         self.is_done |= self.end >= self._limit
-
-    def _read(self, base: int, position: int, length: int) -> bytes:
-        try:
-            file = self._files.open(self._folder / file_name(base), read_only=True)
-        except FileNotFoundError:
-            return b""
-        with closing(file):
-            return file.read(position, length)
 
 
 def plan_range_size(

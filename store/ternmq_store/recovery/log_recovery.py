@@ -9,6 +9,7 @@ Source: RocketMQ `DefaultMessageStore.load`, `recover`.
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,12 +43,9 @@ from ternmq_store.recovery.log_files import LogFilePlan, carry_out, find_plan
 from ternmq_store.recovery.log_scan import (
     LogScan,
     OldUnits,
-    count_before,
     first_records,
     pad_to,
     record_lies_at,
-    unit_before,
-    units_from,
 )
 from ternmq_store.recovery.quarantine_recovery import add_torn, lift_mended
 from ternmq_store.recovery.queue_consistency import QueueConsistency
@@ -352,7 +350,8 @@ class _Opening:
         if record_lies_at(self._log, at):
             return True
         for queue in self._queues:
-            unit = unit_before(queue, at)
+            with closing(queue.unit_files()) as units:
+                unit = units.written_unit(QueueOffset(units.count_before(at) - 1))
             if unit is not None and unit.offset + unit.size == at:
                 return True
         return False
@@ -363,8 +362,9 @@ class _Opening:
         for queue in self._queues:
             queue.repeated = queue.skipped = queue.fileless = 0
             if keep:
-                first = count_before(queue, limit)
-                old.append((queue, first, units_from(queue, first)))
+                with closing(queue.unit_files()) as units:
+                    first = units.count_before(limit)
+                    old.append((queue, first, units.written_from(first)))
             queue.cut_from(limit)
         return old
 

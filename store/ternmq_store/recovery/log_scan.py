@@ -7,12 +7,11 @@ from typing import Final
 import numpy as np
 
 from ternmq_model.errors import CorruptRecord
-from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.checksum import verify_checksum
 from ternmq_model.record.format import FLAG_PREPARED, Record, decode_record, is_blank
 from ternmq_model.record.integrity import check_record
 from ternmq_model.record.scanner import Verify, scan_records
-from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.dispatch.dispatch_request import unit_runs
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
@@ -25,12 +24,8 @@ from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import (
     PADDING_SIZE,
-    UNIT,
-    Unit,
     Units,
-    decode_units,
     make_padding,
-    unit_of,
 )
 from ternmq_store.recovery.findings import RecoveryFindings
 from ternmq_store.recovery.scan_rules import FirstRecord, NextGood, ScanRules, end_of_damage
@@ -213,51 +208,6 @@ class LogScan:
                     queue.put(run.offsets, run.units, run.ext)
 
 
-def count_before(queue: ConsumeQueue, limit: PhysicalOffset) -> QueueOffset:
-    """Return behind which unit of a queue, by its files, the records at `limit` or later begin.
-
-    What was dispatched before `limit` was written in order, and no unit of it is missing, so that
-    it is found by halving.
-    """
-    for file in reversed(queue.files.files):
-        low, high = 0, file.file_bytes // UNIT_BYTES
-        while low < high:
-            middle = (low + high) // 2
-            is_before = len(_read(file.file, middle, 1, below=limit)) > 0
-            low, high = (middle + 1, high) if is_before else (low, middle)
-        if low:
-            return QueueOffset(file.base // UNIT_BYTES + low)
-    return QueueOffset(queue.files.files[0].base // UNIT_BYTES if queue.files.files else 0)
-
-
-def units_from(queue: ConsumeQueue, first: QueueOffset) -> Units:
-    """Return the units, by the queue's files, from `first` to the last that is written."""
-    parts = list[Units]()
-    for file in queue.files.files:
-        index = max(first - file.base // UNIT_BYTES, 0)
-        while index < file.file_bytes // UNIT_BYTES:
-            units = _read(file.file, index, _PIECE_UNITS)
-            parts.append(units)
-            index += _PIECE_UNITS
-            if len(units) < _PIECE_UNITS:
-                break
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=UNIT)
-
-
-def unit_before(queue: ConsumeQueue, limit: PhysicalOffset) -> Unit | None:
-    """Return the last unit, by the queue's files, of a record before `limit`."""
-    return unit_at(queue, QueueOffset(count_before(queue, limit) - 1))
-
-
-def unit_at(queue: ConsumeQueue, number: QueueOffset) -> Unit | None:
-    """Return one unit, by the queue's files; None if it is not written."""
-    for file in queue.files.files:
-        if file.base <= number * UNIT_BYTES < file.end:
-            units = _read(file.file, number - file.base // UNIT_BYTES, 1)
-            return unit_of(units) if len(units) else None
-    return None
-
-
 def pad_to(queue: ConsumeQueue, end: QueueOffset) -> None:
     """Let the next message of a queue have the offset `end`, by units that stand for nothing.
 
@@ -266,14 +216,6 @@ def pad_to(queue: ConsumeQueue, end: QueueOffset) -> None:
     """
     if queue.end < end:
         queue.put(np.array([end - 1], dtype=np.int64), make_padding(1))
-
-
-def _read(file: File, first: int, count: int, *, below: PhysicalOffset = _NO_LIMIT) -> Units:
-    """Return units of a file until the first that is not written or of a record at `below`."""
-    data = file.read(first * UNIT_BYTES, count * UNIT_BYTES)
-    units = decode_units(data)
-    bad = (units["size"] <= 0) | (units["offset"] < 0) | (units["offset"] >= below)
-    return units[: int(bad.argmax())] if bad.any() else units
 
 
 def record_lies_at(log: CommitLog, at: PhysicalOffset) -> bool:

@@ -5,6 +5,7 @@ given, even when the records that had them are gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from ternmq_store.log.store_session import StoreSession
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
-from ternmq_store.recovery.log_scan import count_before, unit_at, unit_before, units_from
+from ternmq_store.queues.unit_files import UnitFiles
 
 _HEAD_BYTES: Final = 65_536
 _ANYWHERE: Final = PhysicalOffset((1 << 63) - 1)
@@ -92,29 +93,30 @@ def read_queue_ends(
     ends: dict[QueueKey, QueueOffset] = {}
     tails: dict[QueueKey, QueueTail] = {}
     for queue in queues:
-        key, end = (queue.topic, queue.queue_id), count_before(queue, _ANYWHERE)
-        ends[key] = end
-        if queue.files.files:
-            tails[key] = _queue_tail(log, queue, end, is_missing)
-        inside = unit_before(queue, limit)
+        key = (queue.topic, queue.queue_id)
+        with closing(queue.unit_files()) as units:
+            ends[key] = end = units.count_before(_ANYWHERE)
+            if queue.files.files:
+                tails[key] = _queue_tail(log, units, end, is_missing)
+            inside = units.written_unit(QueueOffset(units.count_before(limit) - 1))
         if inside is not None and OVERHEAD_BYTES <= inside.size <= RECORD_BYTES_MAX:
             known_end = max(known_end, min(limit, PhysicalOffset(inside.offset + inside.size)))
     return QueueEnds(known_end, ends, tails)
 
 
 def _queue_tail(
-    log: CommitLog, queue: ConsumeQueue, end: QueueOffset, is_missing: Callable[[int], bool]
+    log: CommitLog, files: UnitFiles, end: QueueOffset, is_missing: Callable[[int], bool]
 ) -> QueueTail:
-    """Return the last units of `queue`, which ends at `end`.
+    """Return the last units of a queue, which ends at `end`.
 
     Steps that double find a good record behind any damage without reading all of the queue.
     """
-    begin, step = queue.files.files[0].base // UNIT_BYTES, 1
+    begin, step = files.min_offset, 1
     first = QueueOffset(max(end - step, begin))
-    while first > begin and not _is_settled(log, queue, first):
+    while first > begin and not _is_settled(log, files, first):
         step *= 2
         first = QueueOffset(max(end - step, begin))
-    units = units_from(queue, first)
+    units = files.written_from(first)
     offsets, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
     is_message = (sizes >= OVERHEAD_BYTES) & (sizes <= RECORD_BYTES_MAX)
     lasts = (offsets + sizes - 1).tolist()
@@ -124,9 +126,9 @@ def _queue_tail(
     return QueueTail(first, places, are_lost[rows])
 
 
-def _is_settled(log: CommitLog, queue: ConsumeQueue, number: QueueOffset) -> bool:
+def _is_settled(log: CommitLog, files: UnitFiles, number: QueueOffset) -> bool:
     """Tell whether the record of a unit is good, or was removed with the log's first files."""
-    unit = unit_at(queue, number)
+    unit = files.written_unit(number)
     if unit is None or unit.size > RECORD_BYTES_MAX:
         return False
     if not log.files.has(unit.offset):

@@ -24,17 +24,16 @@ from ternmq_store.disk.layout import (
     queue_ext_folder,
     queue_folder,
 )
+from ternmq_store.disk.mapped_file_queue import FoundFile
 from ternmq_store.inspection.log_inspection import (
-    LogFile,
     check_folder,
-    content_end,
-    file_bytes,
     find_log_files,
 )
 from ternmq_store.inspection.overlay import OverlayFileSystem
 from ternmq_store.inspection.queue_inspection import QueueFiles, find_queues
 from ternmq_store.log.checksum_ranges import Ranges, is_inside, next_border
 from ternmq_store.log.log_notes import LastUse, load_abort
+from ternmq_store.log.log_window import LogWindow
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.queues.consume_queue_ext import ExtSource
@@ -146,7 +145,7 @@ class StoreDirectory:
         folder = queue_folder(self.root, topic, queue_id)
         for name in self.files.files(folder):
             if file_base(name) is not None:
-                length = file_bytes(self.files, folder / name)
+                length = _file_bytes(self.files, folder / name)
                 if length and not length % UNIT_BYTES:
                     return length
         return self.unit_file_bytes or UNIT_BYTES
@@ -155,7 +154,7 @@ class StoreDirectory:
         """Return where the tag codes lie that units have no room for; None if there are none."""
         folder = queue_ext_folder(self.root, topic, queue_id)
         for name in self.files.files(folder):
-            if file_base(name) is not None and (length := file_bytes(self.files, folder / name)):
+            if file_base(name) is not None and (length := _file_bytes(self.files, folder / name)):
                 return ExtSource(self.files, folder, length)
         return None
 
@@ -208,7 +207,7 @@ class StoreDirectory:
         """Return where the log ends: behind it is nothing but zeros."""
         for file in reversed(find_log_files(self.files, self.root)):
             with closing(self.files.open(file.path, read_only=True)) as opened:
-                if end := content_end(opened, 0):
+                if end := LogWindow.of_file(opened, file.base).content_end(0):
                     return PhysicalOffset(file.base + end)
         return self.log_start
 
@@ -277,7 +276,7 @@ def _fitted(files: FileSystem, plan: LogFilePlan) -> FileSystem:
     return fitted
 
 
-def _check_row(row: Sequence[LogFile], length: int) -> None:
+def _check_row(row: Sequence[FoundFile], length: int) -> None:
     """Refuse files that do not follow each other.
 
     Raises:
@@ -291,3 +290,13 @@ def _check_row(row: Sequence[LogFile], length: int) -> None:
         else:
             reason = "does not follow the file before it"
         raise StoreError(f"{file.path} {reason}: files are missing, cut, or of several stores")
+
+
+def _file_bytes(files: FileSystem, path: Path) -> int:
+    """Return the length of the file at `path`; 0 when it was deleted meanwhile."""
+    try:
+        file = files.open(path, read_only=True)
+    except FileNotFoundError:
+        return 0
+    with closing(file):
+        return file.size()

@@ -9,15 +9,16 @@ import numpy as np
 from ternmq_model.errors import MessageDamaged, StoreError
 from ternmq_model.record.format import BLANK_BYTES, is_blank, read_size
 from ternmq_model.record.scanner import follow_lengths
+from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import commit_log_folder, file_name
+from ternmq_store.disk.mapped_file_queue import FoundFile
 from ternmq_store.inspection.log_inspection import (
-    FileWindow,
-    LogFile,
+    PIECE_BYTES,
     find_log_files,
     is_begun,
-    next_content,
     next_piece,
 )
+from ternmq_store.log.log_window import LogWindow
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.log_rows import LogRows, RecordSelection
 from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
@@ -92,9 +93,7 @@ def scan_raw(
         except FileNotFoundError:
             raise StoreError(f"{path} was deleted meanwhile") from None
         stack.callback(file.close)
-        window = FileWindow(file)
-        log_file = LogFile(path, part.base, window.file_bytes)
-        yield from _RawScan(directory, part, wanted, rows, window, log_file).run()
+        yield from _RawScan(directory, part, wanted, rows, file).run()
 
 
 class _RawScan:
@@ -106,18 +105,21 @@ class _RawScan:
         part: RawFilePartition,
         wanted: ScanSpec,
         rows: LogRows,
-        window: FileWindow,
-        log_file: LogFile,
+        file: File,
     ) -> None:
         self._part = part
         self._wanted = wanted
         self._rows = rows
-        self._window = window
-        self._log_file = log_file
+        self._file = file
+        self._window = self._new_window()
+        self._log_file = FoundFile(part.base, file.path, self._window.file_bytes)
         self._may_be_torn = part.is_last and directory.was_cut_short
         self._may_grow = part.is_last and directory.is_in_use
         self._looked_again = _NOWHERE
         self._damaged = 0
+
+    def _new_window(self) -> LogWindow:
+        return LogWindow.of_file(self._file, self._part.base, piece_bytes=PIECE_BYTES)
 
     def run(self) -> Iterator[ScanStep]:
         """Give what is wanted."""
@@ -169,7 +171,7 @@ class _RawScan:
         left = self._log_file.file_bytes - position
         if is_blank(head, 0, left):
             return True
-        return self._part.is_last and next_content(self._window, position) is None
+        return self._part.is_last and self._window.next_content(position) is None
 
     def _behind_bad(self, position: int, reason: str) -> int:
         """Return where records go on behind one that is damaged; the file's end if none does.
@@ -180,7 +182,7 @@ class _RawScan:
         behind = next_piece(self._window, self._log_file, position + 1)
         if behind < self._log_file.file_bytes or not self._may_be_torn:
             if self._may_grow and self._looked_again != position:
-                self._looked_again, self._window = position, FileWindow(self._window.file)
+                self._looked_again, self._window = position, self._new_window()
                 return position
             self._note(self._part.base + position, reason)
         return behind

@@ -16,10 +16,12 @@ from ternmq_console.store.rows import (
     unit_rows,
 )
 from ternmq_model.offsets import QueueOffset
+from ternmq_store.disk.mapped_file_queue import FoundFile
 from ternmq_store.index.index_format import ENTRY
 from ternmq_store.inspection.index_inspection import FoundEntries
-from ternmq_store.inspection.log_inspection import FoundRecord, LogFile, find_log_files, walk_log
-from ternmq_store.inspection.queue_inspection import FoundUnits, QueueFiles
+from ternmq_store.inspection.log_inspection import FoundRecord, find_log_files, walk_log
+from ternmq_store.inspection.queue_inspection import QueueFiles
+from ternmq_store.queues.unit_files import FileUnits
 from ternmq_store.queues.units import UNIT
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -59,7 +61,7 @@ UNITS = np.array([(0, 100, 7), (0, 0, 0), (100, 200, -8)], dtype=UNIT)
 @pytest.mark.parametrize(("without", "places"), [((), [5, 7]), ((2,), [5])])
 def test_unit_rows_are_those_of_written_units(without: tuple[int, ...], places: list[int]) -> None:
     queue = QueueFiles("A", 1, Path("/q"), ())
-    found = FoundUnits(LogFile(Path("/q/0"), 0, 60), QueueOffset(5), UNITS)
+    found = FileUnits(FoundFile(0, Path("/q/0"), 60), QueueOffset(5), UNITS)
     rows = list(unit_rows(queue, found, without=without))
     assert [row["queueOffset"] for row in rows] == places
     assert rows[-1] == {

@@ -4,10 +4,10 @@ from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.inspection.queue_inspection import (
     QueueCursor,
     find_queues,
-    last_unit_end,
-    walk_units,
+    last_unit,
 )
-from ternmq_store.queues.units import UNIT
+from ternmq_store.queues.unit_files import walk_units
+from ternmq_store.queues.units import UNIT, unit_of
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle
@@ -28,10 +28,10 @@ def test_units_of_all_files_come_in_order() -> None:
     files = store_with(25)
     (queue,) = find_queues(files, ROOT)
     assert (queue.topic, queue.queue_id, queue.start) == ("t", 3, 0)
-    found = list(walk_units(files, queue))
+    found = list(walk_units(files, queue.files))
     assert [(piece.first, len(piece.units)) for piece in found] == [(0, 10), (10, 10), (20, 5)]
-    last = found[-1].units[-1]
-    assert last_unit_end(files, queue) == int(last["offset"]) + int(last["size"])
+    last = found[-1].units[-1:]
+    assert last_unit(files, queue) == unit_of(last)
 
 
 def test_cursor_returns_units_in_order_and_reports_skipped_ones() -> None:
@@ -54,5 +54,5 @@ def test_hole_in_a_queue_is_no_end() -> None:
     units = files.nodes[queue.files[0].path].data.view(UNIT)
     assert len(units) * UNIT_BYTES == queue.files[0].file_bytes
     units[4:6] = np.zeros(2, dtype=UNIT)
-    sizes = [int(u["size"]) for piece in walk_units(files, queue) for u in piece.units]
+    sizes = [int(u["size"]) for piece in walk_units(files, queue.files) for u in piece.units]
     assert [n for n, size in enumerate(sizes) if not size] == [4, 5]

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from ternmq_model.errors import MessageDamaged
-from ternmq_store.inspection.log_inspection import FileWindow, LogFile, next_piece
+from ternmq_store.disk.mapped_file_queue import FoundFile
+from ternmq_store.inspection.log_inspection import next_piece
+from ternmq_store.log.log_window import LogWindow
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
 from tests.support.files import MemoryFileSystem, Node
@@ -85,9 +87,10 @@ def test_record_being_written_is_read_again(
     written = data.copy()
     data[900:] = 0  # the second record in part, the third not yet
 
-    def written_meanwhile(window: FileWindow, file: LogFile, start: int) -> int:
+    def written_meanwhile(window: LogWindow, file: FoundFile, start: int) -> int:
         data[:] = written
-        return next_piece(FileWindow(window.file), file, start)
+        fresh = LogWindow(window._read, window.base, window.file_bytes)
+        return next_piece(fresh, file, start)
 
     monkeypatch.setattr(raw_scan, "next_piece", written_meanwhile)
     assert numbers(scan(files)) == [0, 1, 2]
