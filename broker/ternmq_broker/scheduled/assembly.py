@@ -30,47 +30,50 @@ class ScheduledAssembly:
     """Delayed and timed messages of one broker. Owned by `BrokerAssembly`.
 
     Args:
-        config: The broker's settings.
-        store: Open.
-        inner: Stores what is due.
-        tables: Loaded.
-        env: Clock, blocking calls.
-        topics: Where what is due belongs.
+        config: Settings of the broker.
+        store: Open store.
+        writer: Writer of internal records.
+        tables: Loaded tables.
+        env: Clock and blocking calls.
+        topics: Real topics of waiting messages.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
         store: MessageStore,
-        inner: InternalWriter,
+        writer: InternalWriter,
         tables: Tables,
         env: Environment,
         *,
         topics: RealTopics,
     ) -> None:
         reader = StoreReader(store, env.blocking)
-        deliverer = Deliverer(inner, topics.find)
+        deliverer = Deliverer(writer, topics.find)
         self._blocking, self._store = env.blocking, store
         self._tables = tables
         self._clock = env.clock
         self._timer_enabled = config.timer_enabled
         self.delays = DelayLevels(reader, deliverer, tables.delays, env.clock)
         self.timer = TimedMessages(
-            *(reader, deliverer, inner, tables.timer, tables.save_timer, env.clock),
+            *(reader, deliverer, writer, tables.timer, tables.save_timer, env.clock),
             timer_files=tables.timer_files,
             pending_max=config.timer_pending_max,
         )
         store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
 
     async def begin(self) -> None:
-        """Find out what was delivered beyond the progress that was kept: before the jobs begin.
+        """Find deliveries that were made but not saved; to be called before the jobs begin.
 
-        What the disk refuses is logged: then a crash repeats deliveries.
+        A refusal of the disk is logged: then a crash repeats deliveries.
         """
         await self._begin_moving()
         source = self._store.reads.source
-        places = [self.delays.look_from(), self.timer.look_from() if self._timer_enabled else None]
-        begin = min((place for place in places if place is not None), default=None)
+        offsets = [
+            self.delays.search_from(),
+            self.timer.search_from() if self._timer_enabled else None,
+        ]
+        begin = min((each for each in offsets if each is not None), default=None)
         found: Mapping[int, PhysicalOffset] = {}
         try:
             if begin is not None:
@@ -84,9 +87,9 @@ class ScheduledAssembly:
             logger.warning("deliveries may come twice after a crash error=%s", error)
 
     async def _begin_moving(self) -> None:
-        """Let timed messages follow the clock: what is to be done is noted before it is begun."""
+        """Resume the rescheduling of timed messages, after the steps of the clock are noted."""
         session = self._store.session
-        self.timer.go_on_moving()
+        self.timer.resume_moves()
         newest_ms = max(self._store.last_stored_at_ms, self._tables.timer.read_ms)
         if newest_ms > self._clock.wall_ms() + DOUBT_MS:
             self.timer.stepped(None)
@@ -94,11 +97,11 @@ class ScheduledAssembly:
             if session.clock != session.notes.clock:
                 await self._blocking.run(session.note_clock)
         except OSError as error:
-            # It serves on a full disk, too. The checkpoint notes it when there is room.
+            # The broker serves on a full disk, too. A later checkpoint notes the moves.
             logger.warning("moves of the clock not noted reason=%s", error)
 
     def rules(self) -> RoutingRules:
-        """Return by what clients' records are routed at this moment."""
+        """Return the present routing rules for records of clients."""
         return RoutingRules(
             now_ms=self._clock.wall_ms(),
             timer_enabled=self._timer_enabled,
@@ -106,7 +109,7 @@ class ScheduledAssembly:
         )
 
     def describe(self) -> admin.WaitingMessages:
-        """Return what operators are told."""
+        """Return counts of waiting and delivered messages, for operators."""
         delays, timer = self.delays, self.timer
         return admin.WaitingMessages(
             delayed=sum(delays.waiting(level) for level in range(1, DELAY_LEVEL_MAX + 1)),
@@ -122,29 +125,29 @@ class ScheduledAssembly:
         )
 
     def jobs(self) -> Sequence[Job]:
-        """Return what delivers: begun when the broker listens, ended before the store's jobs."""
+        """Return the delivery jobs, which begin when the broker listens."""
         jobs = (self.delays.job, self.timer.job)
         return jobs if self._timer_enabled else jobs[:1]
 
     def stepped(self, by_ms: int) -> None:
-        """Take note that the clock has moved by so much: ahead, or back."""
+        """Record a step of the clock by `by_ms`: ahead, or back."""
         self.delays.stepped(by_ms)
         if self._timer_enabled:
             self.timer.stepped(by_ms)
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Take note of new messages."""
+        """Wake the delivery jobs for new messages."""
         self.delays.arrived(arrivals)
         self.timer.arrived(arrivals)
 
     async def settle(self, flush_to: Callable[[PhysicalOffset], Awaitable[None]]) -> None:
-        """Bring the progress of the jobs, which have ended, into the tables.
+        """Copy the progress of the jobs, which have ended, into the tables.
 
         Args:
             flush_to: Brings the log to the disk up to an offset, if it can.
 
         Raises:
-            StoreError: The disk refused; progress kept before holds.
+            StoreError: The disk refused; the saved progress holds.
         """
         self.delays.stop()
         await flush_to(self.delays.unsettled_end)

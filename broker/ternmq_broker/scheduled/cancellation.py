@@ -1,4 +1,4 @@
-"""Cancellation of timed messages by others of the same topic, due at the same tick. Pure.
+"""Cancellation of timed messages by messages of one topic that are due at the same tick. Pure.
 
 Source: RocketMQ `TimerMessageStore.TimerDequeueGetMessageService`.
 """
@@ -14,24 +14,24 @@ from ternmq_model.record.format import Record
 
 
 class Cancellations:
-    """Keys that are cancelled at the ticks being delivered. Owned by `TimedMessages`."""
+    """Cancelled keys of the ticks that are being delivered. Owned by `TimedMessages`."""
 
     def __init__(self) -> None:
         self._keys: dict[int, dict[str, int]] = {}
 
     @property
     def first_offset(self) -> int | None:
-        """The lowest queue offset of what cancels and is not forgotten; None if there is none."""
+        """Lowest queue offset of the cancelling messages that are kept; None without any."""
         return min(
             (offset for keys in self._keys.values() for offset in keys.values()), default=None
         )
 
     def without_cancelled(self, records: Sequence[Record | None], due: DueMessages) -> list[Record]:
-        """Return what is to be delivered of a batch; asking again changes nothing.
+        """Return the records of a batch that are to be delivered; a repeated call changes nothing.
 
         Args:
-            records: Of the first messages of `due`; None for one that is not there.
-            due: Within each tick, what cancels comes first.
+            records: Records of the first messages of `due`; None for a missing one.
+            due: Due messages; within each tick, cancelling ones come first.
         """
         kept: list[Record] = []
         columns = [column[: len(records)].tolist() for column in due]
@@ -52,12 +52,12 @@ class Cancellations:
         return kept
 
     def waiting(self) -> DueMessages:
-        """Return what cancels and is not forgotten."""
+        """Return the cancelling messages that are kept."""
         rows = [(offset, due_ms) for due_ms, keys in self._keys.items() for offset in keys.values()]
         offsets, dues_ms = np.array(rows, dtype=np.int64).reshape(-1, 2).T
         return DueMessages(offsets, dues_ms, np.ones_like(offsets))
 
     def forget(self, read_ms: int) -> None:
-        """Forget what cancels at ticks up to `read_ms`: they are over."""
+        """Drop the cancelling messages of ticks up to `read_ms`, which are over."""
         for due_ms in [due_ms for due_ms in self._keys if due_ms <= read_ms]:
             del self._keys[due_ms]

@@ -1,7 +1,7 @@
 """The delay levels: each has a queue, in which messages wait in the order of time.
 
-Progress moves when what was delivered counts as stored, and is kept once it survives a loss of
-power. What a crash finds delivered and not kept is recognised by its copies in the log
+Progress moves when delivered messages count as stored, and is saved once it survives a loss of
+power. Deliveries that were not saved before a crash are recognised by their copies in the log
 (`delivery_recovery`): a failure skips no message, and repeats none that the log holds.
 
 Source: RocketMQ `ScheduleMessageService`.
@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.scheduled.alarm import Alarm
 from ternmq_broker.scheduled.delivery import Deliverer
-from ternmq_broker.scheduled.delivery_recovery import LOOK_BYTES_MAX, Copies, copies_of
+from ternmq_broker.scheduled.delivery_delay import DeliveryDelay
+from ternmq_broker.scheduled.delivery_recovery import SEARCH_BYTES_MAX, Copies, copies_of
 from ternmq_broker.scheduled.due_times import LevelDueTimes
-from ternmq_broker.scheduled.lateness import Lateness
+from ternmq_broker.scheduled.wakeup_timer import WakeupTimer
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.arrays import Ints
@@ -38,21 +38,20 @@ from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = ReadLimits(256, 1 << 20)
-_LOOK_MAX_S: Final = 10.0
-"""Limit on a sleep while something waits: the machine may sleep, too."""
+_SLEEP_MAX_S: Final = 10.0
+"""Limit on a sleep while messages wait: the machine may sleep, too."""
 
-_AGAIN_S: Final = 0.1
-_AGAIN_MAX_S: Final = 5.0
-_UNSAVED_LOOK_S: Final = 1.0
+_RETRY_S: Final = 0.1
+_UNSAVED_PAUSE_S: Final = 1.0
 
 
 class LevelProgress(NamedTuple):
-    """Progress of a level, once the log is on the disk up to `end`."""
+    """Progress of a level, valid once the log is on the disk up to `end`."""
 
     level: int
     offset: QueueOffset
     begin: PhysicalOffset
-    """End of the log before it was delivered so far."""
+    """End of the log before the delivery."""
 
     end: PhysicalOffset
 
@@ -83,7 +82,7 @@ class DelayLevels:
         self._offsets = offsets
         self._clock = clock
         self.job: Final = Job(name="deliver-delayed", interval_s=math.inf, step=self.step)
-        self._alarm = Alarm(self.job.wake)
+        self._timer = WakeupTimer(self.job.wake)
         now_ms = clock.wall_ms()
         self._waits = {
             level: LevelDueTimes(level, self._end(level), now_ms=now_ms)
@@ -95,8 +94,7 @@ class DelayLevels:
         """End of the log before the first attempt, by level whose delivery fails."""
         self._copies: dict[int, Copies] = {}
         """By level, what an earlier use has delivered; until progress that tells of it is kept."""
-        self._failures = 0
-        self.lateness = Lateness()
+        self.lateness = DeliveryDelay()
         self.delivered = 0
         self.dropped = 0
 
@@ -104,7 +102,7 @@ class DelayLevels:
         """Take note of new delayed messages."""
         for arrival in arrivals:
             if arrival.topic == SCHEDULE_TOPIC and arrival.queue_id + 1 in self._waits:
-                self._look_at(int(arrival.tag_codes[0]))
+                self._wake_at(int(arrival.tag_codes[0]))
 
     def stepped(self, by_ms: int) -> None:
         """Take note that the clock has moved by so much: ahead, or back."""
@@ -124,7 +122,7 @@ class DelayLevels:
         return end
 
     def needed_from(self) -> PhysicalOffset | None:
-        """Return where the oldest message lies that is not delivered; None when there is none."""
+        """Return the offset of the oldest undelivered message; None without one."""
         places = [self._place(level) for level in self._waits]
         return min((place for place in places if place is not None), default=None)
 
@@ -135,39 +133,39 @@ class DelayLevels:
             return None
         return self._store.searches.place_of(SCHEDULE_TOPIC, level - 1, offset)
 
-    def look_from(self) -> PhysicalOffset | None:
-        """Return where deliveries may lie in the log that no progress was kept of; None = nowhere.
+    def search_from(self) -> PhysicalOffset | None:
+        """Return the offset from which the log may hold deliveries without saved progress.
 
-        To be asked at the start.
+        To be called at the start. None = the log holds none.
         """
-        kept = self._offsets.look_from
+        kept = self._offsets.search_from
         if kept is None or not any(map(self.waiting, self._waits)):
             return None
         # A copy lies behind its source.
         return max(kept, self.needed_from() or kept)
 
     def begin(self, found: Mapping[int, PhysicalOffset]) -> None:
-        """Pass over what an earlier use has delivered, and keep soon where to look after a crash.
+        """Skip messages that an earlier use of the store has delivered.
 
         Args:
-            found: By the place of each source, where its copy lies.
+            found: Offsets of the copies in the log, by the offset of their source.
         """
         for level in self._waits:
             offset = self.offset(level)
             copies = copies_of(self._store, SCHEDULE_TOPIC, level - 1, offset, found)
             if len(copies.offsets):
                 self._copies[level] = copies
-        kept = self._offsets.look_from
+        kept = self._offsets.search_from
         if kept is None or kept > self._store.max_physical:  # a loss of power took the log's end
-            self._offsets.look_later(self._untold_from())
+            self._offsets.put_search_start(self._untold_from())
 
     def _untold_from(self) -> PhysicalOffset:
-        """Return the place before which the log has no delivery that `_offsets` do not tell of."""
+        """Return the offset before which the log holds no delivery that `_offsets` lack."""
         begun = (*self._begun.values(), *(each.begin for each in self._unsaved), *self._held())
         return PhysicalOffset(min(begun, default=self._store.max_physical))
 
     def _held(self) -> Iterator[int]:
-        """Forget copies that kept progress tells of; yield the first place of those of a level."""
+        """Drop copies that saved progress covers; yield the first other one of each level."""
         for level, copies in list(self._copies.items()):
             places = copies.places[copies.offsets >= self._offsets.get(level)]
             if len(places):
@@ -176,51 +174,48 @@ class DelayLevels:
                 del self._copies[level]
 
     def settle(self) -> None:
-        """Let progress be saved that no loss of power can belie."""
+        """Hand progress that survives a loss of power to the table."""
         flushed, now_ms = self._store.flushed_offset, self._clock.wall_ms()
         is_due = False
         while self._unsaved and self._unsaved[0].end <= flushed:
             done = self._unsaved.popleft()
             self._offsets.put(done.level, done.offset, now_ms=now_ms)
             is_due = True
-        begin, kept = self._untold_from(), self._offsets.look_from
-        if is_due or kept is None or begin - kept >= LOOK_BYTES_MAX:
-            self._offsets.look_later(begin)
+        begin, kept = self._untold_from(), self._offsets.search_from
+        if is_due or kept is None or begin - kept >= SEARCH_BYTES_MAX:
+            self._offsets.put_search_start(begin)
 
     @property
     def unsettled_end(self) -> PhysicalOffset:
-        """Offset up to which the log must be on the disk for all progress to be settled."""
+        """Offset up to which the log must be on the disk before all progress is settled."""
         return self._unsaved[-1].end if self._unsaved else PhysicalOffset(0)
 
     def stop(self) -> None:
-        """Wake no job any more."""
-        self._alarm.clear()
+        """Cancel the wake-up timer."""
+        self._timer.clear()
 
     async def step(self) -> bool:
-        """Deliver one batch of each level that has messages due: one step of a job."""
+        """Deliver one batch of each level that has due messages: the step of a job."""
         has_more = False
         try:
             for level in self._waits:
                 has_more |= await self._deliver(level)
         except TernError as error:
-            if not self._failures:
+            if self._timer.retry():
                 logger.warning("delayed messages wait, delivery fails error=%s", error)
-            self._alarm.set(min(_AGAIN_S * 2**self._failures, _AGAIN_MAX_S))
-            self._failures = min(self._failures + 1, 10)
             return False
-        if self._failures:
-            self._failures = 0
+        if self._timer.succeeded():
             logger.info("delayed messages are delivered again")
         self.settle()
         if self._unsaved:
-            self._alarm.set(_UNSAVED_LOOK_S)
+            self._timer.set(_UNSAVED_PAUSE_S)
         return has_more
 
     async def _deliver(self, level: int) -> bool:
-        """Deliver what is due of a level, a batch at most; tell whether there is more.
+        """Deliver at most a batch of a level's due messages; return whether more are due.
 
         Raises:
-            TernError: It failed; progress is where it was.
+            TernError: The delivery failed; progress has not changed.
         """
         first, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
         offset = self._corrected(level, first)
@@ -232,7 +227,7 @@ class DelayLevels:
         dues_ms = self._dues_ms(level, offset, codes, places)
         count = self._waits[level].count_likely(dues_ms, now_ms=self._clock.wall_ms())
         if count < len(dues_ms):
-            self._look_at(int(dues_ms[count:].min()))
+            self._wake_at(int(dues_ms[count:].min()))
         if not count:
             return False
         result = await self._reader.read(
@@ -246,14 +241,14 @@ class DelayLevels:
         )
         records = records_of(result)
         if not records and result.next_offset <= offset:
-            self._alarm.set(_AGAIN_S)
+            self._timer.set(_RETRY_S)
             return False
         has_more = result.next_offset - offset < count or count == len(dues_ms)
         next_offset, skipped = result.next_offset, result.skipped
-        dues_ms = self._dues_ms(level, offset, *_told_by(records, offset, next_offset))
+        dues_ms = self._dues_ms(level, offset, *_codes_of(records, offset, next_offset))
         if (waits := dues_ms > self._clock.wall_ms()).any():  # units were wrong
             first_row = int(waits.argmax())
-            self._look_at(int(dues_ms[first_row]))
+            self._wake_at(int(dues_ms[first_row]))
             has_more, next_offset = False, QueueOffset(offset + first_row)
             records = [each for each in records if each.header.queue_offset < next_offset]
             skipped = min(skipped, first_row - len(records))
@@ -266,7 +261,7 @@ class DelayLevels:
         return has_more
 
     def _dues_ms(self, level: int, offset: QueueOffset, codes: Ints, places: Ints) -> Ints:
-        """Return when messages from `offset` on are due, by what is said of each."""
+        """Return the due times of messages from `offset` on."""
         moved_ms = all_moved_ms(self._store.session.clock.moves, places)
         return self._waits[level].dues_ms(offset, codes, moved_ms)
 
@@ -294,7 +289,7 @@ class DelayLevels:
         self._unsaved.append(LevelProgress(level, next_offset, begin, PhysicalOffset(end)))
 
     def _corrected(self, level: int, first: QueueOffset) -> QueueOffset:
-        """Return where to go on with a level, which is somewhere in its queue."""
+        """Return the progress of a level, corrected to lie within its queue."""
         offset = self.offset(level)
         end = self._store.next_offset(SCHEDULE_TOPIC, level - 1)
         correct = QueueOffset(max(min(offset, end), first))
@@ -308,13 +303,15 @@ class DelayLevels:
             self._unsaved.append(LevelProgress(level, correct, begin, self.unsettled_end))
         return correct
 
-    def _look_at(self, due_ms: int) -> None:
+    def _wake_at(self, due_ms: int) -> None:
         ahead_ms = due_ms - self._clock.wall_ms()
-        self._alarm.set(min(ahead_ms / 1000, _LOOK_MAX_S))
+        self._timer.set(min(ahead_ms / 1000, _SLEEP_MAX_S))
 
 
-def _told_by(records: Sequence[Record], offset: QueueOffset, end: QueueOffset) -> tuple[Ints, Ints]:
-    """Return what records say of when messages are due, and where they lie; 0 without a record."""
+def _codes_of(
+    records: Sequence[Record], offset: QueueOffset, end: QueueOffset
+) -> tuple[Ints, Ints]:
+    """Return due codes and log offsets of messages, from their records; 0 without a record."""
     codes, places = np.zeros((2, end - offset), dtype=np.int64)
     for record in records:
         header = record.header
@@ -325,7 +322,7 @@ def _told_by(records: Sequence[Record], offset: QueueOffset, end: QueueOffset) -
 
 
 def records_of(result: ReadResult) -> Sequence[Record]:
-    """Return copies of the records that a read found; to be called before anything is awaited."""
+    """Return copies of the records of a read; to be called before the caller awaits."""
     data = result.records
     found: list[Record] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Delivery of scheduled messages: each is stored in its own queue when its time has come.
+"""Delivery of scheduled messages: each is stored in its own queue when it is due.
 
 Source: RocketMQ `ScheduleMessageService.messageTimeUp`, `TimerMessageStore.convertMessage`.
 """
@@ -25,51 +25,51 @@ logger = logging.getLogger(__name__)
 
 
 class Undeliverable(Exception):
-    """A record that has no place to go to, and why."""
+    """Failure of a record that no queue can take; the text is the reason."""
 
 
 class DeliveryResult(NamedTuple):
-    """Fate of some records."""
+    """Result of one delivery."""
 
     end: PhysicalOffset
-    """End of them in the log; 0 when none was stored."""
+    """End of the delivered records in the log; 0 when none was stored."""
 
     stored_at_ms: int
-    """Store time of the last one; 0 when none was stored."""
+    """Store time of the last record; 0 when none was stored."""
 
     dropped: int
-    """Number of records that have no queue to go to."""
+    """Number of records that no queue can take."""
 
 
 @dataclass(slots=True)
 class Deliverer:
-    """Writes records to where they belong. Owned by the broker's loop.
+    """Writer of due records to their own queues. Owned by the broker's loop.
 
     Args:
-        writer: Stores them.
-        find: Returns the topic of a record, given its queue and where the record waited; None when
-            there is none.
+        writer: Stores the records.
+        find: Returns the topic of a record, given its queue and the log offset at which the record
+            waited; None when the topic was deleted.
     """
 
     writer: InternalWriter
     find: Callable[[str, int, PhysicalOffset], TopicConfig | None]
 
     async def deliver(self, records: Sequence[Record]) -> DeliveryResult:
-        """Store records in their own queues, in order, and wait until they count.
+        """Store records in their own queues, in order, and wait until they count as stored.
 
-        What can never be delivered is dropped, and logged by reason: nothing behind it must wait
-        for it. When it raises, some may be stored; it is to be called again with the same.
+        Records that no queue can take are dropped, and logged by reason, so that no record waits
+        behind them. After an error, some may be stored; call it again with the same records.
 
         Raises:
-            TernError: The store takes nothing now, or failed.
+            TernError: The store accepts no message now, or failed.
         """
         good: list[InternalRecord] = []
         reasons: Counter[str] = Counter()
         for record in records:
             try:
                 find = partial(self._find, record.header.physical_offset)
-                inner = at_target(internal_record_of(record), find)
-                good.append(with_source(inner, record))
+                due = restore_topic(internal_record_of(record), find)
+                good.append(with_source(due, record))
             except Undeliverable as error:
                 reasons[str(error)] += 1
         appended = await self._put(good, reasons) if good else None
@@ -91,27 +91,26 @@ class Deliverer:
             if len(records) == 1:
                 reasons[f"the log cannot hold it: {error}"] += 1
                 return None
-        # One of them can never be stored: find it.
+        # One record can never be stored: halve the batch to find it.
         half = len(records) // 2
         first = await self._put(records[:half], reasons)
         return await self._put(records[half:], reasons) or first
 
 
-def at_target(
+def restore_topic(
     record: InternalRecord, find: Callable[[str, int], TopicConfig | None]
 ) -> InternalRecord:
-    """Return the record as it is to be stored in its own queue.
+    """Return the record for its own queue, with all its properties.
 
-    Its properties stay, those that told of the wait among them. If the topic has fewer queues by
-    now, it goes to one of those.
+    If the topic has fewer queues by now, the record goes to one of those.
 
     Args:
-        record: As it waited.
-        find: Returns a topic that should have that queue, None when there is none.
+        record: Record that waited.
+        find: Returns the topic with that name and queue; None when it was deleted.
 
     Raises:
-        Undeliverable: It names no queue; or its topic was deleted, and its messages with it; or
-            belongs to the broker.
+        Undeliverable: The record names no queue; or its topic was deleted, or belongs to the
+            broker.
     """
     topic, number = record.properties.get(REAL_TOPIC, ""), record.properties.get(REAL_QUEUE_ID, "")
     if not topic or not number.isascii() or not number.isdigit() or len(number) > 9:

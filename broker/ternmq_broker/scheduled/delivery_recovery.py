@@ -1,9 +1,9 @@
-"""Recovery of deliveries that earlier uses made beyond the progress that they kept.
+"""Recovery of deliveries that earlier uses made but did not save.
 
-A delivered record tells where its source waited, and so does one that was laid anew to wait. A
-crash comes before progress is kept, so the log is looked through at the next start, behind the
-place that is kept with progress: what has a copy there does not wait any more. That place stays
-before each copy until kept progress tells of its source.
+A delivered record contains the offset of its source, and so does a rolled one. A crash may come
+before progress is saved, so the next start searches the log from an offset that is saved with the
+progress: a message with a copy there does not wait any more. That offset stays before each copy
+until saved progress covers its source.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.message_store import MessageStore
 from ternmq_store.read.log_source import LogSource
 
-LOOK_BYTES_MAX: Final = 64 << 20
-"""Bytes of the log behind the kept place after which, while messages wait, it is kept anew."""
+SEARCH_BYTES_MAX: Final = 64 << 20
+"""Bytes of the log to search after which, while messages wait, a later offset is saved."""
 
 _UNITS: Final = 65_536
 
@@ -34,19 +34,19 @@ _PAIR: Final = re.compile(re.escape(SOURCE.encode()) + b"\x01[0-9]+\x02")
 
 
 class Copies(NamedTuple):
-    """Messages of a queue of which the log has copies: columns of one length."""
+    """Messages of a queue that the log has copies of: columns of one length."""
 
     offsets: Ints
-    """In that queue."""
+    """Queue offsets of the messages."""
 
     codes: Ints
-    """Each unit's code, which says when its message is due."""
+    """Due code of each message."""
 
     places: Ints
     """Physical offsets of the copies."""
 
     def between(self, begin: int, end: int) -> frozenset[int]:
-        """Return the offsets, which ascend, from `begin` on and before `end`."""
+        """Return the queue offsets from `begin` on and before `end`."""
         first, last = np.searchsorted(self.offsets, [begin, end]).tolist()
         return frozenset(self.offsets[first:last].tolist())
 
@@ -57,14 +57,14 @@ NO_COPIES: Final = Copies(*np.zeros((3, 0), dtype=np.int64))
 def copies_of(
     store: MessageStore, topic: str, queue_id: int, begin: int, found: Mapping[int, PhysicalOffset]
 ) -> Copies:
-    """Return which messages of a queue, from `begin` on, have copies; ascending.
+    """Return the messages of a queue, from `begin` on, that have copies; ascending.
 
     Args:
-        store: Open.
-        topic: Whose.
-        queue_id: Of it.
-        begin: The first message to look at, by its offset.
-        found: By the place of each source, where its copy lies.
+        store: Open store.
+        topic: Topic of the queue.
+        queue_id: Number of the queue.
+        begin: Queue offset of the first message.
+        found: Offsets of the copies in the log, by the offset of their source.
     """
     first, end = store.queue_range(topic, queue_id)
     at = QueueOffset(max(begin, first))
@@ -84,13 +84,13 @@ def copies_of(
 
 
 def delivered_sources(source: LogSource, begin: PhysicalOffset) -> Mapping[int, PhysicalOffset]:
-    """Return where the sources of records waited, each with the place of its last copy. Blocks.
+    """Return the log offsets of the sources of copies, each with that of its last copy. Blocks.
 
-    A damaged stretch hides what lies behind it in its file: that is delivered again.
+    Records behind a damaged range of a file are not found: they are delivered again.
 
     Args:
-        source: The log.
-        begin: Where to look from: a record begins there, or the log ends.
+        source: Log to search.
+        begin: First offset to search: a record begins there, or the log ends.
 
     Raises:
         OSError: The disk failed.

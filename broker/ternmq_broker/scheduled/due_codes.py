@@ -1,4 +1,4 @@
-"""Codes of the wheel timer's queue, which say when timed messages are due. Pure."""
+"""Due codes in the wheel timer's queue. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,15 +23,15 @@ _LATEST: Final = 1 << 57
 
 
 def is_time(codes: Ints) -> NDArray[np.bool_]:
-    """Tell which of a queue's codes say when messages are due; others are tag codes."""
+    """Return which codes of a queue are due codes; the others are tag codes."""
     found: NDArray[np.bool_] = (codes >= EARLIEST_CODE) & (codes < _LATEST)
     return found
 
 
 def codes_of_records(records: Sequence[Record | None]) -> Ints:
-    """Return what a queue should keep of messages, by their records.
+    """Return the due codes that belong to records.
 
-    One that says no time is due at once; of one that is not there nothing can be done.
+    A record without a time is due at once; a missing record has a code that never waits.
     """
     return np.array([_code_of(record) for record in records], dtype=np.int64)
 
@@ -44,12 +44,12 @@ def _code_of(record: Record | None) -> int:
 
 
 def not_delivered(offsets: Ints, codes: Ints, known: TimerCheckpoint) -> NDArray[np.bool_]:
-    """Tell which messages wait, by what is known of earlier deliveries.
+    """Return which messages wait, according to a checkpoint.
 
     Args:
-        offsets: In the wheel timer's queue.
-        codes: What it keeps of each.
-        known: What a previous use delivered.
+        offsets: Offsets in the wheel timer's queue.
+        codes: Due codes of the messages.
+        known: Checkpoint of earlier deliveries.
     """
     is_late = codes // TICK_MS * TICK_MS > known.read_ms
     waits: NDArray[np.bool_] = (codes != _GONE) & ((offsets >= known.known_end) | is_late)
@@ -57,7 +57,7 @@ def not_delivered(offsets: Ints, codes: Ints, known: TimerCheckpoint) -> NDArray
 
 
 def asked_for_ms(record: Record) -> int:
-    """Return the time that a message was to be delivered at, as far as its properties tell."""
+    """Return the delivery time that a message asks for; its store time without one."""
     properties = decode_properties(record.properties)
     is_after = TIMER_DELAY_SEC in properties or TIMER_DELAY_MS in properties
     text = properties.get(TIMER_DUE_MS if is_after else TIMER_DELIVER_MS, "")

@@ -1,8 +1,8 @@
 """The rescheduler of waiting messages when the broker's clock has moved.
 
-A message that was to wait for a length of time is due so much later or earlier; one that was to
-wait until a time is due as before. All are laid at the log's end anew, from the first of the queue
-on: so what was delivered lies before all that waits, by whichever clock it was due.
+A message that waits for a length of time becomes due later or earlier by the step of the clock; a
+message that waits until a time is due as before. All are appended to the log again, in the order of
+the queue, so that delivered messages lie before all waiting ones, whichever clock they were due by.
 """
 
 import logging
@@ -24,13 +24,13 @@ _BATCH_MESSAGES: Final = 256
 
 
 def moved_due_ms(record: Record, due_ms: int, by_ms: int | None, *, now_ms: int = 0) -> int:
-    """Return when a message is due after the clock has moved. Pure.
+    """Return the due time of a message after a step of the clock. Pure.
 
     Args:
-        record: As it waits.
-        due_ms: When it was due before that.
-        by_ms: See `TimerMove`.
-        now_ms: The clock as it is, if that is None.
+        record: Record of the waiting message.
+        due_ms: Due time before the step.
+        by_ms: Step of the clock; see `TimerMove`.
+        now_ms: Wall clock after a step of unknown size, for which `by_ms` is None.
     """
     properties = decode_properties(record.properties)
     if TIMER_DELAY_SEC not in properties and TIMER_DELAY_MS not in properties:
@@ -41,74 +41,74 @@ def moved_due_ms(record: Record, due_ms: int, by_ms: int | None, *, now_ms: int 
 
 
 class Rescheduler:
-    """Lays waiting messages anew under the times that hold after steps of the clock.
+    """Rescheduler of waiting messages after steps of the clock.
 
-    Owned by `TimedMessages`, which delivers nothing meanwhile.
+    Owned by `TimedMessages`, which delivers no message meanwhile.
 
     Args:
-        roller: Lays messages anew.
-        clock: The broker's.
+        roller: Appends messages to the log again.
+        clock: Clock of the broker.
     """
 
     def __init__(self, roller: Roller, clock: Clock) -> None:
         self._roller = roller
         self._clock = clock
         self._moves: deque[TimerMove] = deque()
-        self._left: DueMessages | None = None
-        """Messages that wait since before the first of the moves, by queue offset."""
+        self._waits: DueMessages | None = None
+        """Messages that wait since before the first move, by queue offset."""
 
     def note(self, move: TimerMove) -> None:
-        """Take note of a step of the clock."""
+        """Record a step of the clock."""
         self._moves.append(move)
 
     @property
     def waiting(self) -> int:
-        """Number of messages that are in no wheel, since they are laid anew."""
-        return 0 if self._left is None else len(self._left)
+        """Number of messages that are being rescheduled, outside the wheel."""
+        return 0 if self._waits is None else len(self._waits)
 
     @property
     def first_offset(self) -> int | None:
-        """The lowest queue offset of those; None when there is none."""
-        return int(self._left.offsets[0]) if self._left is not None and len(self._left) else None
+        """Lowest queue offset of the messages that are being rescheduled; None without any."""
+        return int(self._waits.offsets[0]) if self._waits is not None and len(self._waits) else None
 
     @property
     def end(self) -> QueueOffset | None:
-        """Behind the last message to be laid anew; None when no step of the clock is left."""
+        """End of the messages to reschedule in the queue; None without a step of the clock."""
         return self._moves[0].end if self._moves else None
 
     @property
     def is_moving(self) -> bool:
-        """Messages are being laid anew."""
-        return self._left is not None
+        """Whether messages are being rescheduled."""
+        return self._waits is not None
 
     def begin(self, waits: DueMessages) -> None:
-        """Begin with the first of the steps.
+        """Begin with the first step of the clock.
 
         Args:
-            waits: All that waited then, by queue offset.
+            waits: All messages that waited at that step, by queue offset.
         """
-        self._left = waits
+        self._waits = waits
 
     async def step(self) -> RollResult:
-        """Lay a batch of messages anew.
+        """Reschedule a batch of messages.
 
         Raises:
-            TernError: It failed; the batch is looked at again.
+            TernError: The append failed; the batch is tried again.
         """
-        assert self._left is not None, "begun"
-        batch = self._left.rows(slice(_BATCH_MESSAGES))
+        assert self._waits is not None, "begun"
+        batch = self._waits.rows(slice(_BATCH_MESSAGES))
         done = RollResult(0, 0, PhysicalOffset(0))
         if len(batch):
-            done = await self._roller.lay_anew(batch, self._moved_ms)
-            self._left = self._left.rows(slice(done.looked_at, None))
-        if not len(self._left):
-            self._left = None
+            done = await self._roller.reappend(batch, self._moved_ms)
+            self._waits = self._waits.rows(slice(done.looked_at, None))
+        if not len(self._waits):
+            self._waits = None
             by_ms = self._moves.popleft().by_ms
             logger.info("timed messages follow the clock by_ms=%s", by_ms)
         return done
 
     def _moved_ms(self, record: Record, due_ms: int) -> int:
-        """Return when a message is due that lies behind all of the moves once it is laid anew."""
+        """Return the due time of a message after all moves."""
         known = [move.by_ms for move in self._moves if move.by_ms is not None]
         if len(known) < len(self._moves):
             then_ms = self._clock.wall_ms() - sum(known)  # as if the clock had not moved since

@@ -1,4 +1,4 @@
-"""Rolling: timed messages are laid at the log's end anew, so that old files can go.
+"""Rolling: timed messages are appended to the log again, so that old files can be removed.
 
 Source: RocketMQ `TimerMessageStore`, which does so with all that waits for more than two days.
 """
@@ -27,25 +27,25 @@ _BATCH_BYTES: Final = 1 << 20
 
 
 class RollResult(NamedTuple):
-    """Messages that were laid anew."""
+    """Messages that were appended again."""
 
     looked_at: int
-    """Number of messages that it was tried with, from the first on."""
+    """Number of messages that were read, from the first on."""
 
     messages: int
     end: PhysicalOffset
-    """End of them in the log; 0 when nothing could be."""
+    """End of the new records in the log; 0 without any."""
 
     originals: DueMessages | None = None
-    """As which it waited; None where no message in front of those waits on."""
+    """Messages as they waited before; None for messages of the rescheduler."""
 
 
 class Roller:
-    """Lays timed messages anew. Owns nothing.
+    """Writer that appends waiting timed messages again. Owns nothing.
 
     Args:
-        reader: Of the store.
-        writer: Stores what still waits.
+        reader: Reader of the store.
+        writer: Writer of internal records.
     """
 
     def __init__(self, reader: StoreReader, writer: InternalWriter) -> None:
@@ -53,39 +53,39 @@ class Roller:
         self._writer = writer
 
     async def roll(self, wheel: TimerWheel, held_end: PhysicalOffset) -> RollResult | None:
-        """Lay a batch of what lies in the log before `held_end` at its end.
+        """Append a batch of the waiting messages that lie before `held_end` in the log again.
 
         Returns:
-            None when nothing that waits lies there, but for what is due in a moment.
+            None when no such message waits, except those that are due in a moment.
 
         Raises:
-            TernError: It failed; they wait where they were.
+            TernError: The append failed; the messages wait where they were.
         """
         border = first_behind(self._reader, held_end) if held_end else 0
         due = wheel.take_before(border, _BATCH_MESSAGES) if border else None
         if due is None or not len(due):
             return None
         try:
-            done = await self.lay_anew(due)
+            done = await self.reappend(due)
         except BaseException:
             _put_back(wheel, due)
             raise
         _put_back(wheel, due.rows(slice(done.looked_at, None)))
         return done._replace(originals=due.rows(slice(done.looked_at)))
 
-    async def lay_anew(
+    async def reappend(
         self,
         due: DueMessages,
         moved_ms: Callable[[Record, int], int] = lambda _record, due_ms: due_ms,
     ) -> RollResult:
-        """Lay some of the first of `due` at the log's end.
+        """Append some of the first messages of `due` to the log again.
 
         Args:
             due: At least one message.
-            moved_ms: Says when a message is due, given when it was.
+            moved_ms: Returns the new due time of a message, given its record and old due time.
 
         Raises:
-            TernError: It failed; some may be stored.
+            TernError: The append failed; some messages may be stored.
         """
         records = await read_many(self._reader, due.offsets.tolist())
         good = [
@@ -102,13 +102,13 @@ class Roller:
 
 
 def rolled(record: Record, due_ms: int) -> InternalRecord:
-    """Return a timed message as it is laid anew: due at `due_ms`, whoever wrote it."""
-    inner = internal_record_of(record)
-    times = inner.properties.get(TIMER_ROLLS, "0")
+    """Return the new record of a timed message that is due at `due_ms`."""
+    waiting = internal_record_of(record)
+    times = waiting.properties.get(TIMER_ROLLS, "0")
     count = int(times) + 1 if times.isascii() and times.isdigit() else 1
-    properties = {**inner.properties, TIMER_DUE_MS: str(due_ms), TIMER_ROLLS: str(count)}
+    properties = {**waiting.properties, TIMER_DUE_MS: str(due_ms), TIMER_ROLLS: str(count)}
     properties.pop(TIMER_ENQUEUED_MS, None)
-    return with_source(replace(inner, properties=properties), record)
+    return with_source(replace(waiting, properties=properties), record)
 
 
 def _put_back(wheel: TimerWheel, due: DueMessages) -> None:
@@ -117,7 +117,7 @@ def _put_back(wheel: TimerWheel, due: DueMessages) -> None:
 
 
 def first_behind(reader: StoreReader, end: PhysicalOffset) -> int:
-    """Return the first message of the wheel timer's queue that lies at `end` or behind it."""
+    """Return the first message of the wheel timer's queue at or behind `end` in the log."""
     low, high = reader.store.queue_range(WHEEL_TOPIC, 0)
     while low < high:
         middle = QueueOffset((low + high) // 2)
@@ -130,7 +130,7 @@ def first_behind(reader: StoreReader, end: PhysicalOffset) -> int:
 
 
 async def read_many(reader: StoreReader, offsets: Sequence[int]) -> list[Record | None]:
-    """Return the records of the first of some messages; None for one that is gone or damaged.
+    """Return the records of the first of some messages; None for a missing or damaged one.
 
     Raises:
         RefusedError: The disk cannot be read.

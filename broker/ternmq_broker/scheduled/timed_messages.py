@@ -1,9 +1,10 @@
-"""Timed messages: they lie in the wheel timer's queue until their time has come.
+"""Timed messages, which wait in the wheel timer's queue until they are due.
 
-Each is kept in memory as a number, read from the queue at every start, from the first message that
-was not delivered. One is forgotten when it counts as stored in its own queue, and that is kept once
-it survives a loss of power. Those that a crash finds delivered or rolled, and not kept, have copies
-in the log (`delivery_recovery`): a failure skips no message, and repeats none that the log holds.
+Each is a number in memory, read from the queue at every start, from the first undelivered message
+on. A message leaves the memory when it counts as stored in its own queue, and the checkpoint is
+saved once that survives a loss of power. Messages that were delivered or rolled before a crash, but
+not saved, have copies in the log (`delivery_recovery`): a failure skips no message, and repeats
+none that the log holds.
 
 Source: RocketMQ `TimerMessageStore`.
 """
@@ -15,16 +16,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.scheduled.alarm import Alarm
 from ternmq_broker.scheduled.cancellation import Cancellations
 from ternmq_broker.scheduled.delivery import Deliverer
-from ternmq_broker.scheduled.delivery_recovery import LOOK_BYTES_MAX, NO_COPIES, Copies, copies_of
+from ternmq_broker.scheduled.delivery_delay import DeliveryDelay
+from ternmq_broker.scheduled.delivery_recovery import NO_COPIES, SEARCH_BYTES_MAX, Copies, copies_of
 from ternmq_broker.scheduled.due_codes import asked_for_ms, codes_of_records, is_time, not_delivered
-from ternmq_broker.scheduled.lateness import Lateness
 from ternmq_broker.scheduled.rescheduler import Rescheduler
 from ternmq_broker.scheduled.rolling import Roller, RollResult, read_many
 from ternmq_broker.scheduled.timer_handover import TimerHandover
 from ternmq_broker.scheduled.timer_wheel import NEVER_MS, DueMessages, TimerWheel
+from ternmq_broker.scheduled.wakeup_timer import WakeupTimer
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.timer_files import TimerFiles
 from ternmq_broker.storage.internal_append import InternalWriter
@@ -42,16 +43,14 @@ logger = logging.getLogger(__name__)
 
 _ENQUEUE_UNITS: Final = 65_536
 _BATCH_MESSAGES: Final = 256
-_LOOK_MAX_S: Final = 10.0
-"""Limit on a sleep while something waits: the machine may sleep, too."""
+_SLEEP_MAX_S: Final = 10.0
+"""Limit on a sleep while messages wait: the machine may sleep, too."""
 
-_AGAIN_S: Final = 0.1
-_AGAIN_MAX_S: Final = 5.0
 _KEEP_MS: Final = 1000
 
 
 class CheckpointCandidate(NamedTuple):
-    """Checkpoint that may be kept once the log is on the disk up to `end`."""
+    """Checkpoint that may be saved once the log is on the disk up to `end`."""
 
     checkpoint: TimerCheckpoint
     end: PhysicalOffset
@@ -61,14 +60,14 @@ class TimedMessages:
     """The timed messages of one broker. Owned by its loop.
 
     Args:
-        reader: Of the store.
-        deliverer: Where what is due goes.
-        writer: Lays what waits at the log's end.
-        kept: How far a previous use came.
-        save: Keeps how far this one is, durably; raises StoreError.
-        clock: For what is due.
-        timer_files: By which RocketMQ knows what waits.
-        pending_max: More are not taken.
+        reader: Reader of the store.
+        deliverer: Stores due messages in their own queues.
+        writer: Appends messages that still wait to the log again.
+        kept: Checkpoint of the previous use.
+        save: Saves a checkpoint durably; raises StoreError.
+        clock: Clock of the due times.
+        timer_files: Files in which RocketMQ records waiting messages.
+        pending_max: Limit on waiting messages.
 
     Attributes:
         job: Delivers; begins when the broker listens and ends before the store.
@@ -97,10 +96,10 @@ class TimedMessages:
         self._handover = TimerHandover(self._store, timer_files, clock)
         self._pending_max = pending_max
         self.job: Final = Job(name="deliver-timed", interval_s=math.inf, step=self.step)
-        self._alarm = Alarm(self.job.wake)
+        self._timer = WakeupTimer(self.job.wake)
         self._wheel = TimerWheel()
         self._next = QueueOffset(-1)
-        """The next message of the queue to take into the wheel; -1 = not begun."""
+        """Next message of the queue to add to the wheel; -1 = not begun."""
         self._known = kept
         self._read_ms = kept.read_ms
         self._is_known = True
@@ -109,15 +108,14 @@ class TimedMessages:
         self._is_refused = False
         self._in_hand: DueMessages | None = None
         self._begun = PhysicalOffset(0)
-        """End of the log when that was taken in hand, or a batch to be laid anew."""
+        """End of the log when the batch in hand, or a batch to roll, was taken."""
         self._copies = NO_COPIES
-        """Copies in the log, delivered or laid anew, that kept progress may not tell of."""
+        """Copies in the log, delivered or rolled, that the saved checkpoint may not cover."""
         self._cancellations = Cancellations()
         self._end = PhysicalOffset(0)
-        """Offset up to which the log must be on the disk for what was delivered to stay so."""
+        """Offset up to which the log must be on the disk for deliveries to survive."""
         self._kept_at_ms = clock.monotonic_ms()
-        self._failures = 0
-        self.lateness = Lateness()
+        self.lateness = DeliveryDelay()
         self.delivered = 0
         self.cancelled = 0
         self.rolled = 0
@@ -125,30 +123,30 @@ class TimedMessages:
 
     @property
     def waiting(self) -> int:
-        """Number of messages that wait."""
+        """Number of waiting messages."""
         in_hand = 0 if self._in_hand is None else len(self._in_hand)
         return len(self._wheel) + in_hand + self._rescheduler.waiting
 
     @property
     def is_full(self) -> bool:
-        """As many messages wait as may."""
+        """Whether as many messages wait as may."""
         return self.waiting >= self._pending_max
 
     @property
     def behind(self) -> int:
-        """Number of messages of the queue that are not in the wheel yet."""
+        """Number of messages in the queue that are not in the wheel yet."""
         _, end = self._store.queue_range(WHEEL_TOPIC, 0)
         return max(end - max(self._next, 0), 0)
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Take note of new timed messages."""
+        """Wake the job for new timed messages."""
         if any(arrival.topic == WHEEL_TOPIC for arrival in arrivals):
             self.job.wake()
 
     def stepped(self, by_ms: int | None) -> None:
-        """Take note that the clock has moved by so much; None = it was set back before the start.
+        """Record a step of the clock by `by_ms`; None = the clock was set back before the start.
 
-        All that waits is laid anew.
+        All waiting messages are rescheduled.
         """
         session = self._store.session
         move = TimerMove(self._store.next_offset(WHEEL_TOPIC, 0), by_ms)
@@ -157,15 +155,15 @@ class TimedMessages:
             self._rescheduler.note(move)
         self.job.wake()
 
-    def go_on_moving(self) -> None:
-        """Begin again with the steps of the clock that not all has followed: once, at the start."""
+    def resume_moves(self) -> None:
+        """Resume rescheduling after earlier steps of the clock; to be called once, at the start."""
         session = self._store.session
         session.timer_followed(self._kept.begins_at)
         for move in session.clock.timer_moves:
             self._rescheduler.note(move)
 
     async def step(self) -> bool:
-        """Take new messages in, then deliver a batch of what is due: one step of a job."""
+        """Add new messages to the wheel, then deliver a batch of due ones: the step of a job."""
         try:
             await self._take_over()
             # All that lies there first: a message may cancel another one.
@@ -174,34 +172,30 @@ class TimedMessages:
                 has_more = await self._deliver() or await self._roll()
             await self._keep()
         except TernError as error:
-            if not self._failures:
+            if self._timer.retry():
                 logger.warning("timed messages wait, delivery fails error=%s", error)
-            self._alarm.set(min(_AGAIN_S * 2**self._failures, _AGAIN_MAX_S))
-            self._failures = min(self._failures + 1, 10)
             return False
-        if self._failures:
-            self._failures = 0
+        if self._timer.succeeded():
             logger.info("timed messages are delivered again")
         if not has_more and self.waiting:
             ahead_ms = self._wheel.first_ms - self._clock.wall_ms()
-            is_held = (
-                self._rescheduler.end is not None
-            )  # a message that is stored cannot be read yet
-            ahead_s = _LOOK_MAX_S if is_held else max(ahead_ms, 0) / 1000
-            self._alarm.set(min(ahead_s, _LOOK_MAX_S))
+            # A rescheduled message that is stored cannot be read yet.
+            is_held = self._rescheduler.end is not None
+            ahead_s = _SLEEP_MAX_S if is_held else max(ahead_ms, 0) / 1000
+            self._timer.set(min(ahead_s, _SLEEP_MAX_S))
         return has_more
 
     async def settle(self, flush_to: Callable[[PhysicalOffset], Awaitable[None]]) -> None:
-        """Keep how far we are, and leave RocketMQ what waits; the job has ended.
+        """Save the last checkpoint, and a timer log for RocketMQ; the job has ended.
 
         Args:
             flush_to: Brings the log to the disk up to an offset, if it can.
 
         Raises:
-            StoreError: The disk refused; what was kept before holds.
+            StoreError: The disk refused; the checkpoint before holds.
         """
-        self._alarm.clear()
-        # What is left for RocketMQ names records.
+        self._timer.clear()
+        # The timer log for RocketMQ refers to records.
         await flush_to(self._store.max_physical)
         if self._is_dirty or (self._next >= 0 and self.waiting):
             self._candidate = self._progress()
@@ -209,24 +203,24 @@ class TimedMessages:
         if self._candidate is not None and self._rescheduler.end is None and is_safe:
             await self._handover.leave(self._waits(), self._candidate.checkpoint)
         refused = await self._keep()
-        self._alarm.clear()
+        self._timer.clear()
         if refused is not None:
             raise refused
 
     async def _take_in(self) -> bool:
-        """Take a step towards a wheel that has all that waits, filed by the clock as it is."""
+        """Add or reschedule a bounded number of messages; return whether more are left."""
         return await self._move() or await self._enqueue() or await self._move()
 
     async def _enqueue(self) -> bool:
-        """Take a bounded number of new messages into the wheel; tell whether more are there.
+        """Add a bounded number of new messages to the wheel; return whether more are left.
 
         Raises:
-            RefusedError: The disk cannot be read; nothing was taken in.
+            RefusedError: The disk cannot be read; no message was added.
         """
         first, end = self._store.queue_range(WHEEL_TOPIC, 0)
         begin = max(self._next, first)
         if self._rescheduler.end is not None:
-            end = min(end, self._rescheduler.end)  # what came later is not to be moved
+            end = min(end, self._rescheduler.end)  # later messages are not rescheduled
         if begin >= end:
             return False
         count = min(_ENQUEUE_UNITS, end - begin)
@@ -247,12 +241,13 @@ class TimedMessages:
         return self._next < end
 
     async def _move(self) -> bool:
-        """Lay a bounded number of messages anew after a step of the clock; tell if it did.
+        """Reschedule a bounded number of messages after a step of the clock; return if it did.
 
-        Progress by the clock before holds until all are: they are done in the queue's order.
+        The checkpoint from before the step holds until all messages are rescheduled, in the order
+        of the queue.
 
         Raises:
-            TernError: It failed; they are looked at again.
+            TernError: Rescheduling failed; the messages are tried again.
         """
         if self._rescheduler.end is None or self._next < self._rescheduler.end:
             return False
@@ -269,7 +264,7 @@ class TimedMessages:
         return True
 
     def _begin(self) -> None:
-        """Go on where the previous use ended, as far as the queue is still there."""
+        """Resume at the checkpoint of the previous use, as far as the queue still has it."""
         last, known = self._store.next_offset(WHEEL_TOPIC, 0), self._known
         self._known = known._replace(
             first_offset=min(known.first_offset, last), next_offset=min(known.next_offset, last)
@@ -278,7 +273,7 @@ class TimedMessages:
         self._is_dirty |= len(self._copies.offsets) > 0
 
     def _waits(self) -> DueMessages:
-        """Return what waits and is not being laid anew, by queue offset."""
+        """Return the waiting messages that are not being rescheduled, by queue offset."""
         found = [self._wheel.waiting(), self._cancellations.waiting()]
         if self._in_hand is not None:
             found.append(self._in_hand)
@@ -288,10 +283,10 @@ class TimedMessages:
         return waits.rows(rows)
 
     async def _take_over(self) -> None:
-        """Let RocketMQ find where to begin, then no wheel, before anything is stored or delivered.
+        """Retire RocketMQ's timer files before a message is stored or delivered.
 
         Raises:
-            StoreError: Where to begin is not kept; it is tried again.
+            StoreError: The checkpoint was not saved; it is tried again.
         """
         if self._next < 0:
             self._begin()
@@ -302,13 +297,13 @@ class TimedMessages:
             self._kept, self._is_dirty = kept, True
         again_s = await self._handover.take_over()
         if again_s is not None:
-            self._alarm.set(again_s)
+            self._timer.set(again_s)
 
     async def _deliver(self) -> bool:
-        """Deliver what is due, a batch at most; tell whether there may be more.
+        """Deliver at most a batch of due messages; return whether more may be due.
 
         Raises:
-            TernError: It failed; the batch is kept for the next attempt.
+            TernError: The delivery failed; the batch waits for the next attempt.
         """
         now_ms = self._clock.wall_ms()
         if self._in_hand is None:
@@ -338,10 +333,10 @@ class TimedMessages:
         return True
 
     async def _roll(self) -> bool:
-        """Let a file of the log go that is held for what waits in it; tell if that took something.
+        """Roll messages out of a log file that they hold; return whether there were any.
 
         Raises:
-            TernError: It failed; what is in the file still waits.
+            TernError: Rolling failed; the messages still wait in the file.
         """
         begin = self._store.max_physical
         done = await self._roller.roll(self._wheel, self._roll_end())
@@ -354,7 +349,7 @@ class TimedMessages:
     def _roll_end(self) -> PhysicalOffset:
         """Return the place of the log before which no message is to wait."""
         end, copied = self._store.cleaner.held_end, self._untold(self._kept).offsets
-        if not len(copied) or self._store.max_physical - self._kept.look_behind < LOOK_BYTES_MAX:
+        if not len(copied) or self._store.max_physical - self._kept.look_behind < SEARCH_BYTES_MAX:
             return end
         # Messages in front of these keep the checkpoint from telling of them.
         last = QueueOffset(int(copied.max()))
@@ -370,61 +365,57 @@ class TimedMessages:
         self._end = max(self._end, done.end)
         self._is_dirty = True
 
-    def look_from(self) -> PhysicalOffset | None:
+    def search_from(self) -> PhysicalOffset | None:
         """Return where deliveries may lie in the log that no progress was kept of; None = nowhere.
 
         To be asked at the start.
         """
         _, end = self._store.queue_range(WHEEL_TOPIC, 0)
-        kept = self._kept.look_from
+        kept = self._kept.search_from
         if kept is None or self._kept.begins_at >= end:
             return None
         # A copy lies behind its source.
         return max(kept, self.needed_from() or kept)
 
     async def begin(self, found: Mapping[int, PhysicalOffset]) -> None:
-        """Leave out what the log has again, and keep where to look for that after a crash.
+        """Skip messages with copies in the log, and save from where a crash is to be searched.
 
         Args:
-            found: By the place of each source, where its copy lies.
+            found: Offsets of the copies in the log, by the offset of their source.
 
         Raises:
-            StoreError: The disk refused; a crash may repeat what is delivered until it is kept.
+            StoreError: The disk refused; until it does not, a crash may repeat deliveries.
         """
         offsets, codes, places = copies_of(self._store, WHEEL_TOPIC, 0, self._kept.begins_at, found)
         # Of when RocketMQ's are due no code tells, so only `first_offset` tells of them.
         self._copies = Copies(offsets, np.where(is_time(codes), codes, NEVER_MS), places)
-        look_from = self._kept.look_from
+        search_from = self._kept.search_from
         # A loss of power takes the log's end.
-        if look_from is None or look_from > self._store.max_physical:
+        if search_from is None or search_from > self._store.max_physical:
             kept = self._kept._replace(look_behind=self._look_behind(self._kept))
             await self._save(kept)
             self._kept = kept
 
     def _look_behind(self, checkpoint: TimerCheckpoint) -> int:
-        """Return 1 more than the place before which the log has no copy that is not told of.
-
-        Args:
-            checkpoint: Tells of the others.
-        """
+        """Return 1 more than the offset before which the log has no copy outside a checkpoint."""
         is_in_hand = self._in_hand is not None or self._rescheduler.is_moving
         begin = self._begun if is_in_hand else self._store.max_physical
         return 1 + int(self._untold(checkpoint).places.min(initial=begin))
 
     def _untold(self, checkpoint: TimerCheckpoint) -> Copies:
-        """Return the copies of which a checkpoint does not tell."""
+        """Return the copies that a checkpoint does not cover."""
         offsets, codes, _ = self._copies
         untold = not_delivered(offsets, codes, checkpoint) & (offsets >= checkpoint.begins_at)
         return Copies(*(column[untold] for column in self._copies))
 
     def needed_from(self) -> PhysicalOffset | None:
-        """Return where the oldest message lies that is not delivered; None when there is none."""
+        """Return the log offset of the oldest undelivered message; None without one."""
         first, end = self._store.queue_range(WHEEL_TOPIC, 0)
         offset = QueueOffset(max(self._first_needed(), first))
         return None if offset >= end else self._store.searches.place_of(WHEEL_TOPIC, 0, offset)
 
     def _first_needed(self) -> int:
-        """Return the first message of the queue that a restart would have to look at."""
+        """Return the first message of the queue that a restart would have to read."""
         if self._next < 0:
             return self._known.begins_at
         lowest = [
@@ -437,7 +428,7 @@ class TimedMessages:
         return min([self._next, *(each for each in lowest if each is not None)])
 
     def _note_done(self, now_ms: int) -> None:
-        """Take note of the time by which everything is delivered, in the wheel and before it."""
+        """Record the time up to which all messages are delivered."""
         first_ms = self._wheel.first_ms
         if self._in_hand is not None:
             first_ms = min(first_ms, int(self._in_hand.due_ms.min()))
@@ -449,7 +440,7 @@ class TimedMessages:
             self._read_ms = read_ms
 
     def _progress(self) -> CheckpointCandidate | None:
-        """Return what may be kept when the log is on the disk so far; None when it is not known."""
+        """Return the next checkpoint; None while the delivered time is not known."""
         if not self._is_known:
             return None
         self._is_dirty = False
@@ -465,13 +456,13 @@ class TimedMessages:
         return CheckpointCandidate(checkpoint._replace(look_behind=look_behind), self._end)
 
     async def _keep(self) -> StoreError | None:
-        """Keep how far we are, when it is time and no loss of power can belie it.
+        """Save a checkpoint when it is time and the checkpoint survives a loss of power.
 
         Returns:
-            Why the disk refused; what was kept before holds, and it is tried again in a second.
+            The refusal of the disk; the checkpoint before holds, and a retry follows in a second.
         """
         now_ms = self._clock.monotonic_ms()
-        is_far = self._look_behind(self._kept) - self._kept.look_behind >= LOOK_BYTES_MAX
+        is_far = self._look_behind(self._kept) - self._kept.look_behind >= SEARCH_BYTES_MAX
         self._is_dirty |= is_far and self._next >= 0  # a timer that is off has not begun
         if self._candidate is None and self._is_dirty and now_ms - self._kept_at_ms >= _KEEP_MS:
             self._candidate = self._progress()
@@ -491,5 +482,5 @@ class TimedMessages:
                 self._copies = Copies(*(column[untold] for column in self._copies))
             self._is_refused = refused is not None
         if self._candidate is not None or self._is_dirty:
-            self._alarm.set(_KEEP_MS / 1000)
+            self._timer.set(_KEEP_MS / 1000)
         return refused

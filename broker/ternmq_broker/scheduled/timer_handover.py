@@ -1,4 +1,4 @@
-"""The handover of timed messages from RocketMQ, and back to it, beside their queue."""
+"""The handover of timed messages from RocketMQ and back, beside their queue."""
 
 import logging
 from typing import Final
@@ -23,12 +23,12 @@ _UNITS: Final = 65_536
 
 
 class TimerHandover:
-    """Takes timed messages over from RocketMQ, and leaves them to it. Owned by `TimedMessages`.
+    """Handover of timed messages from and to RocketMQ. Owned by `TimedMessages`.
 
     Args:
-        store: Has the messages.
-        files: By which RocketMQ knows what waits.
-        clock: For when to try again.
+        store: Store of the messages.
+        files: Files in which RocketMQ records waiting messages.
+        clock: Clock of the retries.
     """
 
     def __init__(self, store: MessageStore, files: TimerFiles, clock: Clock) -> None:
@@ -37,9 +37,9 @@ class TimerHandover:
         self._again_at_ms = clock.monotonic_ms()
 
     async def take_over(self) -> float | None:
-        """Have RocketMQ find no wheel; return in how many seconds to try again, None when done.
+        """Retire RocketMQ's wheel; return the seconds until a retry, None when done.
 
-        What the disk refuses is logged: delivering goes on, the way back to RocketMQ is in doubt.
+        A refusal of the disk is logged: deliveries go on, and RocketMQ may repeat them.
         """
         if self._is_done:
             return None
@@ -56,11 +56,11 @@ class TimerHandover:
         return (self._again_at_ms - now_ms) / 1000
 
     async def leave(self, waits: DueMessages, checkpoint: TimerCheckpoint) -> None:
-        """Leave RocketMQ a timer log; none if nothing waits. What the disk refuses is logged.
+        """Write a timer log for RocketMQ if messages wait. A refusal of the disk is logged.
 
         Args:
-            waits: All that waits, by queue offset.
-            checkpoint: How far messages are delivered; to be kept next.
+            waits: All waiting messages, by queue offset.
+            checkpoint: Checkpoint of the deliveries, which is saved next.
         """
         first, _ = self._store.queue_range(WHEEL_TOPIC, 0)
         waits = waits.rows(waits.offsets >= first)
@@ -77,7 +77,7 @@ class TimerHandover:
             logger.warning("RocketMQ would make a wheel of its own error=%s", error)
 
     def _units_of(self, offsets: Ints) -> Units:
-        """Return the units of messages that are there, by their queue offsets."""
+        """Return the units of messages by their queue offsets."""
         at, end = int(offsets[0]), int(offsets[-1])
         parts: list[Units] = []
         while at <= end:

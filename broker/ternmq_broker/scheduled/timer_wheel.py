@@ -1,11 +1,11 @@
-"""The wheel of timed messages that wait, by due time. Pure.
+"""The wheel of waiting timed messages, by due time. Pure.
 
-A bucket holds what is due within 64 ticks, 6.4 s: one number of 8 bytes for each message, which
-has the tick within the bucket, whether it cancels, and its offset in the wheel timer's queue.
+A bucket holds the messages that are due within 64 ticks, 6.4 s: one number of 8 bytes for each,
+with the tick within the bucket, whether it cancels, and its offset in the wheel timer's queue.
 
     0 | tick 6 | 0 = cancels, 1 = does not 1 | queue offset 56
 
-A bucket is sorted when its time comes. So those that cancel come first within their tick.
+A bucket is sorted when it is due, so that cancelling messages come first within their tick.
 
 Source: RocketMQ `TimerWheel`, whose slots are a file and hold messages of one second.
 """
@@ -35,7 +35,7 @@ NEVER_MS: Final = 1 << 62
 
 
 class DueMessages(NamedTuple):
-    """Messages that are due: columns of one length, in the order of delivery."""
+    """Due messages: columns of one length, in the order of delivery."""
 
     offsets: Ints
     due_ms: Ints
@@ -46,36 +46,36 @@ class DueMessages(NamedTuple):
         return len(self.offsets)
 
     def rows(self, chosen: slice | Ints | NDArray[np.bool_]) -> "DueMessages":
-        """Return some of them."""
+        """Return the messages in the chosen rows."""
         return DueMessages(*(column[chosen] for column in self))
 
 
 class TimerWheel:
-    """Wheel of the messages that wait. Owned by `TimedMessages`."""
+    """Wheel of the waiting messages. Owned by `TimedMessages`."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, array[int]] = {}
-        """In each, messages are in the order of their offsets."""
+        """Buckets by number; in each, messages are in the order of their offsets."""
         self._order: list[int] = []
-        """A heap of the buckets' numbers."""
+        """Heap of the buckets' numbers."""
         self._open = -1
-        """The bucket whose time has come; what is added to it or before it goes to `_late`."""
+        """Number of the due bucket; messages of that or an earlier bucket are added to `_late`."""
         self._sorted = _NONE
         self._position = 0
         self._late: list[tuple[int, int]] = []
-        """A heap of tick and key."""
+        """Heap of (tick, key)."""
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many messages wait."""
+        """Return the number of waiting messages."""
         return self._count
 
     def add(self, offsets: Ints, codes: Ints) -> None:
-        """Let messages wait.
+        """Add messages.
 
         Args:
-            offsets: In the wheel timer's queue, ascending.
-            codes: What the queue keeps of each: see `wheel_code`.
+            offsets: Offsets in the wheel timer's queue, ascending.
+            codes: Due codes; see `wheel_code`.
         """
         if not len(offsets):
             return
@@ -110,9 +110,9 @@ class TimerWheel:
             bucket[:] = array("q", sorted(bucket, key=_OFFSET_MASK.__and__))
 
     def take(self, now_ms: int, count_max: int) -> DueMessages:
-        """Return messages that are due and forget them: the earliest, at most `count_max`.
+        """Remove and return the earliest due messages, at most `count_max`.
 
-        Those that came too late for their tick are first.
+        Messages that were added after their tick are first.
         """
         now_tick = now_ms // TICK_MS
         keys: list[int] = []
@@ -139,7 +139,7 @@ class TimerWheel:
         return done
 
     def _take_sorted(self, now_tick: int, count_max: int) -> DueMessages | None:
-        """Return what is due of the open bucket, None when nothing is."""
+        """Return due messages of the open bucket, None without any."""
         base = self._open << _TICK_BITS
         keys = self._sorted[self._position : self._position + count_max]
         if now_tick - base < _TICKS - 1:
@@ -153,7 +153,7 @@ class TimerWheel:
         return _of_bucket(self._open, keys)
 
     def _open_next(self, now_tick: int) -> bool:
-        """Open the next bucket if its time has come and the open one is empty."""
+        """Open the next bucket if it is due and the open one is empty."""
         if self._position < len(self._sorted) or not self._order:
             return False
         if self._order[0] << _TICK_BITS > now_tick:
@@ -166,7 +166,7 @@ class TimerWheel:
 
     @property
     def first_ms(self) -> int:
-        """A time before which nothing is due: of the first message, or of its bucket."""
+        """Due time of the first message, or the start of its bucket."""
         first = NEVER_MS
         if self._late:
             first = self._late[0][0] * TICK_MS
@@ -176,9 +176,9 @@ class TimerWheel:
         return min(first, self._order[0] * _BUCKET_MS) if self._order else first
 
     def first_offset(self) -> int | None:
-        """Return the lowest queue offset of those that wait; None when nothing does.
+        """Return the lowest queue offset of the waiting messages; None without any.
 
-        It looks at every bucket: some milliseconds when there are many.
+        The search reads every bucket: some milliseconds when there are many.
         """
         return min(self._lowest(), default=None)
 
@@ -191,7 +191,7 @@ class TimerWheel:
             yield int((self._sorted[self._position :] & _OFFSET_MASK).min())
 
     def waiting(self) -> DueMessages:
-        """Return all that waits, in no order."""
+        """Return all waiting messages, in no order."""
         late = np.array(self._late, dtype=np.int64).reshape(-1, 2)
         keys = np.frombuffer(b"".join(self._buckets.values()), dtype=np.int64)
         numbers = np.array([*self._buckets], dtype=np.int64)
@@ -205,9 +205,9 @@ class TimerWheel:
         return DueMessages(*map(np.concatenate, zip(*found, strict=True)))
 
     def take_before(self, offset: int, count_max: int) -> DueMessages:
-        """Return messages that lie before a queue offset, and forget them; in no order.
+        """Remove and return messages that lie before a queue offset, in no order.
 
-        Not those whose time has come or is about to: they are not looked at.
+        Messages of the open bucket are left out.
         """
         found = [_due(_NONE, _NONE)]
         left = count_max

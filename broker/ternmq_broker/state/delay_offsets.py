@@ -25,7 +25,7 @@ class DelayOffsets:
         self._offsets: dict[int, QueueOffset] = {}
         self._extras: dict[str, Any] = {}
         self._changes = 0
-        self.look_from: PhysicalOffset | None = None
+        self.search_from: PhysicalOffset | None = None
         """Before it the log has no delivery that the offsets do not tell of; None = not known."""
 
     @property
@@ -52,16 +52,16 @@ class DelayOffsets:
         if self._changes % _UPDATES_PER_VERSION == 0:
             self._version = self._version.next(now_ms)
 
-    def look_later(self, begin: PhysicalOffset) -> None:
+    def put_search_start(self, begin: PhysicalOffset) -> None:
         """Keep soon where deliveries begin that the offsets do not tell of."""
-        self.look_from = begin
+        self.search_from = begin
         self._changes += 1
 
     def forget(self) -> None:
         """Forget how far every level is: all that its queue still has counts as not delivered."""
         self._changes += bool(self._offsets)
         self._offsets.clear()
-        self.look_from = None
+        self.search_from = None
 
     def take_over(self, told: Self) -> None:
         """Become another table, version and all.
@@ -69,16 +69,16 @@ class DelayOffsets:
         Args:
             told: That of the master; not to be used any more.
         """
-        mine = (self._version, self._offsets, self.look_from)
-        self._changes += mine != (told._version, told._offsets, told.look_from)
+        mine = (self._version, self._offsets, self.search_from)
+        self._changes += mine != (told._version, told._offsets, told.search_from)
         self._version, self._offsets, self._extras = told._version, told._offsets, told._extras
-        self.look_from = told.look_from
+        self.search_from = told.search_from
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `delayOffset.json` keeps it."""
         table = {str(level): offset for level, offset in sorted(self._offsets.items())}
         version = version_to_dict(self._version)
-        look = {} if self.look_from is None else {_LOOK_FROM: self.look_from}
+        look = {} if self.search_from is None else {_LOOK_FROM: self.search_from}
         return {**self._extras, **look, "dataVersion": version, "offsetTable": table}
 
     @classmethod
@@ -95,7 +95,7 @@ class DelayOffsets:
                 raise ValueError(f"level {level} has the offset {number}")
             table._offsets[int(level)] = QueueOffset(number)
         if _LOOK_FROM in value:
-            table.look_from = PhysicalOffset(max(as_int(value[_LOOK_FROM], _LOOK_FROM), 0))
+            table.search_from = PhysicalOffset(max(as_int(value[_LOOK_FROM], _LOOK_FROM), 0))
         known = ("dataVersion", "offsetTable", _LOOK_FROM)
         table._extras = {name: value[name] for name in value if name not in known}
         return table

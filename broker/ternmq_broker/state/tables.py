@@ -151,7 +151,7 @@ class Tables:
             StoreError: The disk refused; it is to be done again.
         """
         self.delays.forget()
-        self.delays.look_later(log_end)
+        self.delays.put_search_start(log_end)
         self.scan_offset.put(PhysicalOffset(0))
         self.offsets.remove_group(TRANSACTIONS_GROUP)
         self.offsets.cut_to(end_of)
@@ -269,7 +269,7 @@ async def load_tables(
     offsets.is_awaited = bool(found.offsets.refusal)
     delays = found.delays.table or DelayOffsets(version)
     if found.delays.taken is not None and not found.delays.taken.has_checksum:
-        delays.look_from = None  # who wrote it delivered since, and told of no sources
+        delays.search_from = None  # who wrote it delivered since, and told of no sources
     if not is_slave:
         # A table may be older than the log: one from a backup has a right checksum.
         put_found_topics(topics, store.queues(), now_ms=now_ms)

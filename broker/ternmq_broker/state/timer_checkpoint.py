@@ -65,7 +65,7 @@ class TimerCheckpoint(NamedTuple):
         return fields
 
     @property
-    def look_from(self) -> PhysicalOffset | None:
+    def search_from(self) -> PhysicalOffset | None:
         """Offset to look from, if nobody but us has delivered since."""
         is_known = self.look_behind and not self.timer_log_position
         return PhysicalOffset(self.look_behind - 1) if is_known else None

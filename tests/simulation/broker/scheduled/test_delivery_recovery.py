@@ -283,7 +283,7 @@ def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash
                     assert (await waiting(client)).timed == 600
                     await client.connection.close()
             assert timercheck(around.files).first_offset < 600
-            monkeypatch.setattr(timed_messages, "LOOK_BYTES_MAX", 100_000)
+            monkeypatch.setattr(timed_messages, "SEARCH_BYTES_MAX", 100_000)
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 for _ in range(20):
@@ -301,7 +301,7 @@ def test_message_laid_anew_before_others_in_front_of_it_waits_once_after_a_crash
 def test_copy_that_progress_tells_of_lets_none_be_laid_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(timed_messages, "LOOK_BYTES_MAX", 100_000)
+    monkeypatch.setattr(timed_messages, "SEARCH_BYTES_MAX", 100_000)
 
     async def main() -> None:
         async with world(flush_mode=FlushMode.ASYNC) as around:
@@ -347,7 +347,7 @@ def test_start_reads_little_of_the_log(
 ) -> None:
     """The first message comes after much else; or an old one waits, also with the timer off."""
     for module in (timed_messages, delay_levels):
-        monkeypatch.setattr(module, "LOOK_BYTES_MAX", 100_000)
+        monkeypatch.setattr(module, "SEARCH_BYTES_MAX", 100_000)
     settings = {"timer_enabled": case != "disabled"}
 
     async def main() -> None:

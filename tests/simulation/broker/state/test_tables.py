@@ -305,7 +305,7 @@ def test_place_to_look_from_is_forgotten_when_other_program_wrote(
             for is_later in (False, True):
                 table = found(around.files).delays.table
                 assert table is not None
-                assert bool(table.look_from) == is_later
+                assert bool(table.search_from) == is_later
                 rewrite(around.files)
                 await offset_after_start(around)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_broker.scheduled.delivery import Undeliverable, at_target
+from ternmq_broker.scheduled.delivery import Undeliverable, restore_topic
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_model.route import TopicConfig
@@ -29,7 +29,7 @@ def find(topic: str, _queue_id: int) -> TopicConfig | None:
 @pytest.mark.parametrize(("told", "queue_id"), [("0", 0), ("3", 3), ("4", 0), ("6", 2)])
 def test_record_is_restored_to_its_queue_with_all_properties(told: str, queue_id: int) -> None:
     record = waiting(DELAY="3", REAL_TOPIC="A", REAL_QID=told)
-    placed = at_target(record, find)
+    placed = restore_topic(record, find)
     assert (placed.topic, placed.queue_id) == ("A", queue_id)
     assert placed.properties == record.properties
 
@@ -44,7 +44,7 @@ def test_delayed_record_gets_its_real_place_back() -> None:
         born_host=BORN_HOST,
         reconsume_times=3,
     )
-    placed = at_target(delayed(record, 4), find)
+    placed = restore_topic(delayed(record, 4), find)
     assert (placed.topic, placed.queue_id, placed.reconsume_times) == ("A", 1, 3)
 
 
@@ -63,4 +63,4 @@ def test_delayed_record_gets_its_real_place_back() -> None:
 )
 def test_record_without_a_real_place_says_why(properties: dict[str, str], reason: str) -> None:
     with pytest.raises(Undeliverable, match=reason):
-        at_target(waiting(**properties), find)
+        restore_topic(waiting(**properties), find)

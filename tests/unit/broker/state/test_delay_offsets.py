@@ -46,6 +46,6 @@ def test_slaves_table_adopts_its_masters() -> None:
     mine.take_over(DelayOffsets.from_dict(parse_json(ROCKETMQ), now_ms=1))
     assert mine.changes == before + 1
     told = DelayOffsets.from_dict(parse_json(ROCKETMQ), now_ms=1)
-    told.look_later(PhysicalOffset(7))
+    told.put_search_start(PhysicalOffset(7))
     mine.take_over(told)
-    assert (mine.look_from, mine.changes) == (7, before + 2)
+    assert (mine.search_from, mine.changes) == (7, before + 2)

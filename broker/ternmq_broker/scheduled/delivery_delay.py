@@ -1,4 +1,4 @@
-"""Lateness of deliveries, counted in little memory. Pure."""
+"""Delays of deliveries, counted in little memory. Pure."""
 
 from typing import Final
 
@@ -9,10 +9,10 @@ from ternmq_model.arrays import Ints
 _BITS_MAX: Final = 40
 
 
-class Lateness:
-    """Counts deliveries by how late they were: in powers of two of a millisecond, and the worst.
+class DeliveryDelay:
+    """Counts of deliveries by their delay, in powers of two of a millisecond, and the worst delay.
 
-    Owned by who delivers.
+    Owned by the delivery job.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Lateness:
         self.worst_ms = 0
 
     def add(self, late_ms: Ints) -> None:
-        """Count some deliveries; one before its time counts as on time."""
+        """Count some deliveries; an early one counts as punctual."""
         if not len(late_ms):
             return
         late_ms = np.maximum(late_ms, 0)
@@ -34,9 +34,9 @@ class Lateness:
         return int(self._counts.sum())
 
     def at_most_ms(self, share: float) -> int:
-        """Return a lateness that `share` of the deliveries, from 0 to 1, did not exceed.
+        """Return a delay that `share` of the deliveries, from 0 to 1, did not exceed.
 
-        It is rounded up to one less than a power of two, but never above the worst.
+        The delay is rounded up to one less than a power of two, but never above the worst.
         """
         total = self.count
         if not total:

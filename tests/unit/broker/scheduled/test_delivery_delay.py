@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ternmq_broker.scheduled.lateness import Lateness
+from ternmq_broker.scheduled.delivery_delay import DeliveryDelay
 
 
 def test_share_of_deliveries_is_within_the_reported_lateness() -> None:
-    lateness = Lateness()
+    lateness = DeliveryDelay()
     assert lateness.at_most_ms(0.99) == 0
     lateness.add(np.array([0] * 50 + [3] * 40 + [100] * 9 + [1000]))
     assert lateness.count == 100
@@ -17,7 +17,7 @@ def test_share_of_deliveries_is_within_the_reported_lateness() -> None:
 
 
 def test_early_and_very_late_deliveries_are_counted() -> None:
-    lateness = Lateness()
+    lateness = DeliveryDelay()
     lateness.add(np.array([-5, 1 << 50]))
     lateness.add(np.array([], dtype=np.int64))
     assert lateness.count == 2
