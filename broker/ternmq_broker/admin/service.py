@@ -5,21 +5,25 @@ Source: RocketMQ `AdminBrokerProcessor`.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.service import NEVER_CONSUMED
 from ternmq_broker.groups.sessions import SessionManager
+from ternmq_broker.pull.long_polling import PullHoldTable
+from ternmq_broker.registration import Registrar
+from ternmq_broker.replication.role.membership import Membership
+from ternmq_broker.scheduled.assembly import ScheduledAssembly
 from ternmq_broker.state.clients import ClientSession
-from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
-from ternmq_broker.state.offsets import OffsetTable
-from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX, TopicTable
+from ternmq_broker.state.tables import Tables
+from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
+from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX
+from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
-from ternmq_model.clock import Clock
+from ternmq_broker.storage.retention import StoreRetention
+from ternmq_broker.transactions.assembly import Transactions
 from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import check_stored_group, check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
@@ -34,8 +38,9 @@ from ternmq_remoting.converters import (
     topic_config_from_pb,
     topic_config_to_pb,
 )
+from ternmq_remoting.environment import Environment
 from ternmq_remoting.pagination import page_of
-from ternmq_remoting.rpc import Call, Handler, Identity, unary
+from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import (
     CLEAN_STORE,
     DELETE_TOPIC,
@@ -46,6 +51,7 @@ from ternmq_remoting.service_methods import (
     PUT_TOPIC,
     PUT_TOPICS,
 )
+from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -53,52 +59,63 @@ logger = logging.getLogger(__name__)
 _PERMISSIONS: Final = int(Permission.READ | Permission.WRITE | Permission.INHERIT)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AdminServiceContext:
-    """Tables and services behind AdminService. All owned by the broker's loop."""
-
-    config: BrokerConfig
-    identity: Identity
-    store: MessageStore
-    store_id: Callable[[], str]
-    """Tells whose bytes the log holds; "" when nobody's yet."""
-
-    topics: TopicTable
-    groups: GroupTable
-    offsets: OffsetTable
-    locks: LockTable
-    sessions: SessionManager
-    clock: Clock
-    started_at_ms: int
-    topics_changed: Callable[[Sequence[str]], Awaitable[None]]
-    """Saves the topics, tells NameServers and wakes who reads one of these."""
-
-    topic_deleted: Callable[[str], None]
-    """Ends whoever reads the topic, and forgets what else is known of it."""
-
-    deletions_saved: Callable[[Sequence[str]], Awaitable[None]]
-    """Does what `topics_changed` does, and saves the offsets."""
-
-    no_cleaning: asyncio.Lock
-    """Held while a pass of retention removes files, and while a topic's are removed."""
-
-    lag: GroupLag
-    waiting: Callable[[], admin.WaitingMessages]
-    transactions: Callable[[], admin.OpenTransactions]
-    """Tells what waits for its time."""
-
-    clean_store: Callable[[], Awaitable[int]]
-    """Deletes what has expired; returns how many files of the log went."""
-
-
 class AdminService:
-    """Serves the broker's part of Admin."""
+    """The part of the Admin contract that concerns topics, groups and the broker.
 
-    def __init__(self, context: AdminServiceContext) -> None:
-        self._context = context
+    Args:
+        member: Membership of the broker in its name.
+        env: Clock and blocking calls.
+        store: The open store.
+        tables: Topics, groups and offsets.
+        registrar: Registers changed topics at the NameServers.
+        statistics: Counts by topic.
+        locks: Locks of queues.
+        sessions: Sessions of clients.
+        retention: Removes files; no topic is deleted during a pass.
+        scheduled: Delayed and timed messages.
+        transactions: Open transactions.
+        holds: Pulls that wait.
+        deletion_listeners: Pulls and scans that end when their topic is deleted.
+        flush_mode: How the broker flushes its log.
+    """
+
+    def __init__(
+        self,
+        member: Membership,
+        env: Environment,
+        store: MessageStore,
+        tables: Tables,
+        registrar: Registrar,
+        statistics: BrokerStatistics,
+        *,
+        locks: LockTable,
+        sessions: SessionManager,
+        retention: StoreRetention,
+        scheduled: ScheduledAssembly,
+        transactions: Transactions,
+        holds: PullHoldTable,
+        deletion_listeners: TopicDeletionListeners,
+        flush_mode: FlushMode,
+    ) -> None:
+        self._member = member
+        self._clock = env.clock
+        self._store = store
+        self._tables = tables
+        self._registrar = registrar
+        self._statistics = statistics
+        self._locks = locks
+        self._sessions = sessions
+        self._retention = retention
+        self._scheduled = scheduled
+        self._transactions = transactions
+        self._holds = holds
+        self._deletion_listeners = deletion_listeners
+        self._flush_mode = flush_mode
+        self._lag = GroupLag(store, env.clock, env.blocking)
+        self._started_at_ms = env.clock.wall_ms()
         self._leaving: dict[object, str] = {}
-        """The topic of each call whose deletion waits, in the order of the calls. Two calls may ask
-        for one topic: each is answered for itself."""
+        """Topics of the calls whose deletions wait, in the order of the calls. Two calls may name
+        one topic: each is answered for itself."""
         self._removing = asyncio.Lock()
 
     def handlers(self) -> Sequence[Handler]:
@@ -117,7 +134,7 @@ class AdminService:
     async def put_topic(self, request: admin.PutTopicRequest, call: Call) -> admin.PutTopicReply:
         """Create or change a topic; when it answers, that is saved and registered."""
         is_new = self._put(request.topic)
-        await self._context.topics_changed([request.topic.topic])
+        await self._save_topics([request.topic.topic])
         return admin.PutTopicReply(created=is_new)
 
     async def put_topics(self, request: admin.PutTopicsRequest, call: Call) -> admin.PutTopicsReply:
@@ -137,7 +154,7 @@ class AdminService:
             except (IllegalName, RefusedError) as error:
                 reply.results.add(status=status_of(error))
         if put:
-            await self._context.topics_changed(put)
+            await self._save_topics(put)
         return reply
 
     def _put(self, told: common.TopicConfig) -> bool:
@@ -147,10 +164,9 @@ class AdminService:
             IllegalName: The name is illegal.
             RefusedError: The topic is the broker's own, a number cannot be, or it does not fit.
         """
-        context = self._context
         config = _checked(told)
-        context.topics.check_new(config.topic)
-        is_new = context.topics.put(config, now_ms=context.clock.wall_ms())
+        self._tables.topics.check_new(config.topic)
+        is_new = self._tables.topics.put(config, now_ms=self._clock.wall_ms())
         logger.info(
             "topic put topic=%s read_queues=%s write_queues=%s permissions=%s new=%s",
             config.topic,
@@ -191,34 +207,68 @@ class AdminService:
                     return
         finally:
             self._leaving.pop(call, None)
-        await self._context.deletions_saved([topic])  # it went with those of another call
+        await self._save_deletions([topic])  # it went with those of another call
 
     async def _remove_leaving(self) -> None:
         """Forget the topics that wait longest: others gather until that is on disk."""
-        context = self._context
-        async with context.no_cleaning:
+        tables = self._tables
+        async with self._retention.passes:
             oldest = islice(self._leaving.values(), DELETED_AT_ONCE_MAX)
             topics = list(dict.fromkeys(oldest))
-            context.store.delete_topic(*topics)
+            self._store.delete_topic(*topics)
             for call in [call for call, topic in self._leaving.items() if topic in topics]:
                 del self._leaving[call]
             for topic in topics:
-                context.topics.remove(topic, now_ms=context.clock.wall_ms())
-                context.offsets.remove_topic(topic)
-                context.locks.remove_topic(topic)
-                context.topic_deleted(topic)
+                tables.topics.remove(topic, now_ms=self._clock.wall_ms())
+                tables.offsets.remove_topic(topic)
+                self._locks.remove_topic(topic)
+                self._deletion_listeners.deleted(topic)
+                tables.filters.remove_topic(topic)
+                self._statistics.forget_topic(topic)
                 logger.info("topic deleted topic=%s", topic)
-        await context.deletions_saved(topics)
+        await self._save_deletions(topics)
+
+    async def _save_topics(self, topics: Sequence[str]) -> None:
+        """Save and register all topics, and wake the pulls that wait for these.
+
+        Raises:
+            StoreError: The table could not be saved; it is, as soon as the disk allows it.
+            RefusedError: A NameServer refuses them; names it. They are saved.
+        """
+        for topic in topics:
+            for pull in self._holds.take_topic(topic):
+                pull.wake()
+        version = self._tables.topics.version
+        self._registrar.changed()
+        if (saved := self._tables.topics_file.saved()) is not None:
+            await saved
+        if not await self._registrar.told(version):
+            logger.warning("a NameServer is told later topics=%s of %s", topics[:3], len(topics))
+        self._registrar.check_taken(version, " ".join(("topic", *topics))[:200])
+
+    async def _save_deletions(self, topics: Sequence[str]) -> None:
+        """Save all topics and offsets, so that no crash brings back deleted topics or offsets.
+
+        Raises:
+            StoreError: A table could not be saved; it is, as soon as the disk allows it.
+            RefusedError: A NameServer refuses the deletion; names it. The tables are saved.
+        """
+        saved = (self._tables.offsets_file.saved(), self._tables.versions_file.saved())
+        try:
+            await self._save_topics(topics)
+        finally:
+            for each in filter(None, saved):
+                await each
 
     async def describe_topic(
         self, request: admin.DescribeTopicRequest, call: Call
     ) -> admin.DescribeTopicReply:
         """Tell a topic's settings and queues."""
-        config, store = self._existing(request.topic), self._context.store
-        created = self._context.topics.created(config.topic)
+        config, store = self._existing(request.topic), self._store
+        created = self._tables.topics.created(config.topic)
         reply = admin.DescribeTopicReply(
             topic=topic_config_to_pb(config),
-            store_id=self._context.store_id(),
+            store_id=self._member.state.store_id,
             created_log_offset=created.log_offset,
             created_at_ms=created.at_ms,
         )
@@ -236,9 +286,8 @@ class AdminService:
         self, request: admin.ListGroupsRequest, call: Call
     ) -> admin.ListGroupsReply:
         """Tell every group that has members, offsets or settings."""
-        context = self._context
-        known = context.sessions.table.groups() | context.offsets.groups()
-        known |= {each.group for each in context.groups}
+        known = self._sessions.table.groups() | self._tables.offsets.groups()
+        known |= {each.group for each in self._tables.groups}
         behind = (group for group in sorted(known) if group > request.page_token)
         page, has_more = page_of(behind, request.page_size, len)
         return admin.ListGroupsReply(groups=page, next_page_token=page[-1] if has_more else "")
@@ -247,72 +296,71 @@ class AdminService:
         self, request: admin.DescribeGroupRequest, call: Call
     ) -> admin.DescribeGroupReply:
         """Tell a group's members and how far it is."""
-        context = self._context
+        tables = self._tables
         group = check_stored_group(request.group)
-        members = context.sessions.table.members(group)
-        offsets = context.offsets.topics_of(group)
-        if not members and not offsets and context.groups.get(group) is None:
+        members = self._sessions.table.members(group)
+        offsets = tables.offsets.topics_of(group)
+        settings = tables.groups.get(group)
+        if not members and not offsets and settings is None:
             remark = f"group {group!r} does not exist"
             raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         reply = admin.DescribeGroupReply(
             members=[_member(each, group) for each in members],
-            differences=context.sessions.differences(group),
+            differences=self._sessions.differences(group),
         )
         subscribed = {topic for each in members for topic in each.memberships[group].subscriptions}
         for topic in sorted(subscribed | offsets.keys()):
-            config, kept = context.topics.get(topic), offsets.get(topic, {})
+            config, kept = tables.topics.get(topic), offsets.get(topic, {})
             queues = set(kept) | set(range(config.read_queues if config else 0))
             for queue_id in sorted(queues):
-                least, end = context.store.queue_range(topic, queue_id)
+                least, end = self._store.queue_range(topic, queue_id)
                 reply.progress.add(
                     topic=topic,
                     queue_id=queue_id,
                     committed_offset=kept.get(queue_id, NEVER_CONSUMED),
                     min_offset=least,
                     max_offset=end,
-                    version=context.offsets.version(group, topic, queue_id),
+                    version=tables.offsets.version(group, topic, queue_id),
                 )
-        settings = context.groups.get(group)
         if settings is not None:
             reply.settings.CopyFrom(group_settings_to_pb(settings))
-        await context.lag.tell(reply.progress)
+        await self._lag.tell(reply.progress)
         return reply
 
     async def describe_broker(
         self, request: admin.DescribeBrokerRequest, call: Call
     ) -> admin.DescribeBrokerReply:
         """Tell who this broker is and how its store stands."""
-        context = self._context
-        identity, store = context.identity, context.store
+        identity, store = self._member.identity, self._store
         return admin.DescribeBrokerReply(
             cluster=identity.cluster,
             broker_name=identity.name,
             broker_id=identity.broker_id,
             epoch=identity.epoch,
             version=__version__,
-            started_at_ms=context.started_at_ms,
+            started_at_ms=self._started_at_ms,
             log_min_offset=store.min_physical,
             log_max_offset=store.max_physical,
             log_flushed_offset=store.flushed_offset,
             log_confirm_offset=store.confirm_offset,
             dispatched_offset=store.dispatched_offset,
-            flush_mode=context.config.flush_mode.value,
+            flush_mode=self._flush_mode.value,
             disk_used_percent=100 * store.cleaner.used_share,
             disk_level=store.cleaner.level.name.lower(),
-            waiting=context.waiting(),
-            transactions=context.transactions(),
+            waiting=self._scheduled.describe(),
+            transactions=self._transactions.describe(),
         )
 
     async def clean_store(
         self, request: admin.CleanStoreRequest, call: Call
     ) -> admin.CleanStoreReply:
         """Delete what has expired; when it answers, that is done."""
-        count = await self._context.clean_store()
-        start = self._context.store.min_physical
+        count = await self._retention.clean_now()
+        start = self._store.min_physical
         return admin.CleanStoreReply(files_deleted=count, log_min_offset=start)
 
     def _existing(self, topic: str) -> TopicConfig:
-        config = self._context.topics.get(check_topic(topic))
+        config = self._tables.topics.get(check_topic(topic))
         if config is None:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
         return config

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Final
 
 from ternmq_broker.admin.query import QueryService
-from ternmq_broker.admin.service import AdminService, AdminServiceContext
+from ternmq_broker.admin.service import AdminService
 from ternmq_broker.admin.settings import SettingsService
 from ternmq_broker.admin.store_service import StoreService
-from ternmq_broker.admin.topic_changes import TopicChanges
 from ternmq_broker.assembly.roles import MasterRole, SlaveRole
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.groups.assembly import GroupAssembly
@@ -43,7 +42,6 @@ from ternmq_broker.state.epochs import newest_start
 from ternmq_broker.state.table_formats import table_paths
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.statistics.service import StatisticsService
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.storage.ack_policy import AckPolicy
@@ -59,7 +57,7 @@ from ternmq_broker.transactions.assembly import Transactions
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Handler, Identity, RpcService
+from ternmq_remoting.rpc import Handler, RpcService
 from ternmq_runtime.service import Job
 from ternmq_store.config import StoreConfig
 from ternmq_store.dispatch.log_dispatcher import Arrival
@@ -100,7 +98,6 @@ class BrokerAssembly:
         self._live = LiveSettings(config, store_config)
         self._live.on_change(self._settings_changed)
         self._member = member
-        identity = member.identity
         self._env, self._clock = env, clock
         self._store, self._tables = store, tables
         store.reads.memory_bytes = config.memory_bytes or memory_bytes()
@@ -110,7 +107,7 @@ class BrokerAssembly:
         self._pulls = PullAssembly(config, env, store, is_closing=self.is_closing)
         self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
         store.statistics.observer = self._statistics
-        self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)
+        self._counted = StatisticsService(self._statistics, env.clock, member.identity.cluster)
         self._admission = admission_of(config)
         self._groups = self._group_parts()
         self._confirmations = Confirmations(lambda: store.failure)
@@ -128,7 +125,6 @@ class BrokerAssembly:
         self._ack_policy = self._build_ack_policy(store_config)
         self._internal_writer = self._build_internal_writer(store_config)
         self._offset_moved = self._build_offset_moved()
-        self._admin = self._admin_service(identity)
         self._real_topics = RealTopics(
             tables.topics,
             deletions=lambda: store.deletions,
@@ -141,6 +137,7 @@ class BrokerAssembly:
             topics=self._real_topics,
         )
         self._transactions = self._build_transactions()
+        self._admin = self._admin_service()
         self._following = self._slave_side() if member.is_slave else None
         self._metadata = MetadataService(
             tables, store, env, incarnation=member.incarnation, is_closing=self.is_closing
@@ -355,35 +352,22 @@ class BrokerAssembly:
             on_created=self._registrar.changed,
         )
 
-    def _admin_service(self, identity: Identity) -> AdminService:
-        tables = self._tables
-        changes = TopicChanges(
-            *(tables, self._registrar, self._statistics),
+    def _admin_service(self) -> AdminService:
+        return AdminService(
+            self._member,
+            self._env,
+            self._store,
+            self._tables,
+            self._registrar,
+            self._statistics,
+            locks=self._groups.locks,
+            sessions=self._groups.sessions,
+            retention=self._retention,
+            scheduled=self._scheduled,
+            transactions=self._transactions,
             holds=self._pulls.holds,
             deletion_listeners=self._pulls.deletion_listeners,
-        )
-        return AdminService(
-            AdminServiceContext(
-                config=self._config,
-                identity=identity,
-                store=self._store,
-                store_id=lambda: self._member.state.store_id,
-                topics=tables.topics,
-                groups=tables.groups,
-                offsets=tables.offsets,
-                locks=self._groups.locks,
-                sessions=self._groups.sessions,
-                clock=self._env.clock,
-                started_at_ms=self._env.clock.wall_ms(),
-                topics_changed=changes.changed,
-                topic_deleted=changes.deleted,
-                deletions_saved=changes.deletions_saved,
-                no_cleaning=self._retention.passes,
-                waiting=lambda: self._scheduled.describe(),
-                transactions=lambda: self._transactions.describe(),
-                clean_store=self._retention.clean_now,
-                lag=GroupLag(self._store, self._env.clock, self._env.blocking),
-            )
+            flush_mode=self._config.flush_mode,
         )
 
     def handlers(self) -> Sequence[Handler]:
