@@ -163,20 +163,20 @@ def test_parts_of_a_log_are_its_messages_in_order(
 @settings(max_examples=examples(50))
 def test_parts_of_stretches_equal_the_stretches(data: st.DataObject) -> None:
     directory = StoreDirectory(filled()[0], ROOT)
-    stretches = [
+    ranges = [
         queue._replace(begin=begin, end=data.draw(st.integers(begin, queue.end)))
         for queue in directory.queues()
         for begin in [data.draw(st.integers(queue.begin, queue.end))]
     ]
     numbers = [
         (queue.topic, queue.queue_id, offset)
-        for part in plan_ranges(directory, stretches)
-        for queue in part.stretches
+        for part in plan_ranges(directory, ranges)
+        for queue in part.ranges
         for offset in range(queue.begin, queue.end)
     ]
     assert sorted(numbers) == sorted(
         (queue.topic, queue.queue_id, offset)
-        for queue in stretches
+        for queue in ranges
         for offset in range(queue.begin, queue.end)
     )
 

@@ -64,7 +64,7 @@ class MemoryChild:
         self._payload = b""
         self._output: deque[bytes] = deque()
         self._answers: Iterator[ScanAnswer] = iter(())
-        self._stretch = 0
+        self._request_id = 0
         self._is_stopped = False
         self._has_ended = False
         self._changed = asyncio.Event()
@@ -90,10 +90,10 @@ class MemoryChild:
                 continue
             payload, self._payload = self._payload, b""
             if header.kind is FrameKind.STOP:
-                self._is_stopped |= header.stretch >= self._stretch
+                self._is_stopped |= header.request_id >= self._request_id
             else:
                 self.requests.append(ScanRequest.from_bytes(payload))
-                self._stretch, self._is_stopped = header.stretch, False
+                self._request_id, self._is_stopped = header.request_id, False
                 self._answers = self._answer(self.requests[-1])
         self._changed.set()
 
@@ -126,7 +126,7 @@ class MemoryChild:
         if answer.kind is FrameKind.END:
             self._answers = iter(())
         kind, payload, next_offset, damaged, rows = answer
-        header = FrameHeader(kind, self._stretch, len(payload), next_offset, damaged, rows)
+        header = FrameHeader(kind, self._request_id, len(payload), next_offset, damaged, rows)
         self._output.append(header_bytes(header))
         if len(payload):
             self._output.append(bytes(payload))

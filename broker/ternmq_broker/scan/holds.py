@@ -53,11 +53,11 @@ class ScanHolds:
             self._holds.remove(hold)
 
     def waits(self, hold: ScanHold) -> None:
-        """Take note that a reader waits for its turn: until it `moved` the hold counts."""
+        """Extend the hold of a reader that waits for its turn, until it `moved`."""
         hold.until_ms = _EVER_MS
 
     def moved(self, hold: ScanHold, offset: PhysicalOffset | None) -> None:
-        """Take note that a reader took something, and of what it needs from now on, if known."""
+        """Extend the hold of a reader that took something; move it if `offset` is known."""
         hold.until_ms = self._clock.monotonic_ms() + self._limit_ms
         if offset is not None:
             hold.offset = offset

@@ -29,10 +29,10 @@ async def measure_queues(
     """
     check_range("number of stretches", len(request.stretches), 0, RANGES_MAX)
     known = {topic for topic, _ in store.queues()}
-    for topic in dict.fromkeys(stretch.topic for stretch in request.stretches):
+    for topic in dict.fromkeys(queue_range.topic for queue_range in request.stretches):
         if topics.get(check_topic(topic)) is None and topic not in known:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
-    sizes = [_plan(stretch, store) for stretch in request.stretches]
+    sizes = [_plan(queue_range, store) for queue_range in request.stretches]
     reply = admin.MeasureQueuesReply()
     for size in sizes:
         while not size.is_done:
@@ -44,17 +44,17 @@ async def measure_queues(
     return reply
 
 
-def _plan(stretch: admin.QueueStretch, store: MessageStore) -> QueueRangeSize:
-    check_range("queue_id", stretch.queue_id, 0)
-    check_range("begin_offset", stretch.begin_offset, 0)
-    check_range("end_offset", stretch.end_offset, stretch.begin_offset)
-    check_range("bytes_max", stretch.bytes_max, 0)
+def _plan(queue_range: admin.QueueStretch, store: MessageStore) -> QueueRangeSize:
+    check_range("queue_id", queue_range.queue_id, 0)
+    check_range("begin_offset", queue_range.begin_offset, 0)
+    check_range("end_offset", queue_range.end_offset, queue_range.begin_offset)
+    check_range("bytes_max", queue_range.bytes_max, 0)
     return store.searches.size_of(
-        stretch.topic,
-        stretch.queue_id,
-        QueueOffset(stretch.begin_offset),
-        QueueOffset(stretch.end_offset),
-        bytes_max=stretch.bytes_max,
+        queue_range.topic,
+        queue_range.queue_id,
+        QueueOffset(queue_range.begin_offset),
+        QueueOffset(queue_range.end_offset),
+        bytes_max=queue_range.bytes_max,
     )
 
 

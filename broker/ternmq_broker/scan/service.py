@@ -191,7 +191,7 @@ class _RangeRelay:
                 raise
 
     async def refuse(self, error: RefusedError) -> None:
-        """Tell the reader why the scan ends here."""
+        """Send the refusal that ends the scan."""
         status = common.Status(code=error.code, remark=error.remark)
         await self._write(ends_stretch=True, status=status)
 
@@ -223,7 +223,7 @@ class _RangeRelay:
         raise refusal(code, remark + f"offset {self._next} is no longer kept")
 
     async def _take_turn(self, pool: ScanPool, checked: ScanRequest, hold: ScanHold) -> bool:
-        """Have a process scan when there is one; return whether that was the end of the range."""
+        """Scan by a process when one is free; return whether the range is over."""
         self._service.holds.waits(hold)
         async with pool.process() as process:
             self._service.holds.moved(hold, None)
@@ -273,7 +273,7 @@ class _RangeRelay:
                 return is_over
 
     def _looked(self, header: FrameHeader) -> None:
-        """Take note of how far the process is."""
+        """Record the progress of the process."""
         self._next = QueueOffset(header.next_offset)
         self._damaged = self._damaged_before + header.damaged
         if header.rows:

@@ -61,21 +61,21 @@ class ScanProcess:
         self.is_scanning = False
         self.is_broken = False
         self.code: int | None = None
-        self._stretch = 0
+        self._request_id = 0
         self._frames = FrameReader()
         self._parts: Iterator[FramePart] = iter(())
 
     async def begin(self, request: ScanRequest) -> None:
-        """Let it scan.
+        """Send a scan request to the process.
 
         Raises:
             BrokerBusy: It has ended.
         """
-        self._stretch += 1
+        self._request_id += 1
         self.is_scanning = True
         try:
             await self.child.write(
-                frame_bytes(FrameKind.REQUEST, self._stretch, request.to_bytes())
+                frame_bytes(FrameKind.REQUEST, self._request_id, request.to_bytes())
             )
         except OSError:
             raise await self._ended() from None
@@ -88,7 +88,7 @@ class ScanProcess:
         """
         while True:
             for part in self._parts:
-                if part.header.stretch != self._stretch:
+                if part.header.request_id != self._request_id:
                     raise self._broke("says what cannot be")
                 if part.header.kind is FrameKind.END and part.is_last:
                     self.is_scanning = False
@@ -108,7 +108,7 @@ class ScanProcess:
         return data
 
     async def stop(self) -> None:
-        """Let it leave the range that it is at, and be ready for another.
+        """Stop the present scan, so that the process is ready for another.
 
         Raises:
             BrokerBusy: It has ended.
@@ -118,7 +118,7 @@ class ScanProcess:
             return
         async with asyncio.timeout(_STOP_S):
             try:
-                await self.child.write(frame_bytes(FrameKind.STOP, self._stretch))
+                await self.child.write(frame_bytes(FrameKind.STOP, self._request_id))
             except OSError:
                 raise await self._ended() from None
             while self.is_scanning:
@@ -164,7 +164,7 @@ class ScanPool:
         self._used: list[ScanProcess] = []
         self._idle: list[ScanProcess] = []
         self._stopping: list[ScanProcess] = []
-        """They are still at a range that nobody wants any more: each keeps its place."""
+        """Processes whose scan was abandoned and has not ended: each counts for the limit."""
         self._ending: list[ScanProcess] = []
         self._is_open = True
         self.may_map = True
@@ -176,7 +176,7 @@ class ScanPool:
 
     @asynccontextmanager
     async def process(self) -> AsyncGenerator[ScanProcess]:
-        """Give a process for one range, when its turn has come.
+        """Lend a process for one range, when its turn has come.
 
         Leaving the block in mid-range is allowed: the process is told to stop.
 
@@ -203,7 +203,7 @@ class ScanPool:
             self._give_back(one)
 
     def is_turn_over(self, one: ScanProcess) -> bool:
-        """Tell whether who uses a process should leave it to another one that waits."""
+        """Return whether who uses a process should leave it to another one that waits."""
         return self._waiting > 0 and self._clock.monotonic_ms() >= one.taken_at_ms + TURN_MS
 
     def drain(self) -> None:

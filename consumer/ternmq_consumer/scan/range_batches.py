@@ -22,16 +22,16 @@ class ScanOptions:
     """Options of a scan: the wanted messages of a range, and their form."""
 
     subscription: Subscription | None = None
-    """By tags or a condition; None = all."""
+    """Filter by tags or a condition; None = all messages."""
 
     stored_from_ms: int = 0
-    """Only what was stored then or later, Unix milliseconds; 0 = any."""
+    """Least store time, Unix milliseconds; 0 = any."""
 
     stored_before_ms: int = 0
-    """Only what was stored before; 0 = any."""
+    """Store time before which messages count, Unix milliseconds; 0 = any."""
 
     keys: tuple[str, ...] = ()
-    """Only messages with one of these keys; none = any."""
+    """Keys of which a message must have one; none = any message."""
 
     columns: tuple[str, ...] = ()
     """Columns, in this order; none = all (docs/reference/spark.md)."""
@@ -47,8 +47,8 @@ class ScanOptions:
     """Damaged messages are passed over and counted; else the first one is an error."""
 
     created_log_offset: int | None = None
-    """When the topic was created, as `DescribeTopic` tells: one that was deleted and created again
-    since counts as deleted. None = any. Brokers of earlier versions do not look at it."""
+    """Log offset of the topic's creation, by `DescribeTopic`: a topic that was created again since
+    counts as deleted. None = any. Brokers of earlier versions do not look at it."""
 
     retry_timeout_s: float = RETRY_TIMEOUT_S
     """Time without progress, while the broker is away, after which reading fails. The log and
@@ -72,10 +72,10 @@ class ScannedBatch(NamedTuple):
 
 
 class PulledBatch(NamedTuple):
-    """Some records of a range."""
+    """Batch of records of a range."""
 
     records: bytes
-    """As they lie on disk, back to back. All are of the range."""
+    """Records as they lie on disk, back to back. All are of the range."""
 
     record_sizes: bytes
     """Little-endian int32 each."""
@@ -96,7 +96,7 @@ class RangeToMeasure(NamedTuple):
     """The first message; what is not kept any more counts nothing."""
 
     end: int
-    """Behind the last one; the queue's end at most."""
+    """Offset behind the last message; at most the queue's end."""
 
     bytes_max: int = 0
     """The range ends with the message that reaches so many bytes; 0 = no limit."""
@@ -106,7 +106,7 @@ class MeasuredRange(NamedTuple):
     """End and length of a range."""
 
     end: int
-    """Behind the last message that was counted."""
+    """Offset behind the last counted message."""
 
     bytes: int
     """Length of the records, as they lie in the log."""

@@ -35,7 +35,7 @@ def pull_range(
     created_log_offset: int | None = None,
     retry_timeout_s: float = RETRY_TIMEOUT_S,
 ) -> AsyncGenerator[PulledBatch]:
-    """Give the wanted messages from `begin` to `end`, without `end`, as records.
+    """Yield the matching messages from `begin` to `end`, without `end`, as records.
 
     It goes on where it was when the connection breaks, as `scan_range` does. The broker compares
     codes of tags, which several tags may share: whether the tag is the right one is to be looked at

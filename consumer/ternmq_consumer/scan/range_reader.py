@@ -107,7 +107,7 @@ class RangeProgress:
 
     @contextmanager
     def lost_with_topic(self, connection: Connection) -> Generator[None]:
-        """Have it a loss when who answers in the block says that there is no such topic.
+        """Turn TopicNotFound from the block into a loss of the range.
 
         Raises:
             TernError: As the block did; for a topic that is not there, what `ends_early` returns.
@@ -132,7 +132,7 @@ async def read_range(
     *,
     timeout_s: float,
 ) -> AsyncGenerator[PieceT]:
-    """Give the pieces of a range to its end, over as many connections as that takes.
+    """Yield the pieces of a range to its end, over as many connections as that takes.
 
     Args:
         client: Open.
@@ -206,7 +206,7 @@ async def connected(
 def given_up_when_broken(
     client: ScanClient, broker_name: str, connection: Connection
 ) -> Generator[None]:
-    """Have the broker dialled anew next time when `connection` fails in the block, or is about to.
+    """Forget `connection` when it fails in the block: the next call dials the broker anew.
 
     A broker that closes may return in another role, which only who dials is told.
 
@@ -228,5 +228,5 @@ def given_up_when_broken(
 
 
 def is_master(connection: Connection) -> bool:
-    """Tell whether a master answers, which knows all that there is."""
+    """Return whether the connection is to a master, which has all messages."""
     return connection.identity is None or connection.identity.broker_id == MASTER_ID

@@ -20,7 +20,7 @@ def scan_range(
     end: int,
     options: ScanOptions | None = None,
 ) -> AsyncGenerator[ScannedBatch]:
-    """Give the wanted messages from `begin` to `end`, without `end`, as record batches.
+    """Yield the matching messages from `begin` to `end`, without `end`, as record batches.
 
     When the connection breaks, or the broker or its process ends, it goes on behind the last batch
     that was whole: no row is missing and none comes twice. Close the generator (`aclosing`) to stop

@@ -72,7 +72,7 @@ class BadPlace(NamedTuple):
     file: Path
     offset: int
     end: int
-    """Behind the last bad byte."""
+    """Offset behind the last bad byte."""
 
 
 class StoreAudit:
@@ -135,7 +135,7 @@ class StoreAudit:
         yield from self.counted(self._findings())
 
     def counted(self, findings: Iterable[AuditFinding]) -> Generator[AuditFinding]:
-        """Give `findings` and count them."""
+        """Yield `findings` and count them."""
         for finding in findings:
             if finding.is_problem:
                 self.counts.problems += 1
@@ -214,9 +214,9 @@ class StoreAudit:
                 yield note("checkpoint", path, None, "is not there: a crash scans the whole log")
         else:
             yield from self._check_checkpoint(path)
-        for stretch in self.notes.quarantined:
-            text = f"noted as damaged up to {stretch.end}: {stretch.reason}"
-            yield note("log", None, stretch.start, text)
+        for damaged in self.notes.quarantined:
+            text = f"noted as damaged up to {damaged.end}: {damaged.reason}"
+            yield note("log", None, damaged.start, text)
         if self.start > self.notes.log_start and not self.last_use.is_clean and self.notes.session:
             text = (
                 f"began here when that was noted, and begins at {self.start} now: the files between"
@@ -253,7 +253,7 @@ class StoreAudit:
 
 
 def check_row(log_files: Sequence[FoundFile]) -> Generator[AuditFinding]:
-    """Give what is wrong with the lengths and names of the log's files."""
+    """Yield the faults in the lengths and names of the log's files."""
     row = [file for file in log_files if file.file_bytes]
     for file in log_files:
         if not file.file_bytes:

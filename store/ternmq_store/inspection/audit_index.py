@@ -80,7 +80,7 @@ class IndexAudit:
             self._last = max(self._last, header.end_offset)
 
     def _check_chains(self, head: IndexHead, slots: int) -> Generator[AuditFinding]:
-        """Hang the entries into slots once more, and compare."""
+        """Link the entries into slots once more, and compare."""
         newest = np.zeros(slots, dtype=np.int64)
         taken, wrong, first_wrong, below = 0, 0, 0, 0
         for found in walk_entries(self._files, head, slots):
@@ -163,7 +163,7 @@ class IndexAudit:
             yield problem("index", strays[0].path, None, f"{text} {strays[0].offset}")
 
     def finish(self, end: int, *, dispatched: int) -> Generator[AuditFinding]:
-        """Tell of the entries behind the last record, and of the keys without an entry.
+        """Yield the entries behind the last record, and the keys without an entry.
 
         Args:
             end: Where the log ends.

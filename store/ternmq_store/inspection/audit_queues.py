@@ -86,7 +86,7 @@ class QueueAudit:
         )
 
     def pass_over(self, start: int, end: int) -> None:
-        """Take note of a bad stretch of the log: units may tell of what was there."""
+        """Record a bad range of the log: units may point into it."""
         self._bad.append((start, end))
 
     def check(self, found: FoundRecord) -> Generator[AuditFinding]:
@@ -164,7 +164,7 @@ class QueueAudit:
     def _strays(
         self, queue: QueueFiles, found: FileUnits, end: int | None = None
     ) -> Generator[AuditFinding]:
-        """Tell of units whose records did not come, except those whose records are gone."""
+        """Yield units without a record, except those whose records are gone."""
         units = found.units
         turned, _ = find_turned(units, self._log_end)
         yield from self._problem(queue, found, turned, f"have their {_IN_WRONG_ORDER} them")
@@ -183,7 +183,7 @@ class QueueAudit:
     def _problem(
         self, queue: QueueFiles, found: FileUnits, rows: Ints, what: str
     ) -> Generator[AuditFinding]:
-        """Tell of the units in some rows, if there are any."""
+        """Yield a problem of the units in `rows`, if there are any."""
         if not len(rows):
             return
         first = found.first + int(rows[0])
@@ -193,7 +193,7 @@ class QueueAudit:
         yield problem("queue", found.file.path, at, f"{queue.topic} {queue.queue_id}: {text}")
 
     def check_files(self, *, was_clean: bool) -> Generator[AuditFinding]:
-        """Give the files of queues that do not fit the others.
+        """Yield the files of queues that do not fit the others.
 
         Args:
             was_clean: The store was closed: a crash may leave a file that was just made.
@@ -211,7 +211,7 @@ class QueueAudit:
                 yield tell("queue", file.path, None, text)
 
     def finish(self, end: int) -> Generator[AuditFinding]:
-        """Tell of the units behind the last record, and of the records without a unit.
+        """Yield the units behind the last record, and the records without a unit.
 
         Args:
             end: Where the log ends.
@@ -240,7 +240,7 @@ class QueueAudit:
 
 
 def _is_tag_code(found: FoundRecord, code: int) -> bool:
-    """Tell whether a unit may have this tag code.
+    """Return whether a unit may have this tag code.
 
     A delayed message has its delivery time there; so has a timed one, but not RocketMQ's. Versions
     that counted delays from before the store time kept some ticks less.

@@ -101,7 +101,7 @@ def _slots_range(file: File, head: IndexHead) -> tuple[int, int]:
 
 
 def _is_sound(file: File, head: IndexHead, slots: int) -> bool:
-    """Tell whether the first entries, read as if there were so many slots, can be that."""
+    """Return whether the first entries, read as if there were so many slots, can be that."""
     count = min(head.header.next_number - 1, _SAMPLE_ENTRIES)
     data = file.read(_sizes(head, slots).entry_at(1), count * ENTRY_BYTES)
     entries = np.frombuffer(data, dtype=ENTRY)
@@ -128,7 +128,7 @@ def _sizes(head: IndexHead, slots: int) -> IndexSizes:
 
 
 def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[FoundEntries]:
-    """Give the entries of an index file in the order in which they were made.
+    """Yield the entries of an index file in the order of their numbers.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,7 +1,7 @@
 """Reading a commit log that may be damaged, or in use by somebody: nothing is opened for writing.
 
 A walk goes through the files in order and gives what it finds: records, the blank records at the
-end of files, and bad stretches. A bad stretch ends where the next record begins: at a magic number
+end of files, and bad ranges. A bad range ends where the next record begins: at a magic number
 with the physical offset of that very place. Memory stays the same however long the log is.
 
 Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, which does not go on behind a bad record.
@@ -46,10 +46,10 @@ class FoundRecord:
     """Damage of its content; empty for a good one."""
 
     is_checksummed: bool
-    """It ends with a checksum of all of it."""
+    """The record ends with a checksum of the whole."""
 
     is_checksum_right: bool
-    """That checksum, where there is one, is right."""
+    """The checksum of the whole holds, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def check_folder(files: FileSystem, root: Path) -> Path:
 
 
 def walk_log(files: FileSystem, log_files: Sequence[FoundFile]) -> Generator[LogItem]:
-    """Give what lies in the log, in its order. What lies behind its end is zeros and not given.
+    """Yield the records, blank records and damage of the log in order, without the zeros behind it.
 
     Raises:
         OSError: A file cannot be read.
@@ -109,7 +109,7 @@ def walk_log(files: FileSystem, log_files: Sequence[FoundFile]) -> Generator[Log
 
 
 def is_begun(files: FileSystem, log_file: FoundFile) -> bool:
-    """Tell whether anything was written to a file: RocketMQ prepares the next one in the folder."""
+    """Return whether a file was written to: RocketMQ prepares the next one in the folder."""
     with closing(files.open(log_file.path, read_only=True)) as file:
         window = LogWindow.of_file(file, log_file.base)
         return any(file.read(0, BLANK_BYTES)) or window.next_content(0) is not None

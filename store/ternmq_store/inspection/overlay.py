@@ -77,10 +77,10 @@ class OverlayRegion:
         self.view = data.data
 
     def forget(self, position: int, length: int) -> None:
-        """Keep it: it may have been changed."""
+        """Return: changed memory cannot be read again."""
 
     def close(self) -> None:
-        """Let go of the file, which keeps what was put into it."""
+        """Release the view; the file retains its content."""
         self.view.release()
         del self.bytes
 
@@ -134,7 +134,7 @@ class OverlayFile:
         """Return: nothing goes to the disk."""
 
     def will_need(self, position: int, length: int) -> None:
-        """Do nothing."""
+        """Return: no disk is involved."""
 
     @property
     def node(self) -> Node:
@@ -142,11 +142,11 @@ class OverlayFile:
         return (0, 0)
 
     def is_in_place(self) -> bool:
-        """Tell that it is: nobody else sees it."""
+        """Return True: nobody else sees the file."""
         return True
 
     def park(self) -> None:
-        """Do nothing: there is no descriptor."""
+        """Return: there is no descriptor."""
 
     def close(self) -> None:
         """Close the file, which keeps what was put into it."""
@@ -156,11 +156,11 @@ class OverlayLock:
     """The lock of a directory of which nobody else sees a change."""
 
     def is_in_place(self) -> bool:
-        """Tell that it is: it has no file."""
+        """Return True: the lock has no file."""
         return True
 
     def release(self) -> None:
-        """Do nothing."""
+        """Return: no disk is involved."""
 
 
 class OverlayFileSystem:
@@ -205,7 +205,7 @@ class OverlayFileSystem:
         return OverlayFile(self, path, content)
 
     def exists(self, path: Path) -> bool:
-        """Tell whether a file or folder is there."""
+        """Return whether a file or folder is there."""
         if path in self._contents:
             return self._contents[path] is not None
         known = self._folders.get(path)
@@ -238,7 +238,7 @@ class OverlayFileSystem:
             self._folders[folder] = True
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file another name."""
+        """Rename a file."""
         self.open(old)
         self._contents[new], self._contents[old] = self._contents[old], None
 
@@ -266,7 +266,7 @@ class OverlayFileSystem:
         return OverlayLock()
 
     def is_locked(self, path: Path) -> bool:
-        """Tell whether somebody holds the lock below."""
+        """Return whether somebody holds the lock below."""
         return self._below.is_locked(path)
 
     def used_share(self, folder: Path) -> float:
@@ -274,7 +274,7 @@ class OverlayFileSystem:
         return self._below.used_share(folder)
 
     def rest(self, seconds: float) -> None:
-        """Do nothing."""
+        """Return: no disk is involved."""
 
     def close(self) -> None:
         """Forget everything that was changed."""

@@ -78,7 +78,7 @@ class QueueCursor:
         self._piece: FileUnits | None = next(self._pieces, None)
 
     def take_to(self, offset: QueueOffset) -> Generator[FileUnits]:
-        """Give every place before `offset` that was not given yet."""
+        """Yield every remaining place before `offset`."""
         while self._piece is not None and self._piece.first < offset:
             file, first, units = self._piece
             count = min(len(units), offset - first)

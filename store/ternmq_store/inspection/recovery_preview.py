@@ -29,23 +29,23 @@ class RecoveryPreview:
     """Outcome that the next opening of a store would have."""
 
     report: RecoveryReport | None = None
-    """As the opening tells it; None when it does not come to an end."""
+    """Report of the opening; None when the opening fails."""
 
     refusal: str = ""
-    """Why the store is refused."""
+    """Reason why the store is refused; empty = it is not."""
 
     choice: RecoveryDecision | None = None
     """Decision that it waits for."""
 
     unknown: str = ""
-    """Why it is not known what happens."""
+    """Reason why the outcome is unknown; empty = it is known."""
 
     log_files_removed: Sequence[Path] = ()
     damaged: Sequence[DamagedRange] = ()
     """Damaged ranges of the log that stay in place and are passed over."""
 
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
-    """By topic and queue id, the number of the next message."""
+    """Number of the next message, by topic and queue id."""
 
 
 def preview_recovery(

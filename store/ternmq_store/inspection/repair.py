@@ -2,7 +2,7 @@
 
 Nothing here changes the log. A queue is removed only where the log says all that is in it: not one
 without a record in the log, since nothing else knows where its numbering stands, and not one whose
-last message may lie in a bad stretch, since its number would be given again.
+last message may lie in a bad range, since its number would be given again.
 """
 
 from collections.abc import Collection, Generator, Sequence
@@ -161,7 +161,7 @@ def lost_numbers(
 def queue_paths(
     files: FileSystem, root: Path, queues: Collection[tuple[str, int]]
 ) -> Generator[Path]:
-    """Give the files and folders of queues, in the order in which they can be removed."""
+    """Yield the files and folders of queues, in the order in which they can be removed."""
     for top in (consume_queue_folder(root), consume_queue_ext_folder(root)):
         for topic, queue_id in sorted(queues):
             folder = top / topic / str(queue_id)

@@ -37,7 +37,7 @@ from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.store_reads import StoreReads
 
 MATCHES_MAX: Final = 64
-"""More messages are not looked for at once, as in RocketMQ."""
+"""Limit of messages of one search, as in RocketMQ."""
 
 UNKNOWN_CODE: Final = 1 << 62
 
@@ -63,7 +63,7 @@ class KeyQuery:
     """Only a unique key is meant."""
 
     def matches(self, record: Record, topic: str) -> bool:
-        """Tell whether the record is one that is looked for."""
+        """Return whether the record is one that is looked for."""
         if record.topic != topic.encode():
             return False
         if not self.begin_ms <= record.header.stored_at_ms <= self.end_ms:
@@ -137,7 +137,7 @@ class KeySearches:
 
     @property
     def has_index(self) -> bool:
-        """There is something to look in."""
+        """True if there is an index to search."""
         return self._index is not None
 
     def by_key(self, query: KeyQuery) -> KeySearch:
@@ -275,7 +275,7 @@ class KeySearches:
     def size_of(
         self, topic: str, queue_id: int, begin: QueueOffset, end: QueueOffset, *, bytes_max: int
     ) -> QueueRangeSize:
-        """Return what measures a stretch of a queue; see `plan_range_size`."""
+        """Return what measures a range of a queue; see `plan_range_size`."""
         queue = self._queues.find(topic, queue_id)
         return plan_range_size(self._source().files, queue, begin, end, bytes_max=bytes_max)
 

@@ -77,7 +77,7 @@ class MultiGet:
             self.sought = search.sought
 
     def _is(self, data: bytes | None, number: int) -> bool:
-        """Tell whether a good record is the message."""
+        """Return whether a good record is the message."""
         queue, record = self.queue, None if data is None else decode_record(data, check_crc=False)
         if queue is None or record is None:
             return False

@@ -1,6 +1,6 @@
 """Finding records that say which transaction they belong to, by reading the log.
 
-Their header's prepared offset is not indexed, so a stretch of the log is read through, a piece at a
+Their header's prepared offset is not indexed, so a range of the log is read through, a piece at a
 time, in any thread. Damage in it is stepped over as recovery does.
 """
 
@@ -61,7 +61,7 @@ class PreparedSearch:
         self._skipped_topic = skipped_topic
 
     def step(self) -> bool:
-        """Read one piece; tell whether there is more.
+        """Read one piece; return whether there is more.
 
         Raises:
             OSError: The disk failed.

@@ -21,7 +21,7 @@ _GO_PIECES: Final = 8
 
 
 class QueueRangeSize:
-    """One stretch and what is known of its size. Run by one thread at a time.
+    """One range and what is known of its size. Run by one thread at a time.
 
     Attributes:
         end: Behind the last message that was counted.
@@ -84,14 +84,14 @@ def plan_range_size(
     *,
     bytes_max: int,
 ) -> QueueRangeSize:
-    """Return what measures a stretch of a queue as it is now. For the store's thread.
+    """Return what measures a range of a queue as it is now. For the store's thread.
 
     Args:
         files: The disk.
         queue: A queue; None = one that was never written to.
         begin: The first message; what the queue does not keep any more counts nothing.
         end: Behind the last one; the queue's end at most.
-        bytes_max: The stretch ends with the message that reaches so many bytes; 0 = no limit.
+        bytes_max: The range ends with the message that reaches so many bytes; 0 = no limit.
     """
     if queue is None:
         return QueueRangeSize(files, Path(), UNIT_BYTES, begin, begin, bytes_max)

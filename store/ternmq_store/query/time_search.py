@@ -176,7 +176,7 @@ class _Times:
         return header.stored_at_ms if header is not None and is_right else None
 
     def is_damaged(self, offset: int) -> bool:
-        """Tell whether a unit is no place without a message, although no record fits it."""
+        """Return whether a unit is no place without a message, although no record fits it."""
         return self._place(offset) is not None and self.of(offset) is None
 
     def _place(self, offset: int) -> int | None:

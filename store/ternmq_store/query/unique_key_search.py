@@ -86,11 +86,11 @@ class UniqueKeySearch:
 
     def _undispatched_offsets(self) -> Iterator[PhysicalOffset]:
         """Yield where undispatched records with one of the hashes lie, the oldest first."""
-        for stretch in self.undispatched:
-            if stretch.keys is not None:
-                yield from self._matches(stretch.keys, stretch.offsets)
+        for waiting in self.undispatched:
+            if waiting.keys is not None:
+                yield from self._matches(waiting.keys, waiting.offsets)
             else:
-                yield from self._read_through(stretch.start, min(stretch.end, self.source.end))
+                yield from self._read_through(waiting.start, min(waiting.end, self.source.end))
 
     def _matches(self, keys: KeyRows, offsets: Ints) -> Iterator[PhysicalOffset]:
         rows = np.unique(keys.rows[np.isin(keys.hashes, self.hashes)])

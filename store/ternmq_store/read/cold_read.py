@@ -54,7 +54,7 @@ CHUNK_BYTES: Final = 512 << 10
 """Bytes of the log read in one go when a reader wants enough of them: to verify them takes 2 ms."""
 
 _DENSE: Final = 16
-"""That is when at least one byte of so many is wanted."""
+"""A read is dense when at least one byte of so many is asked for."""
 
 _GAP_BYTES_MAX: Final = 16 << 10
 """Records with no more between them are read in one go."""
@@ -71,7 +71,7 @@ class BadRecord(NamedTuple):
 
     start: PhysicalOffset
     size: int
-    """As its unit says."""
+    """Length of the record by its unit."""
 
     reason: str
     number: int
@@ -103,7 +103,7 @@ class ColdReadOutcome:
     """Units, of those looked at, that point to no place of the log."""
 
     touched: tuple[int, int] | None = None
-    """A stretch of the log that is now in memory, and good."""
+    """A range of the log that is now in memory, and good."""
 
     mends: list[UnitRepair] = field(default_factory=list[UnitRepair])
     """Damaged units. The read went on with the right ones."""
@@ -122,7 +122,7 @@ class ColdRead:
     request: ReadRequest
     source: LogSource
     queue: object
-    """Whose units they are: only compared."""
+    """Queue of the units; only compared."""
 
     units: QueueSource
     units_max: int
@@ -132,7 +132,7 @@ class ColdRead:
     """Files that stay until the read is finished; not touched here."""
 
     begun_at_ms: int
-    """When it was asked for, on the monotonic clock."""
+    """Time of the request, on the monotonic clock."""
 
     outcome: ColdReadOutcome = field(default_factory=ColdReadOutcome)
 
@@ -224,7 +224,7 @@ class ColdRead:
         return seen, sorted({*suspects, *outcome.wrong})
 
     def _follows_a_message(self) -> bool:
-        """Tell whether the message before the first one is in the log: the first one is, too."""
+        """Return whether the message before the first one is in the log: the first one is, too."""
         before = QueueOffset(self.request.offset - 1)
         files = self.units.files
         return before >= files.min_offset and files.unit(before).offset >= self.source.start
@@ -265,7 +265,7 @@ class ColdRead:
 
 
 def _is_dense(first: int, last: int, wanted: int) -> bool:
-    """Tell whether the log from `first` to `last`, of which so much is wanted, is read whole."""
+    """Return whether the log from `first` to `last`, of which so much is wanted, is read whole."""
     is_short = last - first <= CHUNK_BYTES or wanted * 2 >= last - first
     return last > first and is_short and wanted * _DENSE >= last - first
 
@@ -310,7 +310,7 @@ class _Fetch:
         return [*self._seen, (numbers, make_units(*units))]
 
     def has(self, offset: int) -> bool:
-        """Tell whether byte `offset` of the log is in the file."""
+        """Return whether byte `offset` of the log is in the file."""
         return self._base <= offset < self._file_end
 
     def records(self, starts: Ints, sizes: Ints, place: MessagePositions) -> list[memoryview]:
@@ -349,7 +349,7 @@ class _Fetch:
         return first
 
     def _plausible(self, starts: Ints, sizes: Ints, place: MessagePositions) -> NDArray[np.bool_]:
-        """Tell what is no longer than any record, or as long as the record says it is."""
+        """Return which records have a possible length, or the length in their headers."""
         good = sizes <= RECORD_BYTES_MAX
         for row in np.flatnonzero(~good).tolist():
             start, size = int(starts[row]), int(sizes[row])
@@ -364,7 +364,7 @@ class _Fetch:
     def _chunk(
         self, first: int, last: int, starts: Ints, sizes: Ints, place: MessagePositions
     ) -> tuple[memoryview, NDArray[np.bool_]]:
-        """Read a stretch of the log and check all that is in it; tell which records are good."""
+        """Read a range of the log and check all that is in it; return which records are good."""
         source = self._source
         end = min(max(last, first + CHUNK_BYTES), self._file_end, int(source.end))
         view = self._read(first, max(end, last))

@@ -21,7 +21,7 @@ class DanglingUnits:
         self._places: dict[PhysicalOffset, BadRecord] = {}
 
     def add(self, bad: BadRecord) -> None:
-        """Take note of a place."""
+        """Record a place."""
         if len(self._places) < _PLACES_MAX:
             self._places.setdefault(bad.start, bad)
 

@@ -26,7 +26,7 @@ class LogSource:
         end: Records that begin before it may be read.
         verify: Tells how much of the record at an offset is checked.
         read_ahead: Whether the disk is told what will be wanted next.
-        damaged: Stretches of the log whose records are known to be lost.
+        damaged: Ranges of the log whose records are known to be lost.
         beginnings: Some places of the log where records begin that are not in memory; ascending.
     """
 

@@ -33,7 +33,7 @@ _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 class _UnitOrder(Protocol):
-    """Whose units are read, from the map or from the disk."""
+    """Units of a queue, read from the map or from the disk."""
 
     def newest_before(self, end: QueueOffset, /) -> int: ...
 
@@ -63,14 +63,14 @@ class MessagePositions(NamedTuple):
     topic: bytes
     queue_id: int
     numbers: Ints
-    """Their queue offsets, row by row."""
+    """Queue offsets of the messages, row by row."""
 
     def of(self, rows: slice | NDArray[np.bool_] | Ints) -> "MessagePositions":
         """Return the places of some rows."""
         return self._replace(numbers=self.numbers[rows])
 
     def has(self, record: Record, row: int) -> bool:
-        """Tell whether a record says that it is at the place of `row`."""
+        """Return whether a record says that it is at the place of `row`."""
         header = record.header
         return (record.topic, header.queue_id, header.queue_offset) == (
             self.topic,
@@ -122,7 +122,7 @@ class Selection(NamedTuple):
         A unit that breaks the order of the places is `wrong`, not lost.
 
         Args:
-            damaged: Stretches of the log.
+            damaged: Ranges of the log.
             units: From `offset` on: the ones looked at, and what is known behind them.
             queue: Whose.
             offset: Of the first one.
@@ -136,7 +136,7 @@ class Selection(NamedTuple):
 
 
 def are_in_order(units: Units, queue: _UnitOrder, offset: QueueOffset) -> NDArray[np.bool_]:
-    """Tell of each unit whether it points behind the ones before it and before those behind it.
+    """Return for each unit whether it points behind the ones before it and before those behind it.
 
     Args:
         units: From `offset` on, in order.
@@ -196,7 +196,7 @@ def select(
 
 
 def _are_within(numbers: Ints, least: int, end: int) -> bool:
-    """Tell whether all are `least` or more, and less than `end`."""
+    """Return whether all are `least` or more, and less than `end`."""
     # What is less is a large number without its sign.
     return int((numbers - least).view(_UNSIGNED).max()) < end - least
 
@@ -249,7 +249,7 @@ def take(starts: Ints, sizes: Ints, limits: ReadLimits, *, file_bytes: int, end:
         sizes: How long they are.
         limits: Of the read.
         file_bytes: Of a file of the log; a read ends with the file it begins in.
-        end: Of the log's stretch that may be read; the first record lies before it.
+        end: Of the log's range that may be read; the first record lies before it.
     """
     count = min(len(starts), limits.messages_max)
     if count <= 1:
@@ -266,7 +266,7 @@ def in_one_file(starts: Ints, *, file_bytes: int, end: int) -> int:
     Args:
         starts: Where they begin, at least one; a damaged unit may break their order.
         file_bytes: Of a file of the log.
-        end: Of the log's stretch that may be read; the first record lies before it.
+        end: Of the log's range that may be read; the first record lies before it.
     """
     base = base_of(int(starts[0]), file_bytes)
     # Before the file is as good as behind it: a negative number is a large one without its sign.
@@ -295,7 +295,7 @@ def runs(starts: Ints, sizes: Ints, *, gap_max: int = 0) -> list[tuple[int, int]
 def are_records(
     view: memoryview, base: int, starts: Ints, sizes: Ints, place: MessagePositions
 ) -> NDArray[np.bool_]:
-    """Tell of each unit whether it points at a record of that place, length and queue.
+    """Return for each unit whether it points at a record of that place, length and queue.
 
     Args:
         view: A file of the log, or a part of it.

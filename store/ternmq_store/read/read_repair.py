@@ -62,7 +62,7 @@ class ReadRepair:
         self._sought[queue] = known[-_SOUGHT_MAX:]
 
     def is_in_vain(self, queue: ConsumeQueue, numbers: Sequence[int]) -> bool:
-        """Tell whether the records of all these messages were looked for and are not there."""
+        """Return whether the records of all these messages were looked for and are not there."""
         known = self.sought(queue)
         found = (sought_at(known, number) for number in numbers)
         return all(each is not None and each.place == IN_VAIN for each in found)

@@ -26,7 +26,7 @@ class FilteredRows(NamedTuple):
 
 
 def passes(view: memoryview, position: int, size: int, record_filter: RecordFilter) -> bool:
-    """Tell whether the record at `position` is wanted; one that cannot be read is not."""
+    """Return whether the record at `position` is wanted; one that cannot be read is not."""
     properties = read_properties(view, position, size)
     return properties is not None and record_filter(properties)
 

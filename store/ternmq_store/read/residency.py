@@ -15,17 +15,17 @@ from ternmq_store.queues.consume_queue import ConsumeQueue
 
 _ALL_THAT_FOLLOWS: Final = 1 << 62
 _LANDMARK_UNITS: Final = 4096
-"""So far apart a queue remembers where in the log its messages lie."""
+"""Units between two landmarks: log offsets that a queue remembers."""
 
 _LANDMARK_BYTES: Final = 1 << 20
 """Or so far apart in the log, if memory is small: the newest message of a slow queue has one."""
 
 _OLDER_MAX: Final = 256
-"""Stretches of a queue remembered besides; with more, the oldest is read from the disk again."""
+"""Ranges of a queue remembered besides; with more, the oldest is read from the disk again."""
 
 
 class ResidentLog:
-    """Stretches of the log whose records are in memory and known to be good.
+    """Ranges of the log whose records are in memory and known to be good.
 
     Owned by `StoreReads`. None overlaps or touches another.
 
@@ -38,16 +38,16 @@ class ResidentLog:
         self._ends = [_ALL_THAT_FOLLOWS]
 
     def end_at(self, offset: int) -> int:
-        """Return where the stretch ends that holds byte `offset`; `offset` if there is none."""
+        """Return where the range ends that holds byte `offset`; `offset` if there is none."""
         index = bisect_right(self._starts, offset) - 1
         return max(self._ends[index], offset) if index >= 0 else offset
 
     def ends(self) -> Sequence[int]:
-        """Return where stretches end and so, if the log goes on, other records begin; ascending."""
+        """Return where ranges end and so, if the log goes on, other records begin; ascending."""
         return tuple(self._ends)
 
     def add(self, start: int, end: int) -> None:
-        """Add a stretch."""
+        """Add a range."""
         first = bisect_right(self._starts, start)
         if first and self._ends[first - 1] >= start:
             first -= 1
@@ -66,7 +66,7 @@ class ResidentLog:
 
 
 class ResidentUnits:
-    """Stretches of one consume queue whose units are in memory. Owned by `StoreReads`.
+    """Ranges of one consume queue whose units are in memory. Owned by `StoreReads`.
 
     Args:
         end: Of the queue; everything from here on is appended by this process.

@@ -1,4 +1,4 @@
-"""Everything that is read of a store: queues, their messages, single records.
+"""Reads of a store: queues, their messages, single records.
 
 What is in memory is read from the map, at once. The rest is read in another thread: `plan_read` and
 `plan_record` then give a task, and `finish` takes its outcome.
@@ -57,7 +57,7 @@ class StoreReads:
 
     Attributes:
         config: How much one read returns, and from where.
-        quarantine: Damaged stretches of the log, which are passed over.
+        quarantine: Damaged ranges of the log, which are passed over.
         memory_bytes: What is further behind the log's end than the configured part of so much
             memory is read from the disk.
         bad_records: How many records were not served because they are damaged.
@@ -133,7 +133,7 @@ class StoreReads:
         return record.header.stored_at_ms if record else 0
 
     def dispatched(self, arrivals: Sequence[Arrival]) -> None:
-        """Take note of what became readable."""
+        """Record the messages that became readable."""
         end, distance = self._dispatcher.offset, self.hot_bytes >> 4
         for arrival in arrivals:
             queue = self._queues.find(arrival.topic, arrival.queue_id)
@@ -455,7 +455,7 @@ class StoreReads:
             logger.error("damaged record not served offset=%d size=%d reason=%s", *bad[:3])
 
     def release(self, plan: ColdRead | ColdRecord) -> None:
-        """Let go of the files that `plan` needed; it was given up, or `finish` does it."""
+        """Release the files that `plan` holds. `finish` calls it too."""
         for file in plan.held:
             file.release()
         plan.held = ()

@@ -47,7 +47,7 @@ SEARCH_BYTES: Final = 64 << 20
 """Bytes of the log searched in one go; the next read of the message goes on there."""
 
 IN_VAIN: Final = 1 << 62
-"""Behind every place: the log has no good record of the messages."""
+"""Offset behind every log: there is no good record of the messages."""
 
 _PIECE_BYTES: Final = 512 << 10
 _OFFSET_BITS: Final = 63
@@ -60,7 +60,7 @@ class UnitSearchResult(NamedTuple):
     first: int
     end: int
     place: int
-    """Up to here the log was looked through, or `IN_VAIN`."""
+    """Log offset up to which the search went, or `IN_VAIN`."""
 
 
 class QueueSource(NamedTuple):
@@ -147,7 +147,7 @@ class UnitSearch:
         return units if numbers.tolist() == [number] else None
 
     def fits(self, number: int, unit: Unit) -> bool:
-        """Tell whether a unit tells where the message's good record is, and how long.
+        """Return whether a unit has the place and the length of the message's good record.
 
         Raises:
             OSError: The disk failed.
@@ -245,7 +245,7 @@ class UnitSearch:
         return len(find_turned(as_units(unit), self._source.end)[0]) > 0
 
     def is_over(self, number: int) -> bool:
-        """Tell whether the record of a message was found, or the log has none."""
+        """Return whether the record of a message was found, or the log has none."""
         sought = sought_at(self.sought, number)
         return number in self._found or (sought is not None and sought.place == IN_VAIN)
 
@@ -265,7 +265,7 @@ class UnitSearch:
         return found
 
     def _is_lost(self, number: QueueOffset, was: Unit) -> bool:
-        """Tell whether a unit rightly points to where the log is known to be damaged."""
+        """Return whether a unit rightly points to where the log is known to be damaged."""
         if not self._source.damaged.are_in(np.array([was.offset]))[0]:
             return False
         files = self._queue.files

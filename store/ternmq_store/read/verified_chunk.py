@@ -23,7 +23,7 @@ class VerifiedChunk:
     source: LogSource
     start: PhysicalOffset
     until: PhysicalOffset
-    """Behind the last byte that may be looked at, in the same file: a record ends there."""
+    """Offset behind the last byte that may be read, in the same file: a record ends there."""
 
     bytes_max: int
     held: Sequence[MappedFile] = ()

@@ -89,7 +89,7 @@ def settle_index(
     durable: PhysicalOffset | None,
     notes: Sequence[str] = (),
 ) -> int:
-    """Let the index tell of every record of the log up to `end`, and of nothing else.
+    """Bring the index into agreement with the log up to `end`.
 
     Args:
         index: Just opened.
@@ -121,7 +121,7 @@ def settle_index(
 
 
 def _drop_behind_gap(index: IndexFiles, log: CommitLog) -> bool:
-    """Drop all files behind a missing one, and tell whether there was one.
+    """Drop all files behind a missing one, and return whether there was one.
 
     A file is missing when the log has a key between what the one before and the next one tell of.
     """
@@ -137,7 +137,7 @@ def _drop_behind_gap(index: IndexFiles, log: CommitLog) -> bool:
 
 
 def _has_key_between(log: CommitLog, before: PhysicalOffset, end: PhysicalOffset) -> bool:
-    """Tell whether a record behind the one at `before` has a key, of those next to it."""
+    """Return whether a record behind the one at `before` has a key, of those next to it."""
     at = max(before, log.start)
     for _ in range(2):  # the next record may lie in the next file
         if at >= min(end, log.end) or not log.files.has(at):
@@ -170,7 +170,7 @@ def _catch_up(
             at = behind
             continue
         file = log.files.at(at)
-        bad = (stretch.start for stretch in quarantine.ranges if stretch.start > at)
+        bad = (damaged.start for damaged in quarantine.ranges if damaged.start > at)
         limit = min(log_end, file.end, next(bad, log_end))
         found = log.scan(at, limit, records_max=_RECORDS_MAX, verify=Verify.NOTHING)
         end = PhysicalOffset(file.base + found.end)

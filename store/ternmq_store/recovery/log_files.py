@@ -49,13 +49,13 @@ class KnownLog(NamedTuple):
 
     start: int = 0
     flushed: int = 0
-    """It was on the disk up to here."""
+    """Offset up to which the log was on the disk."""
 
     is_ours: bool = False
     """Nobody else used it since."""
 
     was_closed: bool = False
-    """It ended at `flushed`."""
+    """The log ended at `flushed`."""
 
 
 class ForeignFile(NamedTuple):
@@ -98,7 +98,7 @@ class LogFilePlan:
         return [file for file in self.row if file.file_bytes > self.file_bytes]
 
     def lacks(self, offset: int) -> bool:
-        """Tell whether no file has byte `offset`, which may have been there."""
+        """Return whether no file has byte `offset`, which may have been there."""
         has_gap = any(
             file.file_bytes <= offset - file.base < self.file_bytes for file in self.short
         )
@@ -210,7 +210,7 @@ def plan_log(
 
 
 def _is_foreign(file: FoundFile, recorded: RecordedOffsets) -> bool:
-    """Tell whether the first record of a file belongs elsewhere, and none of them there."""
+    """Return whether the first record of a file belongs elsewhere, and none of them there."""
     return recorded.first(file) not in {None, file.base} and recorded.own(file) is None
 
 
@@ -272,7 +272,7 @@ def _runs(kept: Sequence[FoundFile], file_bytes: int) -> Iterator[Sequence[Found
 
 
 def _is_lost(gap: range, known: KnownLog, file_bytes: int) -> bool:
-    """Tell whether the files of a gap were there: the log was noted to go on behind them."""
+    """Return whether the files of a gap were there: the log was noted to go on behind them."""
     # What was flushed last may not be noted after a crash, with or without records in it.
     unnoted = 0 if known.was_closed else 2 * file_bytes
     return known.is_ours and gap.start < known.flushed and gap.stop < known.flushed + unnoted
@@ -285,7 +285,7 @@ def _goes_on(
     known: KnownLog,
     recorded: RecordedOffsets,
 ) -> bool:
-    """Tell whether a log that was not closed goes on behind a gap.
+    """Return whether a log that was not closed goes on behind a gap.
 
     Raises:
         UndecidedStore: The files behind a long gap have good records, and no queue confirms them.

@@ -120,8 +120,8 @@ class _Opening:
         session, config = self._session, self._config
         give_up_reserve(self._files, self._root)
         session.claim(pid=os.getpid(), token=self._token)
-        for stretch in self._plan.damage(session.flushed):
-            session.quarantine.add(stretch.start, stretch.end, stretch.reason)
+        for damaged in self._plan.damage(session.flushed):
+            session.quarantine.add(damaged.start, damaged.end, damaged.reason)
         if self._plan.short:
             session.note_quarantine()
         self._load(self._plan)
@@ -262,7 +262,7 @@ class _Opening:
         return ScanRules(min(flushed, end), is_ours, left_at, safe_at_ms, known_end)
 
     def _load_queues(self) -> bool:
-        """Map the queues' files, without those of deleted topics; tell whether all are whole."""
+        """Map the queues' files, without those of deleted topics; return whether all are whole."""
         queues, dispatcher, was_clean = (
             self._queues,
             self._dispatcher,
@@ -346,7 +346,7 @@ class _Opening:
         return None
 
     def _log_goes_on_at(self, at: PhysicalOffset) -> bool:
-        """Tell whether a record begins at `at`, or the last one that was dispatched ends there."""
+        """Return whether a record begins at `at`, or the last dispatched one ends there."""
         if record_lies_at(self._log, at):
             return True
         for queue in self._queues:
@@ -400,12 +400,12 @@ class _Opening:
                 self._findings.add(*finding)
 
     def _lacks_units(self) -> bool:
-        """Tell whether queues end before they should: units are missing that the log has."""
+        """Return whether queues end before they should: units are missing that the log has."""
         has_gap = self._dispatcher.gaps > 0
         return has_gap or bool(self._short_queues()) or self._has_lost_beginnings()
 
     def _has_lost_beginnings(self) -> bool:
-        """Tell whether a queue has lost its first file, and not because the log has."""
+        """Return whether a queue has lost its first file, and not because the log has."""
         if self._log.start != self._session.notes.log_start:
             return False
         noted = {(note.topic, note.queue_id): note.first for note in self._session.notes.queues}
@@ -430,7 +430,7 @@ class _Opening:
         ]
 
     def _keep_numbers(self) -> None:
-        """Let no queue give a number again that a message had which is lost."""
+        """Pad queues so that numbers of lost messages are not assigned again."""
         for note in self._short_queues():
             queue = self._queues.of(note.topic, note.queue_id)
             missing = note.end - queue.end
@@ -451,7 +451,7 @@ class _Opening:
             self._findings.add(*finding)
 
     def _settle(self, scanned_from: PhysicalOffset) -> int:
-        """Let the log end where the scan did, on the disk too; return how many bytes were cut."""
+        """Cut the log where the scan ended, durably; return the count of bytes cut."""
         log, session, end = self._log, self._session, self._dispatcher.offset
         if not log.files.files:
             session.lower(PhysicalOffset(0))

@@ -107,7 +107,7 @@ class LogScan:
         dispatcher.stopped_by, dispatcher.pads = None, True
 
     def _read(self, limit: PhysicalOffset, old_units: OldUnits) -> bool:
-        """Go on to `limit`, or to the record that crosses it; tell whether the log goes so far."""
+        """Read to `limit`, or to the record that crosses it; return whether the log goes so far."""
         dispatcher = self._dispatcher
         while dispatcher.offset < limit:
             damaged_to = self._quarantine.end_at(dispatcher.offset)
@@ -137,7 +137,7 @@ class LogScan:
         return self._dispatcher.stopped_by
 
     def _is_full(self, at: PhysicalOffset) -> bool:
-        """Tell whether the last file is full, and so is the log, whose next file has gone."""
+        """Return whether the last file is full, and so is the log, whose next file has gone."""
         file = self._log.files.at(at)
         # A replica's last piece may be a blank record, before the next file is made.
         is_known = self._is_replica or file.end <= max(self._rules.flushed, self._cut_to)
@@ -163,14 +163,14 @@ class LogScan:
         self._findings.add(RecoveryAction.QUARANTINED, path, at, end - at, error.reason)
 
     def _pass_over(self, end: PhysicalOffset, old_units: OldUnits) -> None:
-        """Go on behind a damaged stretch, of now or of before."""
+        """Go on behind a damaged range, of now or of before."""
         self._dispatcher.pads = True
         if self._dispatcher.tells:
             self._keep_units(self._dispatcher.offset, end, old_units)
         self._dispatcher.offset = end
 
     def _keep_units(self, at: PhysicalOffset, end: PhysicalOffset, old_units: OldUnits) -> None:
-        """Let the damaged records have their units, so that their numbers are not given again."""
+        """Write the units of damaged records, so that their numbers are not assigned again."""
         for queue, first, units in old_units:
             offsets = units["offset"].astype(np.int64)
             is_message = units["size"] < PADDING_SIZE
@@ -209,7 +209,7 @@ class LogScan:
 
 
 def pad_to(queue: ConsumeQueue, end: QueueOffset) -> None:
-    """Let the next message of a queue have the offset `end`, by units that stand for nothing.
+    """Pad a queue so that its next message gets the offset `end`.
 
     Raises:
         OSError: There was no space.
@@ -219,7 +219,7 @@ def pad_to(queue: ConsumeQueue, end: QueueOffset) -> None:
 
 
 def record_lies_at(log: CommitLog, at: PhysicalOffset) -> bool:
-    """Tell whether a record, or a blank one, says that it lies at `at`."""
+    """Return whether a record, or a blank one, says that it lies at `at`."""
     if not log.files.has(at):
         return False
     file = log.files.at(at)

@@ -15,37 +15,37 @@ _RECORDS: Final = 4096
 
 def add_torn(log: CommitLog, quarantine: Quarantine, damage: Iterable[DamagedRange]) -> None:
     """Quarantine the records, too, whose ends lie in missing bytes."""
-    for stretch in damage:
-        file = log.files.at(stretch.start)
-        limit, at, before, is_stopped = stretch.start - file.base, 0, -1, False
+    for damaged in damage:
+        file = log.files.at(damaged.start)
+        limit, at, before, is_stopped = damaged.start - file.base, 0, -1, False
         while before < at:
             before = at
             _, at, is_stopped = follow_lengths(file.view, at, limit, _RECORDS)
         if at < limit and not is_stopped:
             start = PhysicalOffset(file.base + at)
-            quarantine.add(start, stretch.start, stretch.reason)
+            quarantine.add(start, damaged.start, damaged.reason)
 
 
 def lift_mended(
     log: CommitLog, quarantine: Quarantine, check_at: Callable[[PhysicalOffset], VerifyRange]
 ) -> Sequence[RecoveryFinding]:
-    """Forget what of the damaged stretches holds nothing but good records, file by file.
+    """Forget what of the damaged ranges holds nothing but good records, file by file.
 
     Bytes that are damaged still cost a look at the first record of each.
 
     Args:
         log: All of it.
-        quarantine: Its damaged stretches.
+        quarantine: Its damaged ranges.
         check_at: How records are to be checked.
 
     Returns:
         A finding for each piece that was forgotten.
     """
     mended: list[RecoveryFinding] = []
-    for stretch in quarantine.ranges:
+    for damaged in quarantine.ranges:
         for file in log.files.files:
-            start = PhysicalOffset(max(stretch.start, file.base))
-            end = PhysicalOffset(min(stretch.end, file.end))
+            start = PhysicalOffset(max(damaged.start, file.base))
+            end = PhysicalOffset(min(damaged.end, file.end))
             if start < end and _is_good(log, start, end, check_at):
                 quarantine.remove(start, end)
                 reason = "the damaged stretch is good again"
@@ -63,7 +63,7 @@ def _is_good(
     end: PhysicalOffset,
     check_at: Callable[[PhysicalOffset], VerifyRange],
 ) -> bool:
-    """Tell whether from `start` to `end`, in one file, one good record follows the other."""
+    """Return whether from `start` to `end`, in one file, one good record follows the other."""
     file, at = log.files.at(start), start
     while at < end:
         check = check_at(at)

@@ -22,7 +22,7 @@ class QueueConsistency:
         self._findings = findings
 
     def holds(self, queues: Iterable[ConsumeQueue]) -> bool:
-        """Tell whether the first and the last unit of every file of a queue are of its messages.
+        """Return whether the first and the last unit of every file of a queue are of its messages.
 
         Records found damaged thereby are quarantined.
         """

@@ -41,7 +41,7 @@ class QueueTail(NamedTuple):
     """Log offsets of their records; padding has that of the record before it."""
 
     are_lost: NDArray[np.bool_]
-    """Whose records lay in bytes that no file of the log has any more."""
+    """True for units whose records lay in bytes that no file of the log has."""
 
     def end(self, limit: PhysicalOffset) -> QueueOffset:
         """Return the number behind the last record before `limit` or lost; 0 = there is none."""
@@ -53,11 +53,11 @@ class QueueEnds(NamedTuple):
     """Ends of a store's queues, by their files."""
 
     known_end: PhysicalOffset
-    """Some queue tells of a record that ends here, and none of a later one that the log's files
+    """Greatest end of a record that a unit points to, and that the log's files
     have room for; 0 when no queue tells of any."""
 
     ends: Mapping[QueueKey, QueueOffset]
-    """Behind the last unit of each queue."""
+    """Number behind the last unit of each queue."""
 
     tails: Mapping[QueueKey, QueueTail]
     """The last units of each queue that has some."""
@@ -127,7 +127,7 @@ def _queue_tail(
 
 
 def _is_settled(log: CommitLog, files: UnitFiles, number: QueueOffset) -> bool:
-    """Tell whether the record of a unit is good, or was removed with the log's first files."""
+    """Return whether the record of a unit is good, or was removed with the log's first files."""
     unit = files.written_unit(number)
     if unit is None or unit.size > RECORD_BYTES_MAX:
         return False

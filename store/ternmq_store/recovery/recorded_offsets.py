@@ -27,10 +27,10 @@ class LogFit(enum.Enum):
     """Evidence that files behind a gap are of the log before it."""
 
     NO_RECORD = "no record"
-    """They have no good record."""
+    """The files have no good record."""
 
     UNCONFIRMED = "unconfirmed"
-    """They have good records that the consume queues do not confirm."""
+    """The files have good records that the consume queues do not confirm."""
 
     CONFIRMED = "confirmed"
     """A unit tells of a record in them, or a queue ends right before its first record in them."""

@@ -43,7 +43,7 @@ class ScanRules:
     """Facts about the log that is scanned."""
 
     flushed: PhysicalOffset
-    """It was on the disk up to here. Not beyond its last file's end."""
+    """Offset up to which the log was on the disk. Not beyond its last file's end."""
 
     is_ours: bool
     """Nobody else wrote to it since that was noted: behind `flushed` nothing counts as stored, and
@@ -75,7 +75,7 @@ def end_of_damage(
     last_stored_at_ms: int,
     is_checksummed: bool,
 ) -> PhysicalOffset | None:
-    """Return where the stretch ends that begins with a bad record; None when the log ends there.
+    """Return where the range ends that begins with a bad record; None when the log ends there.
 
     RocketMQ cuts by moving its positions: behind its end older records may lie whole. No consume
     queue tells of them, and their store time lies before that of the last good record.

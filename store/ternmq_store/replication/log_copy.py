@@ -58,7 +58,7 @@ class LogCopy:
             session.quarantine.add(at, log.end, damage)
 
     def pass_over(self, dispatcher: LogDispatcher) -> None:
-        """Give up the record that stopped `dispatcher`: its bytes came damaged.
+        """Quarantine the record that stopped `dispatcher`: its bytes came damaged.
 
         The other replica's log has the same. That its size is right was seen when it was taken
         over, so that the next one begins behind it.

@@ -107,7 +107,7 @@ def _damaged_bytes(window: memoryview, at: PhysicalOffset) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogChecksum:
-    """The CRC-32 of a stretch of the log: a task for any thread."""
+    """The CRC-32 of a range of the log: a task for any thread."""
 
     files: FileSystem
     folder: Path
@@ -152,7 +152,7 @@ class LogFeed:
 
     @property
     def end(self) -> PhysicalOffset:
-        """Up to where there is something to give out: all that is appended, on the disk or not."""
+        """Offset up to which the log is appended, on the disk or not."""
         return self._log.committed
 
     def slice(self, start: PhysicalOffset, bytes_max: int) -> LogSlice | ColdSlice | None:
@@ -183,13 +183,13 @@ class LogFeed:
         file, ranges = self._log.files.at(start), self._session.ranges
         stops = [file.end, self.end, next_border(ranges, start) or file.end]
         damage = ""
-        for stretch in self._session.quarantine.ranges:
-            if stretch.start > start:
-                stops.append(stretch.start)
+        for damaged in self._session.quarantine.ranges:
+            if damaged.start > start:
+                stops.append(damaged.start)
                 break
-            if stretch.end > start:
-                damage = stretch.reason or "damaged"
-                stops += [stretch.end, start + bytes_max]
+            if damaged.end > start:
+                damage = damaged.reason or "damaged"
+                stops += [damaged.end, start + bytes_max]
         return _Extent(
             start, min(stops), file.base, file.end, bytes_max, is_inside(ranges, start), damage
         )

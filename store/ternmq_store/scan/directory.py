@@ -52,7 +52,7 @@ class StoreDirectory:
     """A store's directory for one reader. To make one reads little of it and leaves nothing open.
 
     Files of the log that do not fit are read as a start would leave them: without what is none of
-    the log, and with what is missing as a damaged stretch.
+    the log, and with what is missing as a damaged range.
 
     Raises:
         StoreNotFound: There is no store.
@@ -68,7 +68,7 @@ class StoreDirectory:
         log_file_bytes: Of each file of the log; 0 when there is none.
         is_in_use: A broker used it then.
         was_cut_short: A broker uses it, or the last one did not bring its use to an end.
-        quarantine: Stretches of the log that are known to be damaged.
+        quarantine: Ranges of the log that are known to be damaged.
         checksummed: Ranges of the log in which every record has a checksum of the whole.
         may_map: Files of the log may be mapped to read single records of them.
     """
@@ -91,8 +91,8 @@ class StoreDirectory:
         # What was noted before somebody else used the directory does not count.
         counts = session.last_use in (LastUse.CLEAN, LastUse.CRASHED)
         self.quarantine = session.quarantine if counts else Quarantine()
-        for stretch in plan.damage(session.flushed):
-            self.quarantine.add(stretch.start, stretch.end, stretch.reason)
+        for damaged in plan.damage(session.flushed):
+            self.quarantine.add(damaged.start, damaged.end, damaged.reason)
         self.checksummed: Ranges = tuple(session.ranges) if counts else ()
         self.may_map = True
         self._unit_file_bytes: int | None = None
@@ -115,7 +115,7 @@ class StoreDirectory:
         )
 
     def verify(self, offset: PhysicalOffset) -> Verify:
-        """Tell how much of the record at `offset` is checked."""
+        """Return how much of the record at `offset` is checked."""
         return Verify.WHOLE if is_inside(self.checksummed, offset) else Verify.BODY
 
     def border_behind(self, offset: PhysicalOffset) -> PhysicalOffset | None:
@@ -227,7 +227,7 @@ class StoreDirectory:
             )
 
     def _is_whole(self, place: PhysicalOffset, size: int) -> bool:
-        """Tell whether the log's last record is all there: no property ends with a zero."""
+        """Return whether the log's last record is all there: no property ends with a zero."""
         file, base = self.source().open(place)
         try:
             record = decode_record(file.read(place - base, size), 0, at=place)

@@ -37,7 +37,7 @@ class RecordSelection(NamedTuple):
     starts: Ints
     sizes: Ints
     numbers: Ints | None
-    """Their queue offsets; None when no unit tells."""
+    """Queue offsets of the records; None when no unit gives them."""
 
     queues: Sequence[tuple[bytes, int]]
     queue_of: Ints | None
@@ -73,7 +73,7 @@ class LogRows:
         broker_name: Whose they are.
         base: Where the file begins.
         log_end: Records that end behind it are not read.
-        has_quarantine: Records in stretches that are known to be damaged count as damaged.
+        has_quarantine: Records in ranges that are known to be damaged count as damaged.
 
     Raises:
         FileNotFoundError: The file was deleted.
@@ -185,7 +185,7 @@ class LogRows:
         return self._directory.verify(PhysicalOffset(int(choice.starts[0]))) is Verify.WHOLE
 
     def _possible(self, choice: RecordSelection) -> NDArray[np.bool_]:
-        """Tell which records end where they may; one that seems huge must say so itself."""
+        """Return which records end where they may; one that seems huge must say so itself."""
         good: NDArray[np.bool_] = choice.starts + choice.sizes <= self._limit
         good &= choice.starts >= self.base
         for row in np.flatnonzero(good & (choice.sizes > self._wanted.batch_bytes_max)).tolist():
@@ -198,7 +198,7 @@ class LogRows:
         return DamagedRow(row, CorruptRecord(PhysicalOffset(int(choice.starts[row])), reason))
 
     def _matching(self, view: memoryview, positions: Ints, sizes: Ints) -> NDArray[np.bool_]:
-        """Tell which records the condition wants, and which cannot be read: those are damaged."""
+        """Return which records the condition wants, and which cannot be read: those are damaged."""
         keep = self._record_filter
         assert keep is not None, "there is a condition"
         found = [
@@ -234,7 +234,7 @@ class LogRows:
             raise OSError(error.errno, error.strerror, str(self._file.path)) from error
 
     def will_need(self, start: int) -> None:
-        """Tell the disk what is read next."""
+        """Announce the next read to the disk."""
         self._file.will_need(start - self.base, _AHEAD_BYTES)
 
 

@@ -37,7 +37,7 @@ class LogFilePartition(NamedTuple):
     base: int
     """Start of the file."""
 
-    stretches: Sequence[ScanRange]
+    ranges: Sequence[ScanRange]
     """Messages of each queue in it."""
 
 
@@ -63,13 +63,13 @@ def plan_directory(
 
 
 def plan_ranges(
-    directory: StoreDirectory, stretches: Sequence[ScanRange]
+    directory: StoreDirectory, ranges: Sequence[ScanRange]
 ) -> Sequence[LogFilePartition]:
     """Return the parts of the log that hold these messages.
 
     Args:
         directory: The store.
-        stretches: At most one of each queue, within what `directory.queues` tells.
+        ranges: At most one of each queue, within what `directory.queues` tells.
 
     Raises:
         OSError: The disk failed.
@@ -77,16 +77,16 @@ def plan_ranges(
     step = directory.log_file_bytes
     bases = range(directory.log_start, directory.log_end, step) if step else range(0)
     found: dict[int, list[ScanRange]] = {base: [] for base in bases}
-    for stretch in stretches:
-        with closing(directory.unit_files(*stretch)) as units:
+    for scan_range in ranges:
+        with closing(directory.unit_files(*scan_range)) as units:
             for base in bases:
-                if units.min_offset >= stretch.end:
+                if units.min_offset >= scan_range.end:
                     break
                 # Each unit falls to a part, even where a damaged one misleads the search.
                 is_last = base == bases[-1]
-                end = stretch.end if is_last else first_from(units, PhysicalOffset(base + step))
+                end = scan_range.end if is_last else first_from(units, PhysicalOffset(base + step))
                 if end > units.min_offset:
-                    found[base].append(stretch._replace(begin=units.min_offset, end=end))
+                    found[base].append(scan_range._replace(begin=units.min_offset, end=end))
                 units.min_offset = QueueOffset(end)
     return [LogFilePartition(base, tuple(some)) for base, some in found.items() if some]
 
@@ -94,7 +94,7 @@ def plan_ranges(
 def scan_partition(
     directory: StoreDirectory, part: LogFilePartition, wanted: ScanSpec, *, broker_name: str
 ) -> Iterator[ScanStep]:
-    """Give the wanted messages of one file of the log, in its order, a batch a step.
+    """Yield the matching messages of one file of the log, in its order, a batch a step.
 
     Args:
         directory: The store.
@@ -110,13 +110,13 @@ def scan_partition(
         OSError: The disk failed.
     """
     wanted = wanted.checked()
-    if not part.stretches:
+    if not part.ranges:
         return
     with ExitStack() as stack:
         try:
             rows = LogRows(directory, wanted, broker_name=broker_name, base=part.base, log_end=None)
         except FileNotFoundError:
-            topic, queue_id, begin, end = part.stretches[0]
+            topic, queue_id, begin, end = part.ranges[0]
             raise RangeGone(topic, queue_id, begin, end) from None
         stack.callback(rows.close)
         scan = _PartitionScan(directory, part, wanted, rows, stack)
@@ -142,12 +142,12 @@ class _PartitionScan:
         self._wanted = wanted
         self._rows = rows
         self.damaged = 0
-        self._queues = [(queue.topic.encode(), queue.queue_id) for queue in part.stretches]
+        self._queues = [(queue.topic.encode(), queue.queue_id) for queue in part.ranges]
         self._elsewhere = self._gathered([])
-        self._cursors = [_Cursor(directory, queue, wanted, stack) for queue in part.stretches]
+        self._cursors = [_Cursor(directory, queue, wanted, stack) for queue in part.ranges]
 
     def run(self) -> Iterator[ScanStep]:
-        """Give what is wanted."""
+        """Yield the steps of the scan."""
         waiting = self._gathered([])
         for border in range(self._rows.base, self._rows.end, _WINDOW_BYTES):
             is_last = border + _WINDOW_BYTES >= self._rows.end
@@ -168,13 +168,13 @@ class _PartitionScan:
         return waiting.only(is_here)
 
     def bases_elsewhere(self) -> Sequence[int]:
-        """Return where the other files begin that hold messages of these stretches."""
+        """Return where the other files begin that hold messages of these ranges."""
         step = self._directory.log_file_bytes
         bases: list[int] = np.unique(self._elsewhere.starts // step * step).tolist()
         return bases
 
     def run_elsewhere(self, base: int, broker_name: str) -> Iterator[ScanStep]:
-        """Give what is wanted of them in one of these files."""
+        """Yield the steps of the scan of one of these files."""
         step = self._directory.log_file_bytes
         waiting = self._elsewhere.only(self._elsewhere.starts // step * step == base)
         try:
@@ -202,7 +202,7 @@ class _PartitionScan:
     def _gone(self, waiting: RecordSelection) -> RangeGone:
         assert waiting.numbers is not None, "units tell of these records"
         assert waiting.queue_of is not None, "units tell of these records"
-        queue = self._part.stretches[int(waiting.queue_of[0])]
+        queue = self._part.ranges[int(waiting.queue_of[0])]
         return RangeGone(queue.topic, queue.queue_id, int(waiting.numbers[0]), queue.end)
 
     def _is_full(self, waiting: RecordSelection) -> bool:
@@ -240,28 +240,28 @@ class _PartitionScan:
     def _note_at(self, index: int, number: int, reason: str) -> None:
         self.damaged += 1
         if not self._wanted.skips_damaged:
-            queue = self._part.stretches[index]
+            queue = self._part.ranges[index]
             raise MessageDamaged(queue.topic, queue.queue_id, number, reason)
 
 
 class _Cursor:
-    """Goes once through the units of a stretch, forwards."""
+    """Goes once through the units of a range, forwards."""
 
     def __init__(
-        self, directory: StoreDirectory, stretch: ScanRange, wanted: ScanSpec, stack: ExitStack
+        self, directory: StoreDirectory, scan_range: ScanRange, wanted: ScanSpec, stack: ExitStack
     ) -> None:
         self._source = directory.source()
-        self._stretch = stretch
+        self._scan_range = scan_range
         self._codes = wanted.tag_codes
-        self._units = directory.unit_files(*stretch)
+        self._units = directory.unit_files(*scan_range)
         self._ext = None
         if self._codes is not None:
-            self._ext = directory.ext_source(stretch.topic, stretch.queue_id)
+            self._ext = directory.ext_source(scan_range.topic, scan_range.queue_id)
         stack.callback(self._units.close)
-        self._next = stretch.begin
+        self._next = scan_range.begin
 
     def take_to(self, end: int | None) -> Iterator[tuple[Ints, Ints, Ints, Sequence[int]]]:
-        """Give what the units tell of records before `end`: starts, sizes, numbers; and wrong ones.
+        """Yield starts, sizes and numbers of records before `end`, and the numbers of wrong units.
 
         Args:
             end: A place of the log. None = all that is left.
@@ -270,11 +270,11 @@ class _Cursor:
             RangeGone: Their file was deleted.
             OSError: The disk failed.
         """
-        while self._next < self._stretch.end:
-            count = min(_PIECE_UNITS, self._stretch.end - self._next)
+        while self._next < self._scan_range.end:
+            count = min(_PIECE_UNITS, self._scan_range.end - self._next)
             units = self._units.units(QueueOffset(self._next), count)
             if not len(units):
-                topic, queue_id, _, last = self._stretch
+                topic, queue_id, _, last = self._scan_range
                 raise RangeGone(topic, queue_id, self._next, last)
             read = len(units)
             if end is not None:
@@ -288,7 +288,7 @@ class _Cursor:
                     codes = self._ext.tag_codes(units)
                 chosen = select(units, self._source.start, self._source.end, self._codes, codes)
                 rows = np.arange(len(units)) if chosen.rows is None else chosen.rows
-                # Of a planned stretch nothing lies before the log: such units are wrong, too.
+                # Of a planned range nothing lies before the log: such units are wrong, too.
                 before = rows_before_log(units, chosen, self._source)
                 wrong = [self._next + row for row in sorted((*chosen.wrong, *before))]
                 first = self._next

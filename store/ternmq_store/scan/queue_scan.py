@@ -1,4 +1,4 @@
-"""Reading a stretch of one queue from the directory of its store.
+"""Reading a range of one queue from the directory of its store.
 
 Source: RocketMQ `DefaultMessageStore.getMessage`.
 """
@@ -33,17 +33,17 @@ NO_PLACE: Final = "its unit points to no place of the log"
 
 def scan_queue(
     directory: StoreDirectory,
-    stretch: ScanRange,
+    scan_range: ScanRange,
     wanted: ScanSpec,
     *,
     broker_name: str,
     log_end: int | None = None,
 ) -> Iterator[ScanStep]:
-    """Give the wanted messages of a stretch, in the order of the queue, a batch a step.
+    """Yield the matching messages of a range, in the order of the queue, a batch a step.
 
     Args:
         directory: The store.
-        stretch: Up to the queue's end at most, as it is when asked.
+        scan_range: Up to the queue's end at most, as it is when asked.
         wanted: Which messages, and what of them.
         broker_name: Whose they are.
         log_end: Records that end behind it are not read. None = the end of the log's last file.
@@ -51,7 +51,7 @@ def scan_queue(
     Raises:
         MessageDamaged: A message is, and damaged ones are not to be passed over. Nothing of that
             step is given.
-        RangeGone: Retention took messages of the stretch that are not read yet.
+        RangeGone: Retention took messages of the range that are not read yet.
         UsageError: `wanted` has a column that there is not.
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
         StoreError: Files of the store are missing.
@@ -59,34 +59,34 @@ def scan_queue(
     """
     wanted = wanted.checked()
     with ExitStack() as stack:
-        scan = _QueueScan(directory, stretch, wanted, broker_name, stack)
+        scan = _QueueScan(directory, scan_range, wanted, broker_name, stack)
         yield from scan.run(directory.source(log_end), log_end)
 
 
 def _narrowed_by_time(
-    directory: StoreDirectory, stretch: ScanRange, wanted: ScanSpec, source: LogSource
+    directory: StoreDirectory, scan_range: ScanRange, wanted: ScanSpec, source: LogSource
 ) -> ScanRange:
-    """Return what of a stretch was stored in the wanted time, found by halving.
+    """Return what of a range was stored in the wanted time, found by halving.
 
     Raises:
         OSError: The disk failed.
     """
-    folder = queue_folder(directory.root, stretch.topic, stretch.queue_id)
-    file_bytes = directory.queue_file_bytes(stretch.topic, stretch.queue_id)
+    folder = queue_folder(directory.root, scan_range.topic, scan_range.queue_id)
+    file_bytes = directory.queue_file_bytes(scan_range.topic, scan_range.queue_id)
 
     def first_since(begin: int, at_ms: int, *, is_end: bool) -> int:
-        first, end = QueueOffset(begin), QueueOffset(stretch.end)
+        first, end = QueueOffset(begin), QueueOffset(scan_range.end)
         return TimeSearch(
             *(directory.files, folder, file_bytes, first, end, source, at_ms, BoundaryType.LOWER),
             is_end=is_end,
         ).run()
 
-    begin, end = stretch.begin, stretch.end
+    begin, end = scan_range.begin, scan_range.end
     if wanted.stored_from_ms and begin < end:
         begin = first_since(begin, wanted.stored_from_ms, is_end=False)
     if wanted.stored_before_ms and begin < end:
         end = first_since(begin, wanted.stored_before_ms, is_end=True)
-    return stretch._replace(begin=begin, end=end)
+    return scan_range._replace(begin=begin, end=end)
 
 
 def rows_before_log(units: Units, chosen: Selection, source: LogSource) -> Sequence[int]:
@@ -103,18 +103,18 @@ class _QueueScan:
     def __init__(
         self,
         directory: StoreDirectory,
-        stretch: ScanRange,
+        scan_range: ScanRange,
         wanted: ScanSpec,
         broker_name: str,
         stack: ExitStack,
     ) -> None:
         self._directory = directory
-        self._stretch = stretch
+        self._scan_range = scan_range
         self._wanted = wanted
         self._broker_name = broker_name
-        self._queues = [(stretch.topic.encode(), stretch.queue_id)]
-        self._ext = directory.ext_source(stretch.topic, stretch.queue_id)
-        self._units = directory.unit_files(*stretch)
+        self._queues = [(scan_range.topic.encode(), scan_range.queue_id)]
+        self._ext = directory.ext_source(scan_range.topic, scan_range.queue_id)
+        self._units = directory.unit_files(*scan_range)
         stack.callback(self._units.close)
         stack.callback(self._close)
         self._rows: LogRows | None = None
@@ -128,10 +128,10 @@ class _QueueScan:
             self._rows.close()
 
     def run(self, source: LogSource, log_end: int | None) -> Iterator[ScanStep]:
-        """Give what is wanted."""
-        stretch = self._stretch
-        self._refuse_gone(stretch.begin)
-        inside = _narrowed_by_time(self._directory, stretch, self._wanted, source)
+        """Yield the steps of the scan."""
+        scan_range = self._scan_range
+        self._refuse_gone(scan_range.begin)
+        inside = _narrowed_by_time(self._directory, scan_range, self._wanted, source)
         offset = inside.begin
         while offset < inside.end:
             units = self._next_units(offset, inside.end).copy()
@@ -148,8 +148,8 @@ class _QueueScan:
                 self._note(offset + row, reason)
             offset += scanned
             yield ScanStep(batch, offset, self._damaged)
-        if inside.end < stretch.end or inside.begin >= inside.end:
-            yield ScanStep(None, stretch.end, self._damaged)
+        if inside.end < scan_range.end or inside.begin >= inside.end:
+            yield ScanStep(None, scan_range.end, self._damaged)
 
     def _next_units(self, offset: int, end: int) -> Units:
         has_filter = self._wanted.tag_codes is not None
@@ -158,7 +158,7 @@ class _QueueScan:
         if not len(units):
             self._refuse_gone(offset)
             raise StoreError(
-                f"topic {self._stretch.topic!r} queue {self._stretch.queue_id}: "
+                f"topic {self._scan_range.topic!r} queue {self._scan_range.queue_id}: "
                 f"the file with the unit of message {offset} is missing"
             )
         return units
@@ -175,7 +175,7 @@ class _QueueScan:
         return chosen._replace(wrong=sorted((*chosen.wrong, *before)))
 
     def _mend(self, units: Units, offset: int, rows: Collection[int], source: LogSource) -> bool:
-        """Put right, here alone, what units of damaged messages say; tell whether any changed.
+        """Put right, here alone, what units of damaged messages say; return whether any changed.
 
         The broker mends its files by itself.
         """
@@ -192,7 +192,7 @@ class _QueueScan:
         return is_changed
 
     def _new_search(self, source: LogSource) -> UnitSearch:
-        (topic, queue_id, _, end), directory = self._stretch, self._directory
+        (topic, queue_id, _, end), directory = self._scan_range, self._directory
         path = deletions_path(directory.root)
         floors = load_deletions(directory.files, path, lambda _: None)  # its broker tells
         floor = floors.get(topic, PhysicalOffset(0))
@@ -240,15 +240,15 @@ class _QueueScan:
     def _note(self, offset: int, reason: str) -> None:
         self._damaged += 1
         if not self._wanted.skips_damaged:
-            raise MessageDamaged(self._stretch.topic, self._stretch.queue_id, offset, reason)
+            raise MessageDamaged(self._scan_range.topic, self._scan_range.queue_id, offset, reason)
 
     def _refuse_gone(self, offset: int) -> None:
         """Refuse to go on where the queue begins behind `offset` by now."""
-        topic, queue_id, _, end = self._stretch
+        topic, queue_id, _, end = self._scan_range
         if offset < end and self._directory.first_message(topic, queue_id, end) > offset:
             raise self._gone(offset)
 
     def _gone(self, offset: int) -> RangeGone:
-        topic, queue_id, _, end = self._stretch
+        topic, queue_id, _, end = self._scan_range
         first = self._directory.first_message(topic, queue_id, end)
         return RangeGone(topic, queue_id, offset, max(first, offset + 1))

@@ -35,7 +35,7 @@ class RawFilePartition(NamedTuple):
     """Start of the file."""
 
     is_last: bool
-    """Nothing was written to a file behind it: the log ends in it."""
+    """The log ends in this file: the ones behind it were never written to."""
 
 
 def plan_raw(directory: StoreDirectory) -> Sequence[RawFilePartition]:
@@ -58,7 +58,7 @@ def plan_raw(directory: StoreDirectory) -> Sequence[RawFilePartition]:
 def scan_raw(
     directory: StoreDirectory, part: RawFilePartition, wanted: ScanSpec, *, broker_name: str
 ) -> Iterator[ScanStep]:
-    """Give the records of one file of the log, in its order, a batch a step.
+    """Yield the records of one file of the log, in its order, a batch a step.
 
     Records whose transaction is not decided are among them, and those of system topics. What is
     torn at the end of a log that was not closed does not count as damage.
@@ -122,7 +122,7 @@ class _RawScan:
         return LogWindow.of_file(self._file, self._part.base, piece_bytes=PIECE_BYTES)
 
     def run(self) -> Iterator[ScanStep]:
-        """Give what is wanted."""
+        """Yield the steps of the scan."""
         position, base = 0, self._part.base
         while position < self._log_file.file_bytes:
             starts, end = self._records(position)
@@ -158,7 +158,7 @@ class _RawScan:
         return [position + start for start in starts], position + end
 
     def _good(self, choice: RecordSelection) -> Iterator[ScanStep]:
-        """Give records that were found to be good."""
+        """Yield records that were found to be good."""
         while len(choice.starts):
             found = self._rows.take(choice)
             ends = choice.starts + choice.sizes
@@ -166,7 +166,7 @@ class _RawScan:
             choice = choice.part(found.looked_at, len(choice.starts))
 
     def _is_end(self, position: int) -> bool:
-        """Tell whether the file has no more, since the next one goes on or the log ends."""
+        """Return whether the file has no more, since the next one goes on or the log ends."""
         head = bytes(self._window.take(position, BLANK_BYTES))
         left = self._log_file.file_bytes - position
         if is_blank(head, 0, left):

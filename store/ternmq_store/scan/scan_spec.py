@@ -30,7 +30,7 @@ class ScanRange(NamedTuple):
     queue_id: int
     begin: int
     end: int
-    """Behind the last one."""
+    """Offset behind the last message."""
 
 
 class ScanStep(NamedTuple):
@@ -40,7 +40,7 @@ class ScanStep(NamedTuple):
     """The messages that are wanted, if any are."""
 
     next_offset: int
-    """Everything before it was looked at."""
+    """Offset before which every message was read or passed over."""
 
     damaged: int
     """Count of damaged messages that this scan passed over so far."""

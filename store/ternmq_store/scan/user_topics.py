@@ -14,7 +14,7 @@ _LIGHT_PREFIX: Final = "%LMQ%"
 
 
 def is_user_topic(topic: str) -> bool:
-    """Tell whether `topic` is read when none is named.
+    """Return whether `topic` is read when none is named.
 
     Not what a broker keeps for itself, messages that wait for another attempt, dead letters and
     replies: all of these are read when they are named. Nor light queues, which never are.
@@ -29,5 +29,5 @@ def is_user_topic(topic: str) -> bool:
 
 
 def is_light(topic: str) -> bool:
-    """Tell whether it is one of RocketMQ's light queues: those point at records of other queues."""
+    """Return whether `topic` is a light queue of RocketMQ, which points at records of others."""
     return topic.startswith(_LIGHT_PREFIX)

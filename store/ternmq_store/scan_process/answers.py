@@ -54,11 +54,11 @@ def answers(files: FileSystem) -> ScanAnswers:
         end = request.begin_offset
         directory = StoreDirectory(files, Path(request.root))
         directory.may_map = request.may_map
-        stretch = ScanRange(
+        scan_range = ScanRange(
             request.topic, request.queue_id, request.begin_offset, request.end_offset
         )
         steps = scan_queue(
-            directory, stretch, wanted, broker_name=request.broker_name, log_end=request.log_end
+            directory, scan_range, wanted, broker_name=request.broker_name, log_end=request.log_end
         )
         for batch, next_offset, damaged in steps:
             end = next_offset
@@ -73,7 +73,7 @@ def answers(files: FileSystem) -> ScanAnswers:
 
 
 def _told(steps: Iterator[ScanAnswer]) -> Iterator[ScanAnswer]:
-    """Give `steps` on, with a refusal where they end by an error that the reader is to be told."""
+    """Yield `steps`, and a refusal where they end by an error."""
     try:
         yield from steps
     except RangeGone as error:

@@ -62,24 +62,24 @@ class Pipes:
             self._receive()
         return self._requests.pop(0)
 
-    def is_stopped(self, stretch: int) -> bool:
-        """Tell whether nobody wants the rest of a stretch. Does not wait.
+    def is_stopped(self, request_id: int) -> bool:
+        """Return whether the scan of a request was stopped. Does not wait.
 
         Raises:
             _BrokerGone: Nobody wants anything.
         """
         while select.select([self._input], [], [], 0)[0]:
             self._receive()
-        return self._stopped >= stretch
+        return self._stopped >= request_id
 
-    def write(self, stretch: int, answer: ScanAnswer) -> None:
+    def write(self, request_id: int, answer: ScanAnswer) -> None:
         """Write a part of an answer, waiting while the broker's reader is slow.
 
         Raises:
             _BrokerGone: Nobody reads it.
         """
         kind, payload, next_offset, damaged, rows = answer
-        header = FrameHeader(kind, stretch, len(payload), next_offset, damaged, rows)
+        header = FrameHeader(kind, request_id, len(payload), next_offset, damaged, rows)
         self._put(header_bytes(header))
         self._put(payload)
 
@@ -100,31 +100,31 @@ class Pipes:
             if is_last:
                 payload, self._payload = self._payload, b""
                 if header.kind is FrameKind.STOP:
-                    self._stopped = header.stretch
+                    self._stopped = header.request_id
                 else:
-                    self._requests.append((header.stretch, ScanRequest.from_bytes(payload)))
+                    self._requests.append((header.request_id, ScanRequest.from_bytes(payload)))
 
 
 def serve(pipes: Pipes, answer: ScanAnswers) -> None:
     """Answer requests until the broker is gone."""
     with suppress(_BrokerGone):
         while True:
-            stretch, request = pipes.next_request()
-            _serve_one(pipes, stretch, answer(request))
+            request_id, request = pipes.next_request()
+            _serve_one(pipes, request_id, answer(request))
 
 
-def _serve_one(pipes: Pipes, stretch: int, answers: Iterator[ScanAnswer]) -> None:
+def _serve_one(pipes: Pipes, request_id: int, answers: Iterator[ScanAnswer]) -> None:
     for each in answers:
-        pipes.write(stretch, each)
+        pipes.write(request_id, each)
         if each.kind is FrameKind.END:
             return
-        if pipes.is_stopped(stretch):
+        if pipes.is_stopped(request_id):
             break
-    pipes.write(stretch, ScanAnswer(FrameKind.END))
+    pipes.write(request_id, ScanAnswer(FrameKind.END))
 
 
 def main(answers: Callable[[], ScanAnswers]) -> None:
-    """Be the process.
+    """Run the process.
 
     Args:
         answers: Returns what answers requests; may take its time.

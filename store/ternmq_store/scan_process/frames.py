@@ -23,10 +23,10 @@ class FrameKind(enum.IntEnum):
     """Kind of a frame."""
 
     REQUEST = 1
-    """To the process: scan this stretch."""
+    """To the process: scan this range."""
 
     STOP = 2
-    """To the process: nobody wants the rest of that stretch."""
+    """To the process: nobody wants the rest of that range."""
 
     SCHEMA = 3
     """The first part of an Arrow stream. Begins every answer that is not refused at once."""
@@ -38,17 +38,17 @@ class FrameKind(enum.IntEnum):
     """No payload: so far everything was looked at."""
 
     END = 6
-    """The stretch is over: the end of the stream, or nothing when it is so by `ScanRefusal`."""
+    """The range is over: the end of the stream, or nothing when it is so by `ScanRefusal`."""
 
     REFUSAL = 7
-    """Why the stretch ends before its end; `END` follows."""
+    """Reason why the scan ends before the range does; `END` follows."""
 
 
 class FrameHeader(NamedTuple):
     """The fixed part of a frame."""
 
     kind: FrameKind
-    stretch: int
+    request_id: int
     """The number of the request: what is left of an earlier one is told apart by it."""
 
     payload_bytes: int = 0
@@ -61,7 +61,7 @@ class FrameHeader(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanRequest:
-    """A stretch of a queue that is to be scanned, and what of it is wanted."""
+    """A range of a queue that is to be scanned, and what of it is wanted."""
 
     root: str
     """The store's directory."""
@@ -101,7 +101,7 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True)
 class ScanRefusal:
-    """Why a stretch ends."""
+    """Refusal that ends a scan."""
 
     code: ResponseCode
     remark: str
@@ -119,13 +119,13 @@ class ScanRefusal:
 
 def header_bytes(header: FrameHeader) -> bytes:
     """Return a header as it is written."""
-    kind, stretch, payload_bytes, next_offset, damaged, rows = header
-    return _HEADER.pack(kind, payload_bytes, stretch, next_offset, damaged, rows)
+    kind, request_id, payload_bytes, next_offset, damaged, rows = header
+    return _HEADER.pack(kind, payload_bytes, request_id, next_offset, damaged, rows)
 
 
-def frame_bytes(kind: FrameKind, stretch: int, payload: bytes = b"") -> bytes:
+def frame_bytes(kind: FrameKind, request_id: int, payload: bytes = b"") -> bytes:
     """Return a short frame."""
-    return header_bytes(FrameHeader(kind, stretch, len(payload))) + payload
+    return header_bytes(FrameHeader(kind, request_id, len(payload))) + payload
 
 
 def parse_header(data: bytes) -> FrameHeader:
@@ -134,8 +134,8 @@ def parse_header(data: bytes) -> FrameHeader:
     Raises:
         ValueError: It is none.
     """
-    kind, payload_bytes, stretch, next_offset, damaged, rows = _HEADER.unpack(data)
-    return FrameHeader(FrameKind(kind), stretch, payload_bytes, next_offset, damaged, rows)
+    kind, payload_bytes, request_id, next_offset, damaged, rows = _HEADER.unpack(data)
+    return FrameHeader(FrameKind(kind), request_id, payload_bytes, next_offset, damaged, rows)
 
 
 class FramePart(NamedTuple):
@@ -155,7 +155,7 @@ class FrameReader:
         self._left = 0
 
     def feed(self, data: bytes) -> Iterator[FramePart]:
-        """Give out what `data`, which follows what was fed before, holds; use up the iterator.
+        """Yield the parts of frames in `data`, which follows the data before; use up the iterator.
 
         Raises:
             ValueError: That is no frame.

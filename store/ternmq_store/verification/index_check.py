@@ -31,13 +31,13 @@ from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.unit_search import record_at
 
 _AROUND: Final = 64
-"""So far from where it is looked for the first entry of a piece may lie."""
+"""Distance between the estimated and the real place of a piece's first entry, at most."""
 
 _PROBED: Final = 3
 """Entries of which the middle one counts when the place is halved: one may be damaged."""
 
 _OPEN_MAX: Final = 4_096
-"""So many keys at most wait for a right entry behind theirs."""
+"""Limit of keys that wait for a right entry behind theirs."""
 
 WALK_ENTRIES: Final = 1 << 14
 _SLOTS_AT_ONCE: Final = 1 << 16
@@ -57,7 +57,7 @@ class OpenKeys(NamedTuple):
     """Log offsets of their records."""
 
     times: Ints
-    """When these were stored."""
+    """Store times of these records."""
 
 
 class _EntryGroup(NamedTuple):
@@ -181,7 +181,7 @@ class IndexCheck:
         return parts
 
     def _has_others(self, there: Entries, right: Entries) -> bool:
-        """Tell whether an entry tells of a good record, but not of the key that belongs there."""
+        """Return whether an entry tells of a good record, but not of the key that belongs there."""
         is_other = (there["offset"] != right["offset"]) | (there["hash"] != right["hash"])
         return any(has_record(self.source, entry) for entry in there[is_other])
 
@@ -200,7 +200,7 @@ class IndexCheck:
 
 
 def has_record(source: LogSource, entry: Entries) -> bool:
-    """Tell whether an entry tells of a key of a good record.
+    """Return whether an entry tells of a key of a good record.
 
     Raises:
         OSError: The disk failed.
@@ -267,7 +267,7 @@ class IndexWalk:
         self.checked_bytes = entries.nbytes
 
     def _may_link(self, file: File, number: int) -> bool:
-        """Tell whether a link may be written that leads to an entry; 0 = to none."""
+        """Return whether a link may be written that leads to an entry; 0 = to none."""
         return not number or has_record(
             self.source, read_entries(file, self.info.sizes, number, 1)[0]
         )

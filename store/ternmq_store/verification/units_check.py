@@ -18,7 +18,7 @@ class QueueCheck(NamedTuple):
     """Records of one queue."""
 
     queue: ConsumeQueue
-    """Not touched here."""
+    """Queue of the records; not touched here."""
 
     units: QueueSource
     rows: Ints

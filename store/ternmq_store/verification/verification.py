@@ -25,7 +25,7 @@ PIECE_BYTES: Final = 256 << 10
 """Bytes of the log verified in one go: 1 to 3 ms of a thread."""
 
 ROUND_PAUSE_MS: Final = 24 * 3_600_000
-"""From the end of a round to the beginning of the next."""
+"""Time from the end of a round to the beginning of the next."""
 
 
 class Verification:
@@ -121,7 +121,7 @@ class Verification:
     def piece_done(
         self, piece: VerifiedChunk | IndexWalk, error: OSError | None = None
     ) -> UnitsCheck | None:
-        """Take over what a piece that has run came to; return what is to be compared with it."""
+        """Record the outcome of a piece; return the comparison of the units with its records."""
         if isinstance(piece, IndexWalk):
             self._note_entries(piece.mended, str(piece.info.path))
             piece.mended = 0

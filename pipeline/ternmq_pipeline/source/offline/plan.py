@@ -158,7 +158,7 @@ def clipped(
     found: list[LogFilePartition] = []
     for part in parts:
         kept: list[ScanRange] = []
-        for topic, queue_id, begin, end in part.stretches:
+        for topic, queue_id, begin, end in part.ranges:
             offset_range = wanted.get((topic, queue_id))
             if offset_range is None:
                 continue
@@ -166,7 +166,7 @@ def clipped(
             if first < last:
                 kept.append(ScanRange(topic, queue_id, first, last))
         if kept:
-            found.append(part._replace(stretches=tuple(kept)))
+            found.append(part._replace(ranges=tuple(kept)))
     return found
 
 
@@ -181,7 +181,7 @@ def split_parts(parts: Sequence[LogFilePartition], partitions_min: int) -> list[
         partitions_min: How many there should be.
     """
     sizes = {
-        place: sum(stretch.end - stretch.begin for stretch in part.stretches)
+        place: sum(scan_range.end - scan_range.begin for scan_range in part.ranges)
         for place, part in enumerate(parts)
     }
     pieces = apportion(sizes, max(partitions_min, len(parts)))
@@ -193,12 +193,12 @@ def _cut(part: LogFilePartition, pieces: int) -> list[LogFilePartition]:
     for place in range(pieces):
         kept = [
             ScanRange(topic, queue_id, first, last)
-            for topic, queue_id, begin, end in part.stretches
+            for topic, queue_id, begin, end in part.ranges
             if (first := begin + (end - begin) * place // pieces)
             < (last := begin + (end - begin) * (place + 1) // pieces)
         ]
         if kept:
-            found.append(part._replace(stretches=tuple(kept)))
+            found.append(part._replace(ranges=tuple(kept)))
     return found
 
 

@@ -26,8 +26,8 @@ class Place:
         self.answers, self.output = os.pipe()
         self.pipes = Pipes(self.input, self.output)
 
-    def ask(self, kind: FrameKind, stretch: int, payload: bytes = b"") -> None:
-        os.write(self.requests, frame_bytes(kind, stretch, payload))
+    def ask(self, kind: FrameKind, request_id: int, payload: bytes = b"") -> None:
+        os.write(self.requests, frame_bytes(kind, request_id, payload))
 
     def heard(self) -> list[tuple[FrameHeader, bytes]]:
         os.close(self.output)
@@ -63,7 +63,7 @@ def test_scan_requests_are_answered_in_turn_until_the_broker_is_gone(place: Plac
     # Its input has ended after the second request: the look for a stop finds that, in mid-stretch.
     serve(place.pipes, count_up)
     heard = place.heard()
-    assert [header.stretch for header, _ in heard] == [1]
+    assert [header.request_id for header, _ in heard] == [1]
     assert heard[0][1] == b"schema"
 
 
@@ -84,7 +84,7 @@ def test_unwanted_stretch_ends_at_once_and_the_next_is_served(
 
     place.ask(FrameKind.REQUEST, 1, REQUEST.to_bytes())
     serve(place.pipes, stop_in_the_middle)
-    heard = [(header.stretch, header.kind) for header, _ in place.heard()]
+    heard = [(header.request_id, header.kind) for header, _ in place.heard()]
     batch, end = FrameKind.BATCH, FrameKind.END
     assert heard == [
         *((1, FrameKind.SCHEMA), (1, batch), (1, batch), (1, end)),

@@ -51,8 +51,8 @@ def test_frames_are_reassembled_however_they_are_cut(
     sent: list[tuple[FrameKind, int, int, int, bytes]], cuts: list[int]
 ) -> None:
     data = b""
-    for kind, stretch, next_offset, rows, payload in sent:
-        header = FrameHeader(kind, stretch, len(payload), next_offset, 2, rows)
+    for kind, request_id, next_offset, rows, payload in sent:
+        header = FrameHeader(kind, request_id, len(payload), next_offset, 2, rows)
         data += header_bytes(header) + payload
     reader = FrameReader()
     received: list[tuple[FrameKind, int, int, int, bytes]] = []
@@ -66,7 +66,7 @@ def test_frames_are_reassembled_however_they_are_cut(
             if is_last:
                 assert (header.payload_bytes, header.damaged) == (len(payload), 2)
                 received.append(
-                    (header.kind, header.stretch, header.next_offset, header.rows, payload)
+                    (header.kind, header.request_id, header.next_offset, header.rows, payload)
                 )
                 payload = b""
     assert received == sent
@@ -91,4 +91,4 @@ def test_scan_requests_and_refusals_survive_the_round_trip() -> None:
     refusal = ScanRefusal(ResponseCode.PULL_OFFSET_MOVED, "ä is gone")
     assert ScanRefusal.from_bytes(refusal.to_bytes()) == refusal
     ((header, data, is_last),) = FrameReader().feed(frame_bytes(FrameKind.STOP, 7))
-    assert (header.kind, header.stretch, data, is_last) == (FrameKind.STOP, 7, b"", True)
+    assert (header.kind, header.request_id, data, is_last) == (FrameKind.STOP, 7, b"", True)

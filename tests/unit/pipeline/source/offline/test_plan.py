@@ -34,7 +34,7 @@ def messages(parts: list[LogFilePartition]) -> Counter[tuple[int, str, int, int]
     return Counter(
         (part.base, topic, queue_id, offset)
         for part in parts
-        for topic, queue_id, begin, end in part.stretches
+        for topic, queue_id, begin, end in part.ranges
         for offset in range(begin, end)
     )
 
@@ -44,7 +44,7 @@ def test_split_parts_have_the_same_messages_in_the_same_files(wanted: int) -> No
     cut = split_parts(PARTS, wanted)
     assert messages(cut) == messages(PARTS)
     assert len(cut) >= min(wanted, 8)
-    assert all(part.stretches for part in cut)
+    assert all(part.ranges for part in cut)
 
 
 def test_empty_plan_splits_into_no_parts() -> None:
