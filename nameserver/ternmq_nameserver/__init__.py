@@ -1,1 +1,1 @@
-"""The NameServer: who serves what, and small settings."""
+"""The NameServer: routes of topics, and key-value settings."""

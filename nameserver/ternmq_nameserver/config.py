@@ -33,14 +33,14 @@ class NameServerConfig:
     they are lost when the process ends."""
 
     expiry_ms: int = EXPIRY_MS
-    """Silence after which a broker is dropped when it does not tell its own; 2 to 10 minutes."""
+    """Silence after which a broker without an expiry of its own is dropped; 2 to 10 minutes."""
 
     registered_bytes_max: int = BYTES_MAX
     """Bytes of memory that registered brokers and topics may count for; 1 MiB to 64 GiB. A topic
     counts 512 bytes and its name, a broker 1 KiB, an endpoint 256 bytes and its host."""
 
     scan_interval_s: float = 5.0
-    """Pause between two looks for silent brokers."""
+    """Interval between searches for silent brokers, s; 0.1 to 60."""
 
     def __post_init__(self) -> None:
         for setting, value, least, most in (

@@ -50,7 +50,7 @@ class EpochStore:
         self._saver.mark_saved()
 
     async def load(self) -> None:
-        """Take what the file holds; nothing when there is none.
+        """Load the file, if there is one.
 
         Raises:
             StoreError: The file is there and cannot be read, nor the generation before.
@@ -73,7 +73,7 @@ class EpochStore:
         return self._table.get(cluster, broker_name)
 
     def has_saved(self, cluster: str, broker_name: str, epoch: int) -> bool:
-        """Tell whether `accept` would have nothing to wait for."""
+        """Return whether `accept` would return at once."""
         now, saved = (each.get(cluster, broker_name) for each in (self._table, self._saved))
         return epoch <= saved <= now  # another name may have taken its place
 
@@ -117,7 +117,7 @@ def load_epochs(path: Path) -> EpochTable:
 
 
 def save_epochs(path: Path, table: EpochTable) -> None:
-    """Keep a table in both generations, as somebody is told that it is kept. Blocks.
+    """Save a table in both generations, since its save is acknowledged. Blocks.
 
     Raises:
         OSError: The disk refused; what was there can still be read.

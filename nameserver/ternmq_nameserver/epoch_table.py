@@ -21,7 +21,7 @@ FORGET_COMMAND: Final = "ternmq broker forget-epoch"
 
 
 class EpochTable:
-    """By cluster and broker name, the highest epoch that a NameServer accepted.
+    """Highest accepted epochs, by cluster and broker name.
 
     Immutable from outside: a change gives the next table, so that it can be written to disk before
     anybody is answered.

@@ -69,13 +69,13 @@ class KvStore:
                 logger.warning("namespace too large to tell namespace=%s bytes=%s", namespace, size)
 
     def close(self) -> None:
-        """Let another NameServer have the directory. Safe to repeat; nothing is written after."""
+        """Release the directory for another NameServer; no write follows. Safe to repeat."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Keep a setting. When this returns it survives a loss of power.
+        """Store a setting. Durable on return.
 
         Cancelling leaves it open whether it is kept.
 
@@ -89,7 +89,7 @@ class KvStore:
         logger.info("setting put namespace=%s key=%s", namespace, key)
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Forget a setting; forgetting an absent one succeeds. Durable as `put`.
+        """Delete a setting; deleting an absent one succeeds. Durable on return.
 
         Raises:
             StoreFailed: The disk refused; nothing changes, unless this NameServer ends before it

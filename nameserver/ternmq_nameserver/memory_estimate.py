@@ -26,7 +26,7 @@ def topics_bytes(topics: Iterable[TopicConfig]) -> int:
 
 
 def is_cacheable_row(row: bytes, config: TopicConfig) -> bool:
-    """Return whether the bytes that told a topic may be kept: nobody knows what longer ones say."""
+    """Return whether a row is short enough to be cached: longer rows have unknown fields."""
     return len(row) <= len(config.topic) + _ROW_BYTES_MAX
 
 

@@ -26,7 +26,7 @@ TOPICS_MAX: Final = 65_536
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokerRegistration:
-    """The registration of one broker, as it tells."""
+    """Registration of one broker, as the broker sends it."""
 
     cluster: str
     broker_name: str
@@ -44,7 +44,7 @@ class BrokerRegistration:
     that it told before in the same bytes are the same objects (`RouteTable.topics_by_row`)."""
 
     rows: tuple[bytes, ...] = ()
-    """The bytes that told each of them; empty = not known."""
+    """Bytes of each topic in the registration; empty = not known."""
 
     expiry_ms: int = EXPIRY_MS
 

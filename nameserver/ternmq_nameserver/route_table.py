@@ -129,7 +129,7 @@ class RouteTable:
     def has_topics_of(
         self, broker_name: str, broker_id: int, incarnation: str, version: DataVersion
     ) -> bool:
-        """Tell whether the topics of a registration are no news: `register` does not read them."""
+        """Return whether the topics of a registration are known, so that `register` skips them."""
         broker = self._brokers.get(broker_name)
         source = _TopicsSource(broker_id == MASTER_ID, incarnation, version)
         return broker is not None and not _is_news(broker, source)
@@ -145,7 +145,7 @@ class RouteTable:
     def register(
         self, registration: BrokerRegistration, *, now_ms: int, highest_epoch: int = 0
     ) -> RegistrationResult:
-        """Keep that the broker lives, and its topics when they are news.
+        """Record a sign of life of a broker, and its topics when they have changed.
 
         Topics are news when their data version, or the process that tells them, is another than
         before. They replace all that the broker name had. The master decides; a slave's count only
@@ -175,7 +175,7 @@ class RouteTable:
         return RegistrationResult(endpoints, members, tuple(changes))
 
     def keep_alive(self, registration: BrokerRegistration, *, now_ms: int) -> None:
-        """Take a refused registration as a sign of life of the member that it was to replace.
+        """Count a refused registration as a sign of life of the member that it was to replace.
 
         The member keeps what it registered before. It counts as the same when its process is, or
         an address of it; from then on the process that was refused may unregister it.
@@ -196,7 +196,7 @@ class RouteTable:
     def unregister(
         self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str, now_ms: int
     ) -> tuple[RouteChange, ...]:
-        """Take a member out; nothing happens unless all four are as it registered.
+        """Remove a member, if all four values are as it registered.
 
         Its memory stays reserved until it is back, for as long as it could have been silent.
 
@@ -223,7 +223,7 @@ class RouteTable:
         return changes
 
     def expire(self, *, now_ms: int) -> tuple[RouteChange, ...]:
-        """Take out every member that was silent for longer than its expiry.
+        """Remove every member that was silent for longer than its expiry.
 
         Returns:
             What there is to log.
@@ -238,7 +238,7 @@ class RouteTable:
         return tuple(change for member in silent for change in self._drop(*member, "expired"))
 
     def topic_route(self, topic: str) -> TopicRoute:
-        """Return who serves `topic`.
+        """Return the brokers and queues of `topic`.
 
         Raises:
             TopicNotFound: No broker has it.
@@ -278,7 +278,7 @@ class RouteTable:
         )
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Take the write permission from every topic of a broker, so that it can be emptied.
+        """Remove the write permission from every topic of a broker, so that it can be emptied.
 
         It lasts until the broker's master is another process, or the name is gone, by leaving or by
         silence; new topics and data versions do not bring the permission back. Nor does it outlive
@@ -298,7 +298,7 @@ class RouteTable:
         return _writable_topics(broker)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Give back what `wipe_write_permission` took, and nothing that topics never had.
+        """Restore the write permissions that `wipe_write_permission` removed.
 
         Returns:
             How many topics can be written again; 0 when nothing was taken.
@@ -464,7 +464,7 @@ def _member_of(registration: BrokerRegistration, now_ms: int) -> _BrokerLiveInfo
 
 
 def _what_happened(before: _BrokerLiveInfo | None, kept: _BrokerLiveInfo) -> str:
-    """Return a word of ours, nobody's data: it is part of a template. "" = a mere sign of life."""
+    """Return a constant word for the template of a log line; "" for a mere sign of life."""
     if before is None:
         return "registered"
     if before.incarnation != kept.incarnation:

@@ -81,14 +81,14 @@ class NameServerService:
         )
 
     async def expire(self) -> bool:
-        """Take out brokers that fell silent. The step of a job."""
+        """Remove silent brokers: the step of a job."""
         _log(self._routes.expire(now_ms=self._clock.monotonic_ms()))
         return False
 
     async def register_broker(
         self, request: pb.RegisterBrokerRequest, _call: Call
     ) -> pb.RegisterBrokerReply:
-        """Keep a broker and its topics; answered when an epoch that began is on disk."""
+        """Register a broker and its topics; answered when a new epoch is on disk."""
         registration = self._registration_of(request)
         name = (registration.cluster, registration.broker_name)
         try:
@@ -121,7 +121,7 @@ class NameServerService:
     async def unregister_broker(
         self, request: pb.UnregisterBrokerRequest, _call: Call
     ) -> pb.UnregisterBrokerReply:
-        """Take a broker out that leaves."""
+        """Remove a broker that leaves."""
         changes = self._routes.unregister(
             cluster=request.cluster,
             broker_name=request.broker_name,
@@ -135,13 +135,13 @@ class NameServerService:
     async def get_topic_route(
         self, request: pb.GetTopicRouteRequest, _call: Call
     ) -> pb.GetTopicRouteReply:
-        """Tell who serves a topic."""
+        """Return the route of a topic."""
         route = self._routes.topic_route(check_topic(request.topic))
         order = self._settings.table.get(ORDER_NAMESPACE, request.topic) or ""
         return pb.GetTopicRouteReply(route=route_to_pb(replace(route, order_topic_conf=order)))
 
     async def get_cluster(self, request: pb.GetClusterRequest, _call: Call) -> pb.GetClusterReply:
-        """Tell every broker, or those of one name."""
+        """Return every broker, or those of one name."""
         behind = names_of(request.page_token, 2)
         found = (
             broker_data_to_pb(data)
@@ -155,7 +155,7 @@ class NameServerService:
         return pb.GetClusterReply(brokers=page, next_page_token=token, left=left)
 
     async def list_topics(self, request: pb.ListTopicsRequest, _call: Call) -> pb.ListTopicsReply:
-        """Tell every topic."""
+        """Return a page of topics."""
         cluster = check_cluster(request.cluster) if request.cluster else ""
         found = self._routes.topics(
             cluster, after=request.page_token, maximum=items_wanted(request.page_size)
@@ -164,12 +164,12 @@ class NameServerService:
         return pb.ListTopicsReply(topics=page, next_page_token=page[-1] if has_more else "")
 
     async def put_kv(self, request: pb.PutKvRequest, _call: Call) -> pb.PutKvReply:
-        """Keep a setting; answered when it is on disk."""
+        """Store a setting; answered when it is on disk."""
         await self._settings.put(request.namespace, request.key, request.value)
         return pb.PutKvReply()
 
     async def get_kv(self, request: pb.GetKvRequest, _call: Call) -> pb.GetKvReply:
-        """Tell one setting, or those of a namespace."""
+        """Return one setting, or those of a namespace."""
         check_setting_name("namespace", request.namespace)
         if not request.key:
             values = self._settings.table.values(request.namespace)
@@ -182,14 +182,14 @@ class NameServerService:
         return pb.GetKvReply(values={request.key: value})
 
     async def delete_kv(self, request: pb.DeleteKvRequest, _call: Call) -> pb.DeleteKvReply:
-        """Forget a setting; answered when that is on disk."""
+        """Delete a setting; answered when that is on disk."""
         await self._settings.delete(request.namespace, request.key)
         return pb.DeleteKvReply()
 
     async def wipe_write_permission(
         self, request: pb.WipeWritePermissionRequest, _call: Call
     ) -> pb.WipeWritePermissionReply:
-        """Let nobody send to a broker any more."""
+        """Remove the write permission from the topics of a broker."""
         name = check_broker_name(request.broker_name)
         changed = self._routes.wipe_write_permission(name)
         logger.info("write permission wiped broker=%s topics=%s", name, changed)
@@ -198,14 +198,14 @@ class NameServerService:
     async def add_write_permission(
         self, request: pb.AddWritePermissionRequest, _call: Call
     ) -> pb.AddWritePermissionReply:
-        """Let a broker be sent to again."""
+        """Restore the write permission of the topics of a broker."""
         name = check_broker_name(request.broker_name)
         changed = self._routes.add_write_permission(name)
         logger.info("write permission given back broker=%s topics=%s", name, changed)
         return pb.AddWritePermissionReply(topics_changed=changed)
 
     async def get_epoch(self, request: pb.GetEpochRequest, _call: Call) -> pb.GetEpochReply:
-        """Tell the highest epoch of a broker name."""
+        """Return the highest epoch of a broker name."""
         cluster, name = check_cluster(request.cluster), check_broker_name(request.broker_name)
         highest = self._epochs.highest(cluster, name)
         return pb.GetEpochReply(is_known=bool(highest), highest_epoch=highest)

@@ -85,7 +85,7 @@ class BlockingPool:
         return await waiter
 
     async def close(self, *, wait_s: float | None = None) -> list[str]:
-        """Take no more calls, wait for those submitted, then end the threads. May be repeated.
+        """Refuse further calls, wait for those submitted, then end the threads. Safe to repeat.
 
         Cancelling it leaves the pool closed; what was submitted is still run.
 
@@ -116,7 +116,7 @@ class BlockingPool:
         return []
 
     def _end_threads(self) -> None:
-        """Have each thread end at the first None it meets, after all calls before it."""
+        """Queue the end of each thread, behind all calls that were submitted."""
         for _ in self._threads:
             self._calls.put(None)
 

@@ -25,7 +25,7 @@ _TICKS_NS: Final = ticks_together_ns(time.time_ns(), time.clock_gettime_ns(_BOOT
 
 
 def rest(seconds: float) -> None:
-    """Let the present thread, which must not be an event loop's, do nothing for a while."""
+    """Sleep in the present thread, which must not be an event loop's."""
     time.sleep(seconds)
 
 

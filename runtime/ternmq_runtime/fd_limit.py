@@ -5,7 +5,7 @@ import resource
 
 
 def raise_fd_limit() -> int:
-    """Let this process open as many files as it may without more rights; return how many.
+    """Raise this process's limit of open files to the hard limit; return the new limit.
 
     A broker keeps one for each queue, and the usual limit, 1024, is meant for processes that
     `select`, which an event loop here does not.

@@ -15,12 +15,12 @@ from ternmq_model.errors import ClosedError, UsageError
 
 
 def is_inherited(process_id: int) -> bool:
-    """Tell whether what process `process_id` opened (0 = nobody did) came here by a fork."""
+    """Return whether process `process_id` (0 = none) is a parent from which this one was forked."""
     return process_id not in (0, os.getpid())
 
 
 def check_process(process_id: int) -> None:
-    """Do nothing in the process `process_id`, or where that is 0: nobody opened anything.
+    """Check that this process is `process_id`, unless that is 0.
 
     Raises:
         ClosedError: This process was forked from it.
@@ -33,7 +33,7 @@ def check_process(process_id: int) -> None:
 
 
 def check_loop(loop: asyncio.AbstractEventLoop | None) -> None:
-    """Do nothing on `loop`, where none runs, or where that is None: nobody opened anything.
+    """Check that no other loop than `loop` runs in this thread, unless that is None.
 
     Raises:
         UsageError: Another loop runs in this thread.

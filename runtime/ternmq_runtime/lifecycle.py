@@ -38,7 +38,7 @@ class Lifecycle(ABC):
         """
 
     def _check_owner(self) -> None:
-        """Do nothing, unless the block was opened in another process or on another event loop.
+        """Check that the block was opened in this process and on this event loop.
 
         Raises:
             ClosedError: This process was forked from that which opened it.

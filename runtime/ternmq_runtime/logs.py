@@ -75,7 +75,7 @@ class ConsoleFormatter(logging.Formatter):
         self.datefmt = "%Y-%m-%d %H:%M:%S"
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Keep the message on one line, whatever names a peer made up."""
+        """Return the message on one line, whatever characters a peer's names contain."""
         return printable(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:

@@ -20,12 +20,12 @@ class ChildProcess(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Process id of the child."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """It does not run any more."""
+        """True when the child does not run any more."""
         ...
 
     async def write(self, data: bytes) -> None:

@@ -92,7 +92,7 @@ def _coroutine_of(
 
 @contextmanager
 def signals_heard(on_signal: Callable[[signal.Signals], object]) -> Generator[None]:
-    """Have `on_signal` called with each SIGINT and SIGTERM that comes while the block runs.
+    """Call `on_signal` with each SIGINT and SIGTERM that arrives while the block runs.
 
     It is called between two instructions of the main thread, whatever that does then. In other
     threads the block hears nothing. A child that is forked inside it ends by such a signal.
@@ -149,7 +149,7 @@ class _Running(Generic[T]):
 
 
 def _end_by(received: signal.Signals) -> None:
-    """End this process as a signal does that nobody hears."""
+    """End this process as an unhandled signal does."""
     signal.signal(received, signal.SIG_DFL)
     signal.raise_signal(received)
     # Process 1, which the main process of a container is, gets no signal that nobody hears.

@@ -63,7 +63,7 @@ class StateSaver(Generic[T]):
         self._saved = 0
         """The highest number that the file holds."""
         self._answered = 0
-        """The highest number that was written while anybody waited."""
+        """Highest number that was written while a caller waited."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._writing = asyncio.Lock()
         self._is_failing = False
@@ -74,7 +74,7 @@ class StateSaver(Generic[T]):
         return self._look() == self._saved
 
     def mark_saved(self) -> None:
-        """Take note that the table is what the file holds."""
+        """Record that the file holds the table as it is now."""
         self._saved = self._answered = self._look()
 
     def saved(self) -> asyncio.Future[None] | None:
@@ -96,7 +96,7 @@ class StateSaver(Generic[T]):
         return await self.save() is None and bool(self._waiting)
 
     async def save(self) -> TernError | None:
-        """Save the table if it changed, and tell who waits; return why that is not possible.
+        """Save the table if it changed, and answer the waiters; return the error, if any.
 
         Cancelling does not cut a write short: waiters are told before the cancellation is raised.
         """

@@ -1,8 +1,8 @@
-"""Names that nobody else has, for processes that have no `Environment`."""
+"""Unique names, for processes without an `Environment`."""
 
 import secrets
 
 
 def unique_name(name_bytes: int = 16) -> str:
-    """Return so many random bytes as hexadecimal digits, anew also after a fork."""
+    """Return random bytes as hexadecimal digits, different ones also after a fork."""
     return secrets.token_hex(name_bytes)

@@ -14,19 +14,19 @@ SILENCE_MAX_MS: Final = 15_000
 
 
 class ProtocolBroken(ConnectionLost):
-    """A master said what no master may say: the stream is given up, and tried anew."""
+    """Impossible message of a master, which ends the stream; the slave opens another one."""
 
 
 def epochs_to_pb(epochs: Epochs) -> Sequence[replication.Epoch]:
-    """Return epochs as the contract tells them."""
+    """Return epochs as messages of the wire."""
     return [replication.Epoch(number=each.number, start=each.start) for each in epochs]
 
 
 def epochs_from_pb(told: Sequence[replication.Epoch]) -> Epochs:
-    """Return the epochs that a peer tells.
+    """Return the epochs in a message of a peer.
 
     Raises:
-        ProtocolBroken: They do not ascend, or begin before the first byte there can be.
+        ProtocolBroken: The epochs do not ascend, or begin before the first byte there can be.
     """
     epochs = tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in told)
     before = Epoch(0, PhysicalOffset(0))

@@ -24,7 +24,7 @@ class ReplicaView:
 
     @property
     def is_slave(self) -> bool:
-        """Whether the member follows a master."""
+        """True when the member follows a master."""
         return self.broker_id != MASTER_ID
 
 

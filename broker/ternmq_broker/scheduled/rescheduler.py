@@ -78,7 +78,7 @@ class Rescheduler:
 
     @property
     def is_moving(self) -> bool:
-        """Whether messages are being rescheduled."""
+        """True while messages are being rescheduled."""
         return self._waits is not None
 
     def begin(self, waits: DueMessages) -> None:

@@ -129,7 +129,7 @@ class TimedMessages:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many messages wait as may."""
+        """True when as many messages wait as may."""
         return self.waiting >= self._pending_max
 
     @property

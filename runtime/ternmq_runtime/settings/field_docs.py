@@ -40,7 +40,7 @@ class DescribedFields:
 
 
 def describe_fields(kind: type) -> None:
-    """Have the docstring of `kind` tell of its fields. Call it before `__module__` is changed."""
+    """Add the fields of `kind` to its docstring. Call it before `__module__` is changed."""
     docs = DescribedFields(kind.__doc__ or "", kind.__module__)
     type.__setattr__(kind, "__doc__", docs)
 

@@ -55,7 +55,7 @@ class LoadedSettings:
 
 @dataclass(frozen=True, slots=True)
 class _RawSetting:
-    """One setting as somebody gave it: `raw` is text or a TOML value."""
+    """One setting as the operator gave it: `raw` is text or a TOML value."""
 
     setting: str
     raw: object
@@ -223,7 +223,7 @@ def _from_environ(
 
 
 def _is_slip(variable: str, raw: str, known: Collection[str]) -> bool:
-    """Tell whether somebody meant a setting; others may call their variables TERNMQ_ too."""
+    """Return whether a variable resembles a setting; other programs may use TERNMQ_ too."""
     if _SERVICE_LINK.match(raw):
         return False
     without_section = "__" + variable.removeprefix(ENVIRONMENT_PREFIX)
@@ -248,7 +248,7 @@ def _from_flags(flags: Sequence[str], problems: list[str]) -> list[_RawSetting]:
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
-    """Say that `name` is unknown, and which known name was probably meant."""
+    """Return the rule that `name` is unknown, with the known name that was probably meant."""
     spelt = name if name.startswith(ENVIRONMENT_PREFIX) else name.lower().replace("-", "_")
     last_part = spelt.rpartition(".")[2].rpartition("__")[2]
     matches = difflib.get_close_matches(spelt, known, n=1, cutoff=0.75)

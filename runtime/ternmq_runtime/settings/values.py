@@ -122,7 +122,7 @@ def _optional(kind: object) -> object | None:
 
 
 def describe_kind(kind: Any, name: str) -> str:
-    """Say what may be given for field `name` of type `kind`: "true or false"."""
+    """Return the description of the values of field `name` of type `kind`: "true or false"."""
     inner = _optional(kind)
     if inner is not None:
         return f"{describe_kind(inner, name)}, or none"

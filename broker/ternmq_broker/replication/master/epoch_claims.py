@@ -43,7 +43,7 @@ class EpochClaims:
         interval_s = POLL_PAUSE_MS / 1000
         self.job: Final = Job(name="confirm-epoch", interval_s=interval_s, step=self.step)
         self._claims: dict[str, set[int]] = {}
-        """By host, the ids that claimed an epoch since the last poll."""
+        """Ids that claimed an epoch since the last poll, by host."""
         self._polled_at_ms: int | None = None
 
     def add(self, broker_id: int, host: str) -> None:

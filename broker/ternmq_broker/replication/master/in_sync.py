@@ -52,7 +52,7 @@ class FollowerProgress:
 
     @property
     def counts(self) -> bool:
-        """Whether the master waits for this slave."""
+        """True when the master waits for this slave."""
         return self.counts_from is not None
 
 
@@ -87,7 +87,7 @@ class InSync:
 
     @property
     def is_enough(self) -> bool:
-        """Whether as many slaves count as are needed."""
+        """True when as many slaves count as are needed."""
         return self._counting >= self.needed
 
     @property

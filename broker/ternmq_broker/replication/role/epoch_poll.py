@@ -25,7 +25,7 @@ MemberReply = tuple[BrokerMember, replication.ReplicationStatusReply | None]
 logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S: Final = 2.0
-"""For each who is asked; all are asked side by side."""
+"""Limit on the time of one answer; all peers are asked at once."""
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 
@@ -39,7 +39,7 @@ class EpochAnswer(NamedTuple):
     """The id of a member; None for a NameServer."""
 
     def is_other_than(self, host: str, broker_ids: Set[int]) -> bool:
-        """Tell whether neither the address nor the id is that of who claims an epoch."""
+        """Return whether the answer is another process's than the one that claims an epoch."""
         if self.broker_id is None:
             return True
         return self.broker_id not in broker_ids and all(
@@ -66,7 +66,7 @@ class EpochPollResult:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """The answers, without those who gave them."""
+        """Answers without their addresses."""
         return tuple(each.answer for each in self.told)
 
     @property
@@ -81,11 +81,11 @@ class EpochPollResult:
 
     @property
     def highest(self) -> int:
-        """The highest epoch that anybody told; 0 for none."""
+        """Highest epoch among the answers; 0 without any."""
         return max((each.highest or 0 for each in self.answers), default=0)
 
     def confirmed(self, claims: Mapping[str, Set[int]]) -> tuple[int, str]:
-        """Return the highest epoch told by somebody other than who claims one, and by whom.
+        """Return the highest epoch that another process than the claiming one reports, and where.
 
         Args:
             claims: By host, the ids of members that claim one there. Two hosts confirm each other.
@@ -132,7 +132,7 @@ class EpochPoll:
         self._store_id = store_id
         self._known = known
         self._doubts: dict[str, str] = {}
-        """Why an answer was not taken when everybody was asked last, by address."""
+        """Reasons for which answers of the last poll were rejected, by address."""
 
     async def ask(self, *, own_id: int | None = None) -> EpochPollResult:
         """Ask everybody, and return what came within seconds. Cancelling is safe.
@@ -196,7 +196,7 @@ class EpochPoll:
     def _is_master_of_log(
         self, reply: replication.ReplicationStatusReply, answer: MemberAnswer
     ) -> bool:
-        """Tell whether a member serves this store as the master of the epoch that it tells.
+        """Return whether a member is the master of this store in the epoch that it reports.
 
         It may be further away than a stranger may tell: while nobody saw this member, a stranger
         registered, and then a slave was promoted. Where no NameServer answers, that has to be

@@ -1,4 +1,4 @@
-"""Repair of a replication record with epochs that nobody began; `ternmq broker repair-epoch`.
+"""Repair of a replication record with epochs that never began; `ternmq broker repair-epoch`.
 
 The numbers become those that the log's masters would have begun, had nobody made one up. So all
 members that have an entry get the same one in its place, each by itself, and a promotion stays
@@ -31,11 +31,11 @@ from ternmq_store.disk.reserve_file import replace_file_from_reserve
 from ternmq_store.disk.state_file import previous_path, read_whole
 
 _BEYOND_TOLD: Final = 2 * PROMOTION_STEP
-"""A promotion goes so far beyond a number that was believed when it was told."""
+"""Greatest distance of a promotion's epoch from one that was plausible when it was reported."""
 
 
 def is_made_up(number: int, known: int) -> bool:
-    """Tell whether a number lies further above `known` than one that was begun. Pure."""
+    """Return whether a number is too far above `known` for an epoch that began. Pure."""
     return bool(doubt_of(number, known + _BEYOND_TOLD))
 
 
@@ -102,7 +102,7 @@ def load_record(
 
 
 def save_record(files: FileSystem, root: Path, record: ReplicationRecord) -> None:
-    """Keep that, in both generations. Durable when it returns.
+    """Save a record in both generations. Durable on return.
 
     Raises:
         OSError: The disk refused; either counts.

@@ -24,14 +24,14 @@ from ternmq_remoting.service_methods import GET_CLUSTER
 logger = logging.getLogger(__name__)
 
 _ASK_TIMEOUT_S: Final = 1.0
-"""To connect to a NameServer, and again for its answer: all are asked side by side."""
+"""Limit on the connection to a NameServer, and on its answer; all are asked at once."""
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _MEMBERS_MAX: Final = 64
 
 
 class MemberDiscovery:
-    """Finds the members of one broker name. Keeps nothing but what `remember` is told.
+    """Search for the members of one broker name. Stores members through `remember` only.
 
     Args:
         env: Network and clock.
@@ -60,7 +60,7 @@ class MemberDiscovery:
         self._remember = remember
 
     async def members(self) -> Sequence[BrokerMember]:
-        """Return every member that a NameServer tells or that is remembered, by id.
+        """Return every member that a NameServer reports or that is remembered, by id.
 
         Takes two seconds at most. What no NameServer knows any more stays remembered: it may be
         that they have been started anew.
@@ -74,7 +74,7 @@ class MemberDiscovery:
         return members
 
     def note(self, brokers: Iterable[common.BrokerData], nameserver: Address, own_id: int) -> None:
-        """Remember the members that a NameServer tells, when they are news.
+        """Remember the members that a NameServer reports, if they have changed.
 
         They are who a master asks when it starts again and no NameServer can be reached. One that
         has no others remembers nobody.
@@ -127,7 +127,7 @@ class MemberDiscovery:
         )
 
     async def _ask(self, address: Address) -> Sequence[BrokerMember]:
-        """Return the members as one NameServer tells them; none if it does not answer."""
+        """Return the members that one NameServer reports; none without an answer."""
         try:
             connection = await self._env.network.connect([address], timeout_s=_ASK_TIMEOUT_S)
             try:
@@ -178,7 +178,7 @@ def members_of(
 
 
 def merged(members: Iterable[BrokerMember]) -> dict[int, BrokerMember]:
-    """Return what several tell of each member as one: the endpoints of all, the highest epoch."""
+    """Return each member once, with the endpoints of all reports and the highest epoch."""
     found: dict[int, BrokerMember] = {}
     for member in members:
         known = found.get(member.broker_id)
@@ -194,7 +194,7 @@ def merged(members: Iterable[BrokerMember]) -> dict[int, BrokerMember]:
 def with_remembered(
     told: Mapping[int, BrokerMember], remembered: Iterable[BrokerMember]
 ) -> list[BrokerMember]:
-    """Return the members that are told, and those that are remembered besides, by id.
+    """Return the reported members and the other remembered ones, by id.
 
     One that has taken another id is no longer known under its old one: it is where it was.
     """

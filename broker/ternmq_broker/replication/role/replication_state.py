@@ -30,10 +30,10 @@ _Change = Callable[[ReplicationRecord], ReplicationRecord]
 
 
 class ReplicationState:
-    """A member's replication record and its file. Owned by the broker's loop, for one term.
+    """Replication record of a member, and its file. Owned by the broker's loop, for one term.
 
-    A change counts when it is on disk, and only then is it seen here; but for what is heard of
-    others (the highest epoch, who the members are), which counts at once and is kept soon.
+    A change is visible when it is on the disk. Only the highest epoch and the members, which other
+    processes report, change at once and are saved soon.
 
     Args:
         root: The data directory; the file's folder is made with the first change.
@@ -100,7 +100,7 @@ class ReplicationState:
 
     @property
     def record(self) -> ReplicationRecord:
-        """All of it."""
+        """The whole record."""
         return self._record
 
     @property
@@ -115,12 +115,12 @@ class ReplicationState:
 
     @property
     def highest_epoch(self) -> int:
-        """The highest that the log has or that was heard of."""
+        """Highest epoch that the log holds or the member knows of."""
         return self._record.highest_known
 
     @property
     def is_saved(self) -> bool:
-        """The file holds all of it."""
+        """True when the file holds the whole record."""
         return self._is_current and self._record is self._saved
 
     @property
@@ -129,7 +129,7 @@ class ReplicationState:
         return self._record.members
 
     def heard_of(self, epoch: int) -> str:
-        """Take note that an epoch has begun somewhere; kept soon.
+        """Record an epoch that has begun at another member; saved soon.
 
         Args:
             epoch: Its number, of a NameServer, or of a master that was believed.
@@ -143,7 +143,7 @@ class ReplicationState:
         return doubt
 
     def remember(self, members: Sequence[BrokerMember]) -> None:
-        """Take note of who the members are; kept soon."""
+        """Record the members of the broker name; saved soon."""
         self._record = replace(self._record, members=tuple(members))
 
     async def begin_epoch(self, number: int, start: PhysicalOffset, *, store_id: str) -> None:
@@ -160,33 +160,18 @@ class ReplicationState:
         """
 
         def change(record: ReplicationRecord) -> ReplicationRecord:
-            return replace(
-                record,
-                epochs=begin(record.epochs, number, start),
-                highest_epoch=max(record.highest_epoch, number),
-                store_id=record.store_id or store_id,
-                is_master=True if record.is_master is not None else None,
-                is_unclean=False,
-                cut=None,
-            )
+            is_master = True if record.is_master is not None else None
+            return replace(_with_epoch(record, number, start, store_id), is_master=is_master)
 
         await self._change(change)
         logger.info("epoch begins number=%s start=%s", number, start)
 
     async def promote(self, number: int, start: PhysicalOffset, *, store_id: str) -> None:
-        """Begin an epoch as `begin_epoch` does, and be the master from now on."""
+        """Begin an epoch like `begin_epoch`, and make this member the master."""
 
         def change(record: ReplicationRecord) -> ReplicationRecord:
-            return replace(
-                record,
-                epochs=begin(record.epochs, number, start),
-                highest_epoch=max(record.highest_epoch, number),
-                store_id=record.store_id or store_id,
-                is_master=True,
-                is_unclean=False,
-                is_replicated=True,
-                cut=None,
-            )
+            begun = _with_epoch(record, number, start, store_id)
+            return replace(begun, is_master=True, is_replicated=True)
 
         await self._change(change)
         logger.info("promoted epoch=%s start=%s", number, start)
@@ -214,7 +199,7 @@ class ReplicationState:
         await self._change(change)
 
     async def note_unclean(self) -> None:
-        """Take note that a master did not stop in order: it is to begin an epoch, however often it
+        """Record that a master did not stop in order: it is to begin an epoch, however often it
         starts and stops until then. Durable when it returns; nothing when that is noted.
 
         Raises:
@@ -224,7 +209,7 @@ class ReplicationState:
             await self._change(lambda record: replace(record, is_unclean=True))
 
     async def note_replicated(self) -> None:
-        """Take note that others may have this log: it asks before it is the master again.
+        """Record that other members may have this log, so that a later start polls them.
 
         Durable when it returns; nothing when that is noted.
 
@@ -243,7 +228,7 @@ class ReplicationState:
         master_role: str,
         in_sync_replicas: int,
     ) -> None:
-        """Take over what a master told of itself and of the log. Durable when it returns.
+        """Record the master's epochs, role and store. Durable on return.
 
         From then on it is a slave, however it is configured, until it is promoted.
 
@@ -267,7 +252,7 @@ class ReplicationState:
         await self._change(change)
 
     async def keep_confirmed(self, offset: PhysicalOffset) -> None:
-        """Keep how far the master's log is confirmed. Durable when it returns.
+        """Save the master's confirm offset. Durable on return.
 
         Raises:
             StoreError: The disk refused; what was kept before counts.
@@ -275,7 +260,7 @@ class ReplicationState:
         await self._change(lambda record: replace(record, confirmed=offset), in_both=False)
 
     async def decide_cut(self, cut: LogCut) -> None:
-        """Have the log cut before it is opened again. Durable when it returns.
+        """Record a cut of the log for its next opening. Durable on return.
 
         Raises:
             StoreError: The disk refused; nothing is decided.
@@ -283,7 +268,7 @@ class ReplicationState:
         await self._change(lambda record: replace(record, cut=cut))
 
     async def cut_done(self, end: PhysicalOffset) -> None:
-        """Take note that the log was cut, and ends at `end`. Durable when it returns.
+        """Record that the log was cut, and ends at `end`. Durable on return.
 
         Raises:
             StoreError: The disk refused; it is cut again, which changes nothing.
@@ -303,7 +288,7 @@ class ReplicationState:
         await self._change(change)
 
     async def save(self) -> bool:
-        """Keep what was heard: a step of a job, and the last act of a term."""
+        """Save the record if it has changed: the step of a job, and the last act of a term."""
         if self.is_saved:
             return False
         try:
@@ -317,7 +302,7 @@ class ReplicationState:
         return False
 
     async def _change(self, change: _Change, *, in_both: bool = True) -> None:
-        """Keep a change; in both generations, unless the one before may be taken instead."""
+        """Save a change, in both generations unless the older one is as good."""
         async with self._writing:
             wanted = change(self._record)
             if wanted == self._saved and self._is_current:
@@ -345,3 +330,16 @@ class ReplicationState:
     def _write(self, data: bytes, *, in_both: bool) -> None:
         self._files.make_folder(self._path.parent)
         replace_file_from_reserve(self._files, self._root, self._path, data, in_both=in_both)
+
+
+def _with_epoch(
+    record: ReplicationRecord, number: int, start: PhysicalOffset, store_id: str
+) -> ReplicationRecord:
+    return replace(
+        record,
+        epochs=begin(record.epochs, number, start),
+        highest_epoch=max(record.highest_epoch, number),
+        store_id=record.store_id or store_id,
+        is_unclean=False,
+        cut=None,
+    )

@@ -28,7 +28,7 @@ class StartRole(Enum):
     MASTER = auto()
     SLAVE = auto()
     WAIT = auto()
-    """It asks again: it serves nothing until then."""
+    """No role yet: the member polls again, and serves no call until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class MemberAnswer(NamedTuple):
     """The newest epoch that its log has reached: `newest_reached`."""
     log_end: PhysicalOffset
     is_master: bool = False
-    """It serves as the master of the highest epoch that it has heard of."""
+    """True when the member is the master of the highest epoch that it knows of."""
     is_following: bool = False
     """A master sends it the log, and waits for it perhaps."""
 
@@ -89,7 +89,7 @@ class StartDecision(NamedTuple):
 
     start: StartRole
     reason: str
-    """For the log, without a full stop."""
+    """Text for the log, without a full stop."""
     begins: int | None = None
     """The epoch that a master begins at its log's end; None = it goes on with its last."""
 
@@ -181,7 +181,7 @@ def may_be_lost(
 
 
 def _begins(own: OwnState) -> int | None:
-    """Return what a master begins that nobody replaced."""
+    """Return the epoch of a master that was not replaced; None = no new epoch."""
     epoch = newest(own.epochs)
     if epoch and own.was_clean:
         return None
@@ -189,7 +189,7 @@ def _begins(own: OwnState) -> int | None:
 
 
 def _confirms(own: OwnState, answer: Answer) -> bool:
-    """Tell whether an answer that names no higher epoch means that there is none."""
+    """Return whether an answer without a higher epoch proves that there is none."""
     if isinstance(answer, MemberAnswer) or answer.highest is not None:
         return True
     # A NameServer that knows nothing may have lost its memory.
@@ -197,7 +197,7 @@ def _confirms(own: OwnState, answer: Answer) -> bool:
 
 
 def _is_ahead(own: OwnState, answer: Answer) -> bool:
-    """Tell whether a member has bytes of an epoch of this log that were here and are lost."""
+    """Return whether a member has bytes of this log's epochs that were lost here."""
     if not isinstance(answer, MemberAnswer):
         return False
     for index, epoch in enumerate(own.epochs):

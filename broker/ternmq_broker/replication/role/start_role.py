@@ -26,7 +26,7 @@ _PAUSE_S: Final = 1.0
 
 
 def is_master(config: BrokerConfig, record: ReplicationRecord) -> bool:
-    """Tell whether a member is the master, as far as it knows by itself."""
+    """Return whether a member is the master according to its own record."""
     return config.broker_id == MASTER_ID if record.is_master is None else record.is_master
 
 

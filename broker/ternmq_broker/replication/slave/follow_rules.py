@@ -28,7 +28,7 @@ class SlaveLog(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log holds no byte."""
+        """True when the log holds no byte."""
         return self.start == self.end
 
 

@@ -101,7 +101,7 @@ class LogFollower:
         self.connection: Connection | None = None
         self.metadata_age_ms: Callable[[], int] = lambda: -1
         self._stream: FollowStream | None = None
-        """Once the master has accepted."""
+        """Stream to the master, after the handshake."""
         self._epoch = 0
         self._master = ""
         self._master_start: PhysicalOffset | None = None
@@ -127,7 +127,7 @@ class LogFollower:
         )
 
     async def leave(self) -> None:
-        """Let go of the master: the steps under way end, and no other begins."""
+        """Leave the master: the steps under way end, and no other begins."""
         self._is_leaving = True
         if self._task is not None:
             self._task.cancel()
@@ -184,7 +184,7 @@ class LogFollower:
             self._lasted = self._env.clock.monotonic_ms() - begun_ms > _SECOND_MS
 
     def _note_problem(self, problem: str) -> None:
-        """Take note of why there is no following; it is logged when it is another reason."""
+        """Record why the slave does not follow; a new reason is logged."""
         if problem != self._problem and not self._is_leaving:
             logger.warning(
                 "master not followed broker=%s id=%s master=%s reason=%s",
@@ -196,7 +196,7 @@ class LogFollower:
         self._problem = problem
 
     def _log(self) -> SlaveLog:
-        """Return the log as it is told to a master: of an empty one only where it begins."""
+        """Return the description of the log for a master; an empty log has a start alone."""
         store, state = self._store, self._member.state
         start, end = store.min_physical, store.max_physical
         if start == end:
@@ -204,7 +204,7 @@ class LogFollower:
         return SlaveLog(state.store_id, state.epochs, start, end, store.log_file_bytes)
 
     async def _agree(self, stream: FollowStream) -> bool:
-        """Say hello and answer probes, until the master accepts; return whether it can be followed.
+        """Make the handshake with the master; return whether the slave can follow.
 
         Raises:
             RefusedError: The master does not want this slave.
@@ -377,7 +377,7 @@ class LogFollower:
             self._behind_since_ms = self._heard_at_ms
 
     async def acknowledge(self) -> bool:
-        """Tell the master what is safe here, when that moved or a second has passed.
+        """Acknowledge the safe offset to the master, if it has moved or a second has passed.
 
         A step of a job. Lets go of a master that is silent or deposed, or when the disk failed.
         """
@@ -409,13 +409,13 @@ class LogFollower:
         return store.safe_offset != safe
 
     def safe_moved(self) -> None:
-        """Take note that more is safe: acknowledge at once, or by the MiB when far behind."""
+        """Acknowledge a new safe offset at once, or by the MiB when far behind."""
         moved = self._store.safe_offset - self._acknowledged
         if self._stream is not None and (moved >= NEAR_BYTES or not self.is_far_behind()):
             self._acknowledging.wake()
 
     async def keep_confirmed(self) -> bool:
-        """Keep how far the log may be served: a step of a job, and the last act of a term."""
+        """Save the confirm offset: the step of a job, and the last act of a term."""
         confirmed = self._store.confirm_offset
         if confirmed > self._confirmed_kept:
             try:
@@ -427,7 +427,7 @@ class LogFollower:
         return False
 
     def is_far_behind(self) -> bool:
-        """Tell whether bytes are on their way, and many more than usual."""
+        """Return whether the slave follows and lacks more bytes than usual."""
         if self._stream is None:
             return False
         return self._master_end - self._store.max_physical > FAR_BYTES

@@ -176,7 +176,7 @@ class PromotionService:
         )
 
     async def _serve_all(self) -> None:
-        """Confirm all of the log, and wait until its queues tell of it.
+        """Confirm the whole log, and wait until all of it is dispatched to the queues.
 
         Raises:
             StoreFailed: The disk failed.

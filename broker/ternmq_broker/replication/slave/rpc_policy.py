@@ -111,5 +111,5 @@ def _ruled(
 
 
 def is_slave(who: str, why: str) -> RefusedError:
-    """Return what a slave tells who asks for what it does not do. Nothing was done."""
+    """Return the refusal of a call that a slave does not serve. The call had no effect."""
     return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"{who}: {why}")

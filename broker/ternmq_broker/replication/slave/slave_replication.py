@@ -72,12 +72,12 @@ class SlaveReplication:
 
     @property
     def is_following(self) -> bool:
-        """Whether the stream to the master is open."""
+        """True while the stream to the master is open."""
         return self.follower.connection is not None
 
     @property
     def changes_log(self) -> bool:
-        """Whether the log is to be cut, so that the term is over."""
+        """True when the log is to be cut, so that the term is over."""
         return self._changes_log
 
     def jobs(self) -> Sequence[Job]:

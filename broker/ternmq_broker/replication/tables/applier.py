@@ -111,7 +111,7 @@ class TableApplier:
             self._waiting.remove(told)
 
     def forget_waiting(self) -> Sequence[str]:
-        """Forget what waits, because another master may tell from now on; return those tables."""
+        """Drop tables that wait, because another master may follow; return their names."""
         tables = [each.table for each in self._waiting]
         self._waiting.clear()
         return tables
@@ -211,7 +211,7 @@ class TableApplier:
 
 
 def _groups_of(content: Mapping[str, Any], now_ms: int) -> GroupTable:
-    """Return the groups that a master told, each of which can be told to others in turn."""
+    """Return the groups of a master, each checked to fit the wire."""
     told = GroupTable.from_dict(content, now_ms=now_ms)
     for each in told:
         group_settings_to_pb(each)

@@ -1,4 +1,4 @@
-"""Offsets as members tell them to each other. Pure."""
+"""Rows of offsets in messages between members. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -13,7 +13,7 @@ from ternmq_model.route import QUEUES_MAX
 
 
 def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[VersionedOffset, bool]]:
-    """Return the offsets that a member told, each with whether it was removed in between.
+    """Return the offsets in a member's message, each with whether it was removed before.
 
     Raises:
         ValueError: One of them cannot be.

@@ -32,7 +32,7 @@ async def take_over_offsets(
     end_of: Callable[[str, int], QueueOffset],
     timeout_s: float = TAKE_OVER_TIMEOUT_S,
 ) -> int:
-    """Merge the offsets of every slave that answers into those here, before anybody is served.
+    """Merge the offsets of every slave that answers into the table, before calls are served.
 
     What lies beyond the end of its queue here is set to that end, under a version of its own:
     what will be stored there is another message than the slave's group has seen.
@@ -92,7 +92,7 @@ async def _ask(
 def _merge(
     tables: Tables, told: VersionedOffset, end_of: Callable[[str, int], QueueOffset], *, now_ms: int
 ) -> bool:
-    """Take one offset if it is newer than what is here, and its topic is known."""
+    """Merge one offset if its topic is known; return whether it is newer."""
     if told.offset is None or tables.topics.get(told.topic) is None:
         return False
     if not tables.offsets.versions.is_believed(told.group, told.topic, told.queue_id, told.version):

@@ -22,7 +22,7 @@ MetadataStream = ServerStream[replication.MetadataRequest, replication.MetadataR
 
 
 class MetadataService:
-    """Serves Metadata, at masters and at slaves. Owns who reads, and nothing else.
+    """Service that sends this broker's tables to other members. Owns its readers.
 
     Args:
         tables: Tables of this broker.
@@ -48,7 +48,7 @@ class MetadataService:
         self._is_closing = is_closing
         self._readers: set[MetadataStream] = set()
         self._behind: set[MetadataStream] = set()
-        """Those that may lack what the tables are since `settle` began."""
+        """Readers that may lack the tables of the moment at which `settle` began."""
         self._caught_up = asyncio.Event()
 
     def handlers(self) -> Sequence[Handler]:
@@ -56,7 +56,7 @@ class MetadataService:
         return (stream(METADATA, self.metadata),)
 
     async def metadata(self, stream: MetadataStream, call: Call) -> None:
-        """Tell which tables changed, request by request."""
+        """Send changed tables, request by request."""
         self._readers.add(stream)
         try:
             await self._serve(stream)
@@ -65,7 +65,7 @@ class MetadataService:
             self._note_caught_up(stream)
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait until everybody who reads has the tables as they are now. Cancelling is safe.
+        """Wait until every reader has the present tables. Cancelling is safe.
 
         Args:
             timeout_s: After so long it is given up.
@@ -96,7 +96,7 @@ class MetadataService:
     async def _tell(
         self, stream: MetadataStream, revisions: Mapping[str, str], wanted: frozenset[str]
     ) -> bool:
-        """Tell every table that changed; return whether one did."""
+        """Send every changed table; return whether there was one."""
         log_end = self._store.max_physical
         snapshots = self._snapshots.changed(revisions, wanted)
         for snapshot in snapshots:

@@ -26,7 +26,7 @@ from ternmq_model.names import HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 
 OFFSETS_MAX: Final = 4096
-"""Offsets that are told at once: a few milliseconds of the loop."""
+"""Most offsets of one snapshot: a few milliseconds of the loop."""
 
 
 _Content = Callable[[], Mapping[str, Any]]
@@ -41,11 +41,11 @@ class TableSnapshot(NamedTuple):
     """Returns it; any thread may call that."""
 
     more: bool = False
-    """There is more of it, which a next snapshot tells."""
+    """True when the next snapshot continues this one."""
 
 
 class TableSnapshots:
-    """Takes snapshots of tables. Owns nothing.
+    """Source of snapshots of the tables. Owns nothing.
 
     Args:
         tables: Of this broker.

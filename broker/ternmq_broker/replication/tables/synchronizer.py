@@ -84,7 +84,7 @@ class TableSynchronizer:
         self._let_go()
 
     async def step(self) -> bool:
-        """Take what changed at the master: one round."""
+        """Apply the tables that changed at the master: the step of a job."""
         connection = self._master_connection()
         if connection is None or self._is_leaving:
             self._let_go()

@@ -1,4 +1,4 @@
-"""The tables that members of a broker name tell each other. Pure."""
+"""Names of the tables that members of a broker name exchange. Pure."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The reader of the tables that another member tells, on one stream."""
+"""The reader of another member's tables, on one stream."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ class TableUpdate(NamedTuple):
 
 
 class TableReader:
-    """Asks one member for its tables. One round at a time.
+    """Reader of one member's tables, one round at a time.
 
     Args:
         connection: To the member.
@@ -43,7 +43,7 @@ class TableReader:
         self._peer = str(connection.address)
 
     def cancel(self) -> None:
-        """Give up; who reads gets an error. Safe to repeat."""
+        """Cancel the stream; a pending read fails. Safe to repeat."""
         self._stream.cancel()
 
     async def read_changed(
@@ -54,7 +54,7 @@ class TableReader:
         wait_ms: int = 0,
         tables: Sequence[str] = (),
     ) -> None:
-        """Have `take` take each table that changed since `revisions`, in the order to apply them.
+        """Call `take` with each table that changed since `revisions`, in the order to apply them.
 
         Args:
             revisions: Those of the tables that are here.
