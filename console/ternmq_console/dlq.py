@@ -10,15 +10,14 @@ from ternmq_client.admin.descriptions import BrokerList
 from ternmq_client.admin.redrive import DeadLetter
 from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import leave_if_partial
-from ternmq_console.cli.options import nameserver_option, output_option, yes_option
+from ternmq_console.cli.options import cluster_options, yes_option
 from ternmq_console.cli.output import confirm, print_record, print_rows
 
 T = TypeVar("T")
 
 
 @click.command(name="list")
-@nameserver_option
-@output_option
+@cluster_options
 def list_(nameserver: str, output: str) -> None:
     """List groups with dead letters, and how many wait to be redriven or dropped."""
     found = ask(nameserver, lambda admin: admin.dead_letter_counts())
@@ -40,8 +39,7 @@ def list_(nameserver: str, output: str) -> None:
 @click.option("--max", "maximum", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--handled", is_flag=True, help="Also those that were redriven or dropped.")
 @click.option("--hex", "as_hex", is_flag=True, help="Bodies in hexadecimal, whatever they hold.")
-@nameserver_option
-@output_option
+@cluster_options
 def show(
     group: str, maximum: int, handled: bool, as_hex: bool, nameserver: str, output: str
 ) -> None:
@@ -65,8 +63,7 @@ def show(
     "--to-group", is_flag=True, help="To the group alone, not to everybody who reads the topic."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
-@nameserver_option
-@output_option
+@cluster_options
 def redrive(
     group: str,
     is_all: bool,
@@ -110,8 +107,7 @@ def redrive(
 @click.option("--through", default="", metavar="ID", help="Up to this letter, on its broker alone.")
 @click.option("--delete", is_flag=True, help="Delete them with their files, the handled ones too.")
 @yes_option
-@nameserver_option
-@output_option
+@cluster_options
 def drop(group: str, through: str, delete: bool, yes: bool, nameserver: str, output: str) -> None:
     """Drop dead letters of GROUP: they are neither shown nor redriven any more.
 

@@ -10,7 +10,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import leave_if_partial, name_unreachable
-from ternmq_console.cli.options import nameserver_option, output_option, seconds
+from ternmq_console.cli.options import cluster_options, seconds
 from ternmq_console.cli.output import print_line, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_protos.v1 import admin_pb2 as admin_messages
@@ -48,8 +48,7 @@ def watch_option(function: F) -> F:
 @click.option("--key", default="", help="One key alone: topic, topic@queue, topic@group, cluster.")
 @click.option("--broker", default="", help="Of this broker alone.")
 @watch_option
-@nameserver_option
-@output_option
+@cluster_options
 def show(
     name: str, key: str, broker: str, watch: float | None, nameserver: str, output: str
 ) -> None:
@@ -66,8 +65,7 @@ def show(
 @click.option("--by", type=click.Choice(list(_TOP)), default="put", help="Messages in, or out.")
 @click.option("--max", "maximum", type=click.IntRange(min=1), default=10, show_default=True)
 @watch_option
-@nameserver_option
-@output_option
+@cluster_options
 def top(by: str, maximum: int, watch: float | None, nameserver: str, output: str) -> None:
     """Show the busiest topics, or groups with --by get, over the last minute."""
 
@@ -84,8 +82,7 @@ def top(by: str, maximum: int, watch: float | None, nameserver: str, output: str
 @click.argument("topic", required=False)
 @click.option("--active", is_flag=True, help="Only what was busy in the last day.")
 @watch_option
-@nameserver_option
-@output_option
+@cluster_options
 def all_(
     topic: str | None, active: bool, watch: float | None, nameserver: str, output: str
 ) -> None:

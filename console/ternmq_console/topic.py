@@ -13,10 +13,9 @@ from ternmq_console.cli.admin_query import ask, reserved_hours, time_text
 from ternmq_console.cli.exit_codes import errors_as_exits, exit_code, leave_if_partial
 from ternmq_console.cli.options import (
     INT32,
+    cluster_options,
     duration_ms,
     duration_text,
-    nameserver_option,
-    output_option,
     time_option,
     yes_option,
 )
@@ -71,8 +70,7 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
 @click.option("--cluster", default="", help="Only on brokers of this cluster.")
 @click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
 @yes_option
-@nameserver_option
-@output_option
+@cluster_options
 def create(
     topics: tuple[str, ...],
     names: TextIO | None,
@@ -145,8 +143,7 @@ def _lines(names: TextIO | None) -> list[str]:
     help="How long messages can be read, such as 24h or 7d. 0 = as each broker has it.",
 )
 @yes_option
-@nameserver_option
-@output_option
+@cluster_options
 def alter(
     topic: str,
     queues: int | None,
@@ -214,8 +211,7 @@ async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> 
 @click.command(name="list")
 @click.option("--cluster", default="", help="Only topics of this cluster.")
 @click.option("--all", "with_system", is_flag=True, help="Those that brokers make, too.")
-@nameserver_option
-@output_option
+@cluster_options
 def list_(cluster: str, with_system: bool, nameserver: str, output: str) -> None:
     """List topics; those that brokers make for themselves only with --all."""
 
@@ -231,8 +227,7 @@ def list_(cluster: str, with_system: bool, nameserver: str, output: str) -> None
 
 @click.command()
 @click.argument("topic")
-@nameserver_option
-@output_option
+@cluster_options
 def describe(topic: str, nameserver: str, output: str) -> None:
     """Show the settings and queues of TOPIC."""
     found = ask(nameserver, lambda admin: admin.describe_topic(topic))
@@ -269,8 +264,7 @@ def describe(topic: str, nameserver: str, output: str) -> None:
 
 @click.command()
 @click.argument("topic")
-@nameserver_option
-@output_option
+@cluster_options
 def status(topic: str, nameserver: str, output: str) -> None:
     """Show what each queue of TOPIC holds, and when its newest message came."""
     found = ask(nameserver, lambda admin: admin.describe_topic(topic))
@@ -292,8 +286,7 @@ def status(topic: str, nameserver: str, output: str) -> None:
 
 @click.command()
 @click.argument("topic")
-@nameserver_option
-@output_option
+@cluster_options
 def routes(topic: str, nameserver: str, output: str) -> None:
     """Show what clients are told of TOPIC: who serves it, with how many queues."""
     route = ask(nameserver, lambda admin: admin.route(topic))
@@ -327,8 +320,7 @@ def routes(topic: str, nameserver: str, output: str) -> None:
 @click.argument("topic")
 @click.argument("conf", required=False)
 @click.option("--none", "is_none", is_flag=True, help="Take the order away.")
-@nameserver_option
-@output_option
+@cluster_options
 def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: str) -> None:
     """Show the fixed order of queues that TOPIC has, or set it to CONF.
 
@@ -360,8 +352,7 @@ def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: 
 @click.command()
 @click.argument("topic")
 @click.option("--cluster", default="", help="Only from brokers of this cluster.")
-@nameserver_option
-@output_option
+@cluster_options
 def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
     """Delete TOPIC from every broker, with the offsets of its groups.
 
@@ -382,8 +373,7 @@ def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
     show_default=True,
     help="The first message since that time, or the last up to it.",
 )
-@nameserver_option
-@output_option
+@cluster_options
 def offsets(topic: str, at: int, boundary: str, nameserver: str, output: str) -> None:
     """Show where each queue of TOPIC stood at a time."""
     found = ask(nameserver, lambda admin: admin.offsets_at(topic, at, upper=boundary == "upper"))

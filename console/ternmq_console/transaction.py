@@ -10,7 +10,7 @@ from ternmq_client.admin.descriptions import BrokersUnreachable, require_all
 from ternmq_client.admin.open_transactions import OpenBatch, StagedRollback
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import FAILED, NOT_FOUND, errors_as_exits, leave_if_partial
-from ternmq_console.cli.options import nameserver_option, output_option, yes_option
+from ternmq_console.cli.options import cluster_options, yes_option
 from ternmq_console.cli.output import confirm_losses, print_line, print_rows
 
 _COLUMNS = ("query", "batch", "broker", "group", "topic", "rows", "age", "rolled_back_in")
@@ -30,8 +30,7 @@ _batch_option = click.option(
 @click.option("--query", default="", metavar="ID", help=_query_help)
 @_batch_option
 @_broker_option
-@nameserver_option
-@output_option
+@cluster_options
 def list_(
     query: str, batch: int | None, brokers: tuple[str, ...], nameserver: str, output: str
 ) -> None:
@@ -55,8 +54,7 @@ def list_(
 @_broker_option
 @click.option("--force", is_flag=True, help="Also what somebody worked on in the last 3 minutes.")
 @yes_option
-@nameserver_option
-@output_option
+@cluster_options
 def rollback(
     query: str,
     batch: int | None,

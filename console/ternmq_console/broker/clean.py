@@ -4,15 +4,14 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_console.cli.admin_query import ask, reserved_hours
-from ternmq_console.cli.options import nameserver_option, output_option, yes_option
+from ternmq_console.cli.options import cluster_options, yes_option
 from ternmq_console.cli.output import confirm_losses, print_record
 
 
 @click.command()
 @click.argument("broker")
 @yes_option
-@nameserver_option
-@output_option
+@cluster_options
 def clean(broker: str, *, yes: bool, nameserver: str, output: str) -> None:
     """Let BROKER delete what has expired now, without waiting for the hour.
 

@@ -15,7 +15,7 @@ from ternmq_console.broker.epoch_directories import EpochDirectory, open_directo
 from ternmq_console.broker.replicas import last_epoch
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import errors_as_exits
-from ternmq_console.cli.options import nameserver_option, output_option, yes_option
+from ternmq_console.cli.options import cluster_options, yes_option
 from ternmq_console.cli.output import confirm, print_line, print_rows
 from ternmq_model.address import Address, parse_address
 from ternmq_model.epochs import doubt_of
@@ -74,8 +74,7 @@ class EpochViews:
 )
 @click.option("--cluster", help="Of BROKER.  [default: as registered, else DefaultCluster]")
 @yes_option
-@nameserver_option
-@output_option
+@cluster_options
 def repair_epoch(
     broker: str,
     *,

@@ -8,7 +8,7 @@ import click
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.replication import MemberView
 from ternmq_console.cli.admin_query import ask, time_text
-from ternmq_console.cli.options import INT64, nameserver_option, output_option, yes_option
+from ternmq_console.cli.options import INT64, cluster_options, yes_option
 from ternmq_console.cli.output import confirm, print_line, print_record, print_rows
 from ternmq_model.errors import TernError
 from ternmq_protos.v1 import admin_pb2 as admin_messages
@@ -23,8 +23,7 @@ _CHANGE_COLUMNS: Final = ("group", "topic", "queue", "before", "after")
 
 @click.command()
 @click.argument("broker")
-@nameserver_option
-@output_option
+@cluster_options
 def ha(broker: str, nameserver: str, output: str) -> None:
     """Show how the slaves of BROKER follow: who is in sync, how far behind, and the epochs.
 
@@ -58,8 +57,7 @@ def ha(broker: str, nameserver: str, output: str) -> None:
     " epoch, or another member has more of the log, or may have. What only others have is lost.",
 )
 @yes_option
-@nameserver_option
-@output_option
+@cluster_options
 def promote(
     broker: str, broker_id: int, force: bool, yes: bool, nameserver: str, output: str
 ) -> None:

@@ -7,7 +7,7 @@ import click
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_console.broker.replicas import lonely_note
 from ternmq_console.cli.admin_query import ask
-from ternmq_console.cli.options import nameserver_option, output_option, yes_option
+from ternmq_console.cli.options import cluster_options, yes_option
 from ternmq_console.cli.output import confirm_losses, print_line, print_record, print_rows
 from ternmq_console.retention_losses import settings_losses
 from ternmq_model.errors import TernError
@@ -25,8 +25,7 @@ _COLUMNS = ("name", "value", "least", "most", "description")
     help="Change a setting until BROKER stops; may be repeated.",
 )
 @yes_option
-@nameserver_option
-@output_option
+@cluster_options
 def settings(
     broker: str, changes: Sequence[str], *, yes: bool, nameserver: str, output: str
 ) -> None:
@@ -66,8 +65,7 @@ def settings(
 @click.command()
 @click.argument("broker")
 @click.argument("permission", type=click.Choice(["rw", "r"]))
-@nameserver_option
-@output_option
+@cluster_options
 def set_permission(broker: str, permission: str, nameserver: str, output: str) -> None:
     """Let nobody send to BROKER (r), so that it can be emptied, or let it be sent to again (rw).
 
@@ -84,8 +82,7 @@ def set_permission(broker: str, permission: str, nameserver: str, output: str) -
 
 @click.command()
 @click.argument("broker")
-@nameserver_option
-@output_option
+@cluster_options
 def drain(broker: str, nameserver: str, output: str) -> None:
     """Let the master of BROKER take no more messages, before it stops or hands over.
 
@@ -98,8 +95,7 @@ def drain(broker: str, nameserver: str, output: str) -> None:
 
 @click.command()
 @click.argument("broker")
-@nameserver_option
-@output_option
+@cluster_options
 def undrain(broker: str, nameserver: str, output: str) -> None:
     """Let the master of BROKER take messages again, after `drain`."""
     _set_draining(broker, False, nameserver, output)

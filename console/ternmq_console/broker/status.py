@@ -8,7 +8,7 @@ import click
 from ternmq_client.admin.replication import MemberView
 from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import errors_as_exits
-from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_record, print_rows
 from ternmq_model.errors import Unreachable
 from ternmq_protos.v1 import admin_pb2 as admin_messages
@@ -23,8 +23,7 @@ RATE_SPAN_S: Final = 60
 
 @click.command()
 @click.argument("broker", required=False)
-@nameserver_option
-@output_option
+@cluster_options
 def status(broker: str | None, nameserver: str, output: str) -> None:
     """Show what the stores of all members have counted since they were opened, or all of BROKER's.
 

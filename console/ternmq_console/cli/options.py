@@ -141,6 +141,11 @@ def output_option(function: F) -> F:
     )(function)
 
 
+def cluster_options(function: F) -> F:
+    """Add `--nameserver`, and `-o` with `--json`: the options of every verb that asks a cluster."""
+    return nameserver_option(output_option(function))
+
+
 _JSON: Final = "ternmq.json"
 
 

@@ -7,7 +7,7 @@ from ternmq_client.admin.replication import MemberView
 from ternmq_console.broker.replicas import last_epoch
 from ternmq_console.broker.status import RATE_SPAN_S
 from ternmq_console.cli.admin_query import ask, time_text
-from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_record, print_rows
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
@@ -19,8 +19,7 @@ _COLUMNS = ("cluster", "broker", "id", "addresses", "status", *_TOLD)
 
 @click.command(name="list")
 @click.option("--cluster", default="", help="Only brokers of this cluster.")
-@nameserver_option
-@output_option
+@cluster_options
 def list_(cluster: str, nameserver: str, output: str) -> None:
     """List the members of every broker name, masters and slaves, and how their stores stand.
 
@@ -36,8 +35,7 @@ def list_(cluster: str, nameserver: str, output: str) -> None:
 
 @click.command()
 @click.argument("broker")
-@nameserver_option
-@output_option
+@cluster_options
 def wipe_write_permission(broker: str, nameserver: str, output: str) -> None:
     """Let nobody send to BROKER any more, so that it can be emptied and stopped.
 

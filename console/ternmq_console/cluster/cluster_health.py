@@ -13,7 +13,7 @@ from ternmq_client.admin.replication import MemberView
 from ternmq_console.broker.replicas import member_rows, table_rows
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import FAILED
-from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_line, print_lines, print_record, print_rows
 
 _MEMBER_COLUMNS: Final = (
@@ -24,8 +24,7 @@ _NAMESERVER_COLUMNS: Final = ("nameserver", "answers", "brokers")
 
 @click.command()
 @click.argument("broker", required=False)
-@nameserver_option
-@output_option
+@cluster_options
 def status(broker: str | None, nameserver: str, output: str) -> None:
     """Tell whether the cluster, or BROKER alone, is as it should be: exit code 0, else 1.
 

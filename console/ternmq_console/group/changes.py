@@ -9,7 +9,7 @@ import click
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import OffsetChange, require_all
 from ternmq_console.cli.admin_query import ask
-from ternmq_console.cli.options import INT32, INT64, nameserver_option, output_option, time_option
+from ternmq_console.cli.options import INT32, INT64, cluster_options, time_option
 from ternmq_console.cli.output import print_record, print_rows
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
@@ -57,8 +57,7 @@ def settings_options(function: F) -> F:
 @settings_options
 @click.option("--cluster", default="", help="Only on brokers of this cluster.")
 @click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
-@nameserver_option
-@output_option
+@cluster_options
 def create(
     group: str,
     cluster: str,
@@ -78,8 +77,7 @@ def create(
 @click.command()
 @click.argument("group")
 @settings_options
-@nameserver_option
-@output_option
+@cluster_options
 def alter(group: str, nameserver: str, output: str, **told: object) -> None:
     """Change some settings of GROUP on every broker that knows it."""
     changes = _told(told)
@@ -106,8 +104,7 @@ def alter(group: str, nameserver: str, output: str, **told: object) -> None:
 @click.option("--with-dead-letters", is_flag=True, help="Delete its dead letters too.")
 @click.option("--cluster", default="", help="Only on brokers of this cluster.")
 @click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
-@nameserver_option
-@output_option
+@cluster_options
 def delete(
     group: str,
     with_dead_letters: bool,
@@ -145,8 +142,7 @@ def delete(
 )
 @click.option("--backwards-only", is_flag=True, help="Leave queues alone that are not as far.")
 @click.option("--dry-run", is_flag=True, help="Show what would be, and change nothing.")
-@nameserver_option
-@output_option
+@cluster_options
 def reset(
     group: str,
     topic: str,
@@ -183,8 +179,7 @@ def reset(
 @click.argument("from_group", metavar="FROM")
 @click.argument("to_group", metavar="TO")
 @click.option("--topic", default="", help="Of this topic alone.")
-@nameserver_option
-@output_option
+@cluster_options
 def clone(from_group: str, to_group: str, topic: str, nameserver: str, output: str) -> None:
     """Let the group TO, which has no live members, be as far as the group FROM."""
     changes = ask(nameserver, lambda admin: admin.clone_offsets(from_group, to_group, topic))

@@ -7,7 +7,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList, GroupMember, ProducerMember
 from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import leave_if_partial
-from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_line, print_record, print_rows
 from ternmq_model.errors import (
     ClientNotOnline,
@@ -31,8 +31,7 @@ _QUEUE_COLUMNS = (
 @click.argument("group")
 @click.argument("client_id", required=False)
 @click.option("--state", is_flag=True, help="Ask each member how consuming goes.")
-@nameserver_option
-@output_option
+@cluster_options
 def consumers(group: str, client_id: str | None, state: bool, nameserver: str, output: str) -> None:
     """Show the live members of GROUP; with --state, or for CLIENT_ID, how consuming goes there."""
     if client_id is not None:
@@ -46,8 +45,7 @@ def consumers(group: str, client_id: str | None, state: bool, nameserver: str, o
 
 @click.command()
 @click.argument("group", required=False)
-@nameserver_option
-@output_option
+@cluster_options
 def producers(group: str | None, nameserver: str, output: str) -> None:
     """Show the live producers of GROUP, or of every group."""
 

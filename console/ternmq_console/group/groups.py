@@ -6,7 +6,7 @@ import click
 
 from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import leave_if_partial
-from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_line, print_record, print_rows
 from ternmq_console.group.offsets import progress_row
 from ternmq_model.names import is_system_group
@@ -25,8 +25,7 @@ _SETTINGS_COLUMNS = (
 
 @click.command(name="list")
 @click.option("--with-system", is_flag=True, help="The system's own groups too.")
-@nameserver_option
-@output_option
+@cluster_options
 def list_(with_system: bool, nameserver: str, output: str) -> None:
     """List groups that have members, offsets or settings."""
     groups = ask(nameserver, lambda admin: admin.groups())
@@ -37,8 +36,7 @@ def list_(with_system: bool, nameserver: str, output: str) -> None:
 
 @click.command()
 @click.argument("group")
-@nameserver_option
-@output_option
+@cluster_options
 def describe(group: str, nameserver: str, output: str) -> None:
     """Show the members of GROUP, and how far it is in each queue."""
     found = ask(nameserver, lambda admin: admin.describe_group(group))

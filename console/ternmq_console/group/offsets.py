@@ -8,7 +8,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList, GroupDescription, QueueProgress
 from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import leave_if_partial
-from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_rows
 from ternmq_model.names import is_system_group
 
@@ -20,8 +20,7 @@ _CHANGE_COLUMNS = ("topic", "broker", "queue", "before", "after")
 @click.command()
 @click.argument("group", required=False)
 @click.option("--topic", default="", help="Of this topic alone.")
-@nameserver_option
-@output_option
+@cluster_options
 def show(group: str | None, topic: str, nameserver: str, output: str) -> None:
     """Show how far GROUP is in each queue, or how far behind every group (of --topic) is.
 
@@ -50,8 +49,7 @@ def show(group: str | None, topic: str, nameserver: str, output: str) -> None:
 @click.command()
 @click.argument("group")
 @click.argument("topic")
-@nameserver_option
-@output_option
+@cluster_options
 def skip(group: str, topic: str, nameserver: str, output: str) -> None:
     """Let GROUP skip everything that waits in TOPIC: it goes on behind the last message."""
     found = ask(nameserver, lambda admin: admin.reset_offsets(group, topic, last=True))

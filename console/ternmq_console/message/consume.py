@@ -8,7 +8,7 @@ import click
 from ternmq_client.config import resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_console.cli.exit_codes import errors_as_exits
-from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_json, print_line, print_raw
 from ternmq_console.message.lookup import message_row
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
@@ -46,8 +46,7 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
 @click.option(
     "--wait", is_flag=True, help="Wait for a topic that is not there, and for permissions."
 )
-@nameserver_option
-@output_option
+@cluster_options
 def consume(
     topic: str,
     group: str,

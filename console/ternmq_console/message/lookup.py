@@ -10,7 +10,7 @@ import click
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import leave_if_partial
-from ternmq_console.cli.options import INT32, INT64, nameserver_option, output_option, time_option
+from ternmq_console.cli.options import INT32, INT64, cluster_options, time_option
 from ternmq_console.cli.output import print_record, print_rows
 from ternmq_model.errors import MessageNotFound, Unreachable, UsageError, refusal
 from ternmq_model.queue import MessageQueue
@@ -24,8 +24,7 @@ _COLUMNS: Final = ("broker", "queue", "offset", "message_id", "tags", "keys", "s
 @click.command()
 @click.argument("message_id")
 @click.option("--topic", default="", help="Where to look for a unique key; left out, everywhere.")
-@nameserver_option
-@output_option
+@cluster_options
 def get(message_id: str, topic: str, nameserver: str, output: str) -> None:
     """Show the message with the id MESSAGE_ID: an offset message id, or a unique key.
 
@@ -62,8 +61,7 @@ async def find_message(admin: AdminClient, message_id: str, topic: str) -> Store
     show_default=True,
     help="The newest so many.",
 )
-@nameserver_option
-@output_option
+@cluster_options
 def query(
     topic: str,
     key: str,
@@ -89,8 +87,7 @@ def query(
 @click.option("--broker", required=True, help="Who has the queue.")
 @click.option("--queue", type=INT32, required=True, help="The queue's number.")
 @click.option("--offset", type=INT64, required=True, help="The message's place in it.")
-@nameserver_option
-@output_option
+@cluster_options
 def query_by_offset(
     topic: str, broker: str, queue: int, offset: int, nameserver: str, output: str
 ) -> None:

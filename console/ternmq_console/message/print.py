@@ -6,7 +6,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import leave_if_partial
-from ternmq_console.cli.options import INT32, INT64, nameserver_option, output_option, time_option
+from ternmq_console.cli.options import INT32, INT64, cluster_options, time_option
 from ternmq_console.cli.output import print_rows
 from ternmq_console.message.lookup import message_row
 from ternmq_model.errors import refusal
@@ -27,8 +27,7 @@ _PIECE = 32
 @click.option("--queue", type=INT32, help="Only the queue of this number.")
 @click.option("--offset", type=INT64, help="Begin at this offset of each queue.")
 @click.option("--max", "maximum", type=click.IntRange(min=1), default=1000, show_default=True)
-@nameserver_option
-@output_option
+@cluster_options
 def print_(
     topic: str,
     expression: str,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from ternmq_console.cli.exit_codes import errors_as_exits
-from ternmq_console.cli.options import duration_ms, nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options, duration_ms
 from ternmq_console.cli.output import print_json, print_line
 from ternmq_model.errors import IllegalMessage, TernError, UsageError
 from ternmq_model.message import Message, SendManyFailed, SendResult
@@ -37,8 +37,7 @@ _READ_BYTES = 1 << 20
     metavar="DURATION",
     help="Deliver so much later, at most 3d, such as 90s; to 100 ms.",
 )
-@nameserver_option
-@output_option
+@cluster_options
 def produce(
     topic: str,
     tag: str,

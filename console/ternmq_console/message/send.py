@@ -5,7 +5,7 @@ import click
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import errors_as_exits
-from ternmq_console.cli.options import INT32, nameserver_option, output_option
+from ternmq_console.cli.options import INT32, cluster_options
 from ternmq_console.cli.output import print_record
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
@@ -22,8 +22,7 @@ _TOOLS = "TOOLS_PRODUCER"
 @click.option("--broker", default="", help="Send it to this broker.")
 @click.option("--queue", type=INT32, help="Send it to the queue of this number; with --broker.")
 @click.option("--trace", is_flag=True, help="Trace it.")
-@nameserver_option
-@output_option
+@cluster_options
 def send(
     topic: str,
     body: str,

@@ -7,7 +7,7 @@ import click
 from ternmq_client.tracing.trace_records import ConsumeBegan, ConsumeEnded, MessageSent, TraceRecord
 from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.exit_codes import leave_if_partial
-from ternmq_console.cli.options import nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_rows
 from ternmq_model.names import TRACE_TOPIC
 
@@ -17,8 +17,7 @@ _TRACE_COLUMNS = ("time", "event", "group", "outcome", "took_ms", "client", "det
 @click.command()
 @click.argument("message_id")
 @click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Where traces are.")
-@nameserver_option
-@output_option
+@cluster_options
 def trace(message_id: str, trace_topic: str, nameserver: str, output: str) -> None:
     """Show who sent the message MESSAGE_ID and who consumed it, when and with what outcome."""
     found = ask(nameserver, lambda admin: admin.trace(message_id, trace_topic=trace_topic))

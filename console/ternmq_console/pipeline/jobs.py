@@ -12,14 +12,7 @@ import click
 from ternmq_client import retry_timeout
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_console.cli.exit_codes import errors_as_exits
-from ternmq_console.cli.options import (
-    TIME_HELP,
-    duration_ms,
-    nameserver_option,
-    output_option,
-    time_ms,
-    time_option,
-)
+from ternmq_console.cli.options import TIME_HELP, cluster_options, duration_ms, time_ms, time_option
 from ternmq_console.cli.output import print_line, print_record
 from ternmq_pipeline.jobs.archive import BATCH_ROWS as ARCHIVE_ROWS
 from ternmq_pipeline.jobs.archive import FILE_BYTES, FILE_BYTES_MAX
@@ -135,8 +128,7 @@ def spark_options(function: F) -> F:
 )
 @click.option("--checkpoint", default="", metavar="DIR", help="Instead of _checkpoint in --to.")
 @spark_options
-@nameserver_option
-@output_option
+@cluster_options
 def archive(
     topics: tuple[str, ...],
     pattern: str,
@@ -195,8 +187,7 @@ def archive(
 @click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
 @most_option("--batch-rows", BATCH_ROWS, "The most messages of a micro-batch.")
 @spark_options
-@nameserver_option
-@output_option
+@cluster_options
 def replay(
     to_topic: str,
     folder: str,
@@ -250,8 +241,7 @@ def replay(
 @click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
 @most_option("--batch-rows", BATCH_ROWS, "The most letters of a micro-batch.")
 @spark_options
-@nameserver_option
-@output_option
+@cluster_options
 def redrive(
     group: str,
     where: str,

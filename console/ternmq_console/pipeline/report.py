@@ -9,7 +9,7 @@ import click
 
 from ternmq_console.cli.admin_query import time_text
 from ternmq_console.cli.exit_codes import errors_as_exits, leave_if_partial
-from ternmq_console.cli.options import duration_ms, nameserver_option, output_option
+from ternmq_console.cli.options import cluster_options, duration_ms
 from ternmq_console.cli.output import print_line, print_record, print_rows
 from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, ClusterReport, rows_of
 from ternmq_pipeline.jobs.report import report as make_report
@@ -53,8 +53,7 @@ _RATES: Final = frozenset({"in_per_s", "out_per_s", "messages_per_s", "lag_s"})
     metavar="DURATION",
     help="A group is slow when a message has waited for so long.",
 )
-@nameserver_option
-@output_option
+@cluster_options
 def report(
     html: Path | None,
     parquet: Path | None,
