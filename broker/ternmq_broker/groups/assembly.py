@@ -32,23 +32,23 @@ _SESSIONS_PAUSE_S: Final = 1.0
 
 
 class GroupAssembly:
-    """Sessions, locks and what stands on them. Owned by `BrokerAssembly`.
+    """Sessions, locks, offsets, filters and retries of groups. Owned by `BrokerAssembly`.
 
     Args:
         live: The broker's settings.
         env: Clock, randomness, blocking calls.
         store: Open.
         tables: Loaded.
-        registrar: Told of changed topics.
-        statistics: Counts what is sent back.
-        is_slave: The broker follows a master: it gives no locks, and makes no topics.
+        registrar: Registers changed topics.
+        statistics: Counters of messages that are sent back.
+        is_slave: The broker follows a master: it gives no locks, and creates no topics.
 
     Attributes:
-        sessions: Who is there.
-        locks: Who holds which queue.
-        filters: Who filters what.
-        offset_rules: Which offsets may be committed.
-        topics: Makes groups' own topics.
+        sessions: Sessions of clients.
+        locks: Locks of queues.
+        filters: Filters of groups.
+        offset_rules: Rules for committed offsets.
+        topics: Retry and dead-letter topics of groups.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class GroupAssembly:
         is_closing: Callable[[], bool],
         storing: Callable[[], AbstractContextManager[None]],
     ) -> Sequence[RpcService]:
-        """Return what serves groups.
+        """Return the services of groups.
 
         Args:
-            writer: Stores what is sent back.
-            is_closing: Tells whether nothing new is stored any more.
+            writer: Stores messages that are sent back.
+            is_closing: Returns whether nothing new is stored any more.
             storing: Counts a call that stores: a stop waits for it.
         """
         return (
@@ -125,10 +125,10 @@ class GroupAssembly:
         )
 
     def admin_service(self, delete_topic: Callable[[str], Awaitable[None]]) -> GroupAdminService:
-        """Return what serves operators of groups.
+        """Return the service for operators of groups.
 
         Args:
-            delete_topic: Deletes one that exists, with everything in it.
+            delete_topic: Deletes a topic that exists, with its messages.
         """
         tables = self._tables
         return GroupAdminService(
@@ -152,11 +152,11 @@ class GroupAssembly:
         )
 
     def retry_topic_routing(self) -> RetryTopicRouting:
-        """Return what decides about records that clients send to retry topics."""
+        """Return the routing of records that clients send to retry topics."""
         return RetryTopicRouting(self._tables.groups, self.locks, self.topics, self._env.clock)
 
     def jobs(self) -> Sequence[Job]:
-        """Return what runs beside the handlers."""
+        """Return the jobs of sessions, locks and filters."""
         sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self.sessions.expire)
         return sessions, self._lock_service.job(), self.filters.registry.job()
 

@@ -25,7 +25,7 @@ WAITING_MAX: Final = 1_024
 """Queries that may wait for answers at a time."""
 
 ANSWER_TIMEOUT_S: Final = 2.0
-"""Time that a consumer has to answer; an operator's own patience is longer."""
+"""Timeout of a consumer's answer; the operator's own timeout is longer."""
 
 
 class ClientQueries:
@@ -39,7 +39,7 @@ class ClientQueries:
     async def ask(
         self, session: ClientSession, group: str, *, timeout_s: float
     ) -> groups.RunningState | None:
-        """Return what a client says of its part in a group; None when it says nothing in time.
+        """Return a client's report about its part in a group; None when none comes in time.
 
         Cancelling is safe.
         """
@@ -60,7 +60,7 @@ class ClientQueries:
             del self._waiting[number]
 
     def answered(self, session: ClientSession, state: groups.RunningState) -> None:
-        """Take an answer. One that nobody waits for, or of another client, is passed over."""
+        """Accept an answer, unless no query waits for it or another client was asked."""
         asked, answer = self._waiting.get(state.request_id, (None, None))
         if asked is session and answer is not None and not answer.done():
             answer.set_result(state)
@@ -68,13 +68,13 @@ class ClientQueries:
 
 @dataclass(frozen=True, slots=True)
 class ClientQueryService:
-    """Serves DescribeConsumer and ListProducers. Owns nothing."""
+    """Handlers of DescribeConsumer and ListProducers. Owns nothing."""
 
     sessions: SessionManager
     client_queries: ClientQueries
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of its RPCs."""
         return (
             unary(DESCRIBE_CONSUMER, self.describe_consumer),
             unary(LIST_PRODUCERS, self.list_producers),
@@ -100,7 +100,7 @@ class ClientQueryService:
     async def list_producers(
         self, request: admin.ListProducersRequest, call: Call
     ) -> admin.ListProducersReply:
-        """Tell the live members of one producer group, or of all."""
+        """Return the live members of one producer group, or of all."""
         wanted = check_group(request.group) if request.group else ""
         behind = names_of(request.page_token, 2)
         found = sorted(

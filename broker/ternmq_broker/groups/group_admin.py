@@ -34,12 +34,12 @@ from ternmq_store.query.time_search import BoundaryType
 logger = logging.getLogger(__name__)
 
 Saved = Callable[[], asyncio.Future[None] | None]
-"""Tells when a table is on disk; None = it is."""
+"""Returns a future that is done when a table is on disk; None = it is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupAdminService:
-    """Serves PutGroup, DeleteGroup, ResetOffsets and CloneOffsets."""
+    """Handlers of PutGroup, DeleteGroup, ResetOffsets and CloneOffsets."""
 
     store: MessageStore
     blocking: Blocking
@@ -59,7 +59,7 @@ class GroupAdminService:
     """Futures of groups, offsets and their versions."""
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of its RPCs."""
         return (
             unary(PUT_GROUP, self.put_group),
             unary(DELETE_GROUP, self.delete_group),
@@ -68,7 +68,7 @@ class GroupAdminService:
         )
 
     async def put_group(self, request: admin.PutGroupRequest, call: Call) -> admin.PutGroupReply:
-        """Make a group or change its settings; when it answers, they are on disk."""
+        """Create a group or change its settings; when it answers, they are on disk."""
         _users_own(request.settings.group)
         settings = group_settings_from_pb(request.settings)
         check_settings(settings)
@@ -82,7 +82,7 @@ class GroupAdminService:
     async def delete_group(
         self, request: admin.DeleteGroupRequest, call: Call
     ) -> admin.DeleteGroupReply:
-        """Forget a group without members: settings, offsets, locks, retry topic with its files."""
+        """Delete a group without members: settings, offsets, locks, retry topic with its files."""
         group = _users_own(request.group)
         self._check_is_known(group)
         self._check_is_idle(group)
@@ -110,7 +110,7 @@ class GroupAdminService:
     async def reset_offsets(
         self, request: admin.ResetOffsetsRequest, call: Call
     ) -> admin.ResetOffsetsReply:
-        """Set how far a group is, also while it consumes; when it answers, that is on disk.
+        """Set the offsets of a group, also while it consumes; when it answers, they are on disk.
 
         What members have in hand, and commits that are on the way, do not count any more: they
         carry an older version. Members are told the new ones, and go on from there.
@@ -118,24 +118,24 @@ class GroupAdminService:
         group, topic = _users_own(request.group), check_topic(request.topic)
         self._check_is_known(group)
         queue_ids = self._queue_ids(topic, request.queue_ids)
-        wanted = [await self._wanted(request, topic, queue_id) for queue_id in queue_ids]
+        requested = [await self._requested(request, topic, queue_id) for queue_id in queue_ids]
         # Nothing waits from here on: offsets are looked at and set in one go.
         self._queue_ids(topic, queue_ids)
         states = [self._state(group, topic, queue_id) for queue_id in queue_ids]
-        changes = reset(zip(states, wanted, strict=True), backwards_only=request.backwards_only)
+        changes = reset(zip(states, requested, strict=True), backwards_only=request.backwards_only)
         reply = admin.ResetOffsetsReply(changes=map(_change_to_pb, changes))
         if request.dry_run or not changes:
             return reply
         self._set(group, changes)
         logger.info("offsets reset group=%s topic=%s queues=%s", group, topic, len(changes))
         await self._save()
-        reply.members_told = self._tell(group, changes)
+        reply.members_told = self._send(group, changes)
         return reply
 
     async def clone_offsets(
         self, request: admin.CloneOffsetsRequest, call: Call
     ) -> admin.CloneOffsetsReply:
-        """Let one group be as far as another; when it answers, that is on disk."""
+        """Copy the offsets of one group to another; when it answers, they are on disk."""
         source, group = check_stored_group(request.from_group), _users_own(request.to_group)
         self._check_is_known(source)
         if source == group:
@@ -177,7 +177,7 @@ class GroupAdminService:
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def _queue_ids(self, topic: str, told: Sequence[int]) -> Sequence[int]:
-        """Return the queues that are meant, sorted."""
+        """Return the requested queues, sorted."""
         config = self.topics.get(topic)
         if config is None:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
@@ -187,8 +187,10 @@ class GroupAdminService:
                 raise _invalid(f"topic {topic!r} has queues 0 to {count - 1}, not {queue_id}")
         return sorted(set(told)) if told else range(count)
 
-    async def _wanted(self, request: admin.ResetOffsetsRequest, topic: str, queue_id: int) -> int:
-        """Return where a queue is to go on, whether or not it reaches so far."""
+    async def _requested(
+        self, request: admin.ResetOffsetsRequest, topic: str, queue_id: int
+    ) -> int:
+        """Return the requested offset of a queue, which may lie outside it."""
         least, end = self.store.queue_range(topic, queue_id)
         match request.WhichOneof("to"):
             case "at_ms":
@@ -227,8 +229,8 @@ class GroupAdminService:
                 *(group, each.topic, each.queue_id, each.after), force=True, now_ms=now_ms
             )
 
-    def _tell(self, group: str, changes: Sequence[OffsetReset]) -> int:
-        """Tell the group's live members where to go on; return how many will hear it."""
+    def _send(self, group: str, changes: Sequence[OffsetReset]) -> int:
+        """Send new offsets to the group's live members; return how many will get them."""
         told = groups.SessionReply(
             offsets_reset=groups.OffsetsReset(
                 group=group,

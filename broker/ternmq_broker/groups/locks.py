@@ -31,7 +31,7 @@ _QUEUES_MAX: Final = 65_536
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LockService:
-    """Serves LockQueues and UnlockQueues."""
+    """Handlers of LockQueues and UnlockQueues."""
 
     locks: LockTable
     clients: ClientTable
@@ -41,17 +41,17 @@ class LockService:
     clock: Clock
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of its RPCs."""
         return unary(LOCK_QUEUES, self.lock_queues), unary(UNLOCK_QUEUES, self.unlock_queues)
 
     def job(self) -> Job:
-        """Return the job that forgets locks whose lease is over."""
+        """Return the job that removes locks whose lease is over."""
         return Job(name=JOB, interval_s=_EXPIRY_INTERVAL_S, step=self.expire)
 
     async def lock_queues(
         self, request: groups.LockQueuesRequest, call: Call
     ) -> groups.LockQueuesReply:
-        """Give queues to a member of a group, or renew their leases.
+        """Lock queues for a member of a group, or renew their leases.
 
         A client whose Session has broken gets no answer that it could trust: its locks fall when
         the Session's time is over, however late they were renewed.
@@ -88,7 +88,7 @@ class LockService:
     async def unlock_queues(
         self, request: groups.UnlockQueuesRequest, call: Call
     ) -> groups.UnlockQueuesReply:
-        """Free queues that a member gives back."""
+        """Unlock queues of a member."""
         group, client_id = check_group(request.group), check_client_id(request.client_id)
         freed = self.locks.unlock(group, client_id, _queues(request.queues))
         if freed:
@@ -96,7 +96,7 @@ class LockService:
         return groups.UnlockQueuesReply()
 
     async def expire(self) -> bool:
-        """Forget locks whose lease is over: one step of the `locks` job."""
+        """Remove locks whose lease is over: one step of the `locks` job."""
         self.locks.expire(now_ms=self.clock.monotonic_ms())
         return False
 
@@ -107,9 +107,9 @@ class LockService:
         )
 
 
-def _queues(told: Sequence[groups.QueueLock]) -> Iterable[tuple[QueueKey, int]]:
+def _queues(queues: Sequence[groups.QueueLock]) -> Iterable[tuple[QueueKey, int]]:
     """Return the queues that a request names, with their tokens."""
-    if len(told) > _QUEUES_MAX:
-        remark = f"{len(told)} queues; at most {_QUEUES_MAX} can be named at once"
+    if len(queues) > _QUEUES_MAX:
+        remark = f"{len(queues)} queues; at most {_QUEUES_MAX} can be named at once"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-    return [(QueueKey(each.topic, each.queue_id), each.token) for each in told]
+    return [(QueueKey(each.topic, each.queue_id), each.token) for each in queues]

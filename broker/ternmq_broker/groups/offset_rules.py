@@ -30,12 +30,12 @@ class OffsetRules:
     """Rules for the offsets of a queue and for their committers.
 
     Args:
-        store: Has the queues.
-        topics: Say which there are.
-        offsets: What is kept.
-        locks: Whose the queues are; None at a slave, which knows of no locks: who read while it had
+        store: Ranges of the queues.
+        topics: Topics of the broker.
+        offsets: Committed offsets.
+        locks: Locks of queues; None at a slave, which has none: a member that read while it held
             one may commit what it finished.
-        clock: For the locks' leases, and for what changes.
+        clock: The broker's.
     """
 
     def __init__(
@@ -52,59 +52,62 @@ class OffsetRules:
         self._locks = locks
         self._clock = clock
 
-    def nearest(self, told: OffsetCommit) -> OffsetCommit:
-        """Return what a seek sets: the nearest end of the queue, when `told` lies outside it.
+    def nearest(self, commit: OffsetCommit) -> OffsetCommit:
+        """Return the commit of a seek, to the nearest end of the queue if it lies outside.
 
         A slave, which may not have the end of the queue yet, and a negative offset correct nothing.
         """
-        if self._locks is None or told.offset < 0 or told.queue_id < 0:
-            return told
-        least, _ = self._store.queue_range(told.topic, told.queue_id)
-        end = self._store.next_offset(told.topic, told.queue_id)
-        return told._replace(offset=max(least, min(told.offset, end)))
+        if self._locks is None or commit.offset < 0 or commit.queue_id < 0:
+            return commit
+        least, _ = self._store.queue_range(commit.topic, commit.queue_id)
+        end = self._store.next_offset(commit.topic, commit.queue_id)
+        return commit._replace(offset=max(least, min(commit.offset, end)))
 
-    def why_not(self, group: str, told: OffsetCommit) -> RefusedError | None:
+    def why_not(self, group: str, commit: OffsetCommit) -> RefusedError | None:
         """Return why an offset cannot be one of its queue now; None when it can."""
         if is_broker_group(group):
             remark = f"group {group!r} belongs to the broker: it keeps its own progress there"
             return refusal(ResponseCode.NO_PERMISSION, remark)
-        config = self._topics.get(told.topic)
+        config = self._topics.get(commit.topic)
         if config is None:
-            return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {told.topic!r} does not exist")
+            return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {commit.topic!r} does not exist")
         queues = max(config.read_queues, config.write_queues)
-        if not 0 <= told.queue_id < queues:
-            remark = f"topic {told.topic!r} has queues 0 to {queues - 1}, not {told.queue_id}"
+        if not 0 <= commit.queue_id < queues:
+            remark = f"topic {commit.topic!r} has queues 0 to {queues - 1}, not {commit.queue_id}"
             return refusal(ResponseCode.INVALID_PARAMETER, remark)
-        end = self._store.next_offset(told.topic, told.queue_id)
-        if not 0 <= told.offset <= end:
-            remark = f"{told.topic} queue {told.queue_id} ends at {end}; {told.offset} is outside"
+        end = self._store.next_offset(commit.topic, commit.queue_id)
+        if not 0 <= commit.offset <= end:
+            remark = (
+                f"{commit.topic} queue {commit.queue_id} ends at {end}; {commit.offset} is outside"
+            )
             return refusal(ResponseCode.INVALID_PARAMETER, remark)
         versions = self._offsets.versions
-        if not versions.is_believed(group, told.topic, told.queue_id, told.version):
-            kept = versions.get(group, told.topic, told.queue_id)
-            remark = (
-                f"{told.topic} queue {told.queue_id}: no version is {told.version}; {kept} is kept"
-            )
+        if not versions.is_believed(group, commit.topic, commit.queue_id, commit.version):
+            kept = versions.get(group, commit.topic, commit.queue_id)
+            where = f"{commit.topic} queue {commit.queue_id}"
+            remark = f"{where}: no version is {commit.version}; {kept} is kept"
             return refusal(ResponseCode.INVALID_PARAMETER, remark)
         if self._locks is None:
             return None
         now_ms = self._clock.monotonic_ms()
-        return self._locks.check(group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms)
+        return self._locks.check(
+            group, commit.topic, commit.queue_id, commit.lock_token, now_ms=now_ms
+        )
 
-    def commit_with_pull(self, group: str, told: OffsetCommit) -> bool:
-        """Keep what a pull commits, and return whether it is kept.
+    def commit_with_pull(self, group: str, commit: OffsetCommit) -> bool:
+        """Store an offset that a pull commits, and return whether it is stored.
 
-        What cannot be kept does not keep the reader from its messages.
+        A refused commit does not refuse the pull.
 
         Source: RocketMQ `PullMessageProcessor`.
         """
-        if not group or self.why_not(group, told) is not None:
+        if not group or self.why_not(group, commit) is not None:
             return False
         return self._offsets.commit(
             group,
-            told.topic,
-            told.queue_id,
-            QueueOffset(told.offset),
-            told.version,
+            commit.topic,
+            commit.queue_id,
+            QueueOffset(commit.offset),
+            commit.version,
             now_ms=self._clock.wall_ms(),
         )

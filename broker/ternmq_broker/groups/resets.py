@@ -16,7 +16,7 @@ class QueueState(NamedTuple):
     topic: str
     queue_id: int
     least: QueueOffset
-    """The first that is kept."""
+    """First offset of the queue."""
 
     end: QueueOffset
     before: QueueOffset | None
@@ -35,30 +35,30 @@ class OffsetReset(NamedTuple):
 def reset(
     queues: Iterable[tuple[QueueState, int]], *, backwards_only: bool
 ) -> Sequence[OffsetReset]:
-    """Return what becomes of the offsets, in the order of the queues.
+    """Return the changes of offsets, in the order of the queues.
 
     An offset that stays where it is counts as well: what its consumer has in hand does not.
 
     Args:
-        queues: Each with where it is to go on; its nearest end when it does not reach so far.
+        queues: Each with its requested offset; the nearest end of the queue when it lies outside.
         backwards_only: Leave those alone that are not as far, or were never consumed.
     """
     changes: list[OffsetReset] = []
-    for state, wanted in queues:
-        after = QueueOffset(max(state.least, min(wanted, state.end)))
+    for state, requested in queues:
+        after = QueueOffset(max(state.least, min(requested, state.end)))
         if backwards_only and (state.before is None or after >= state.before):
             continue
         changes.append(OffsetReset(state.topic, state.queue_id, state.before, after))
     return changes
 
 
-def is_cloned(topic: str, wanted: str) -> bool:
-    """Tell whether the offsets of `topic` are copied from one group to another.
+def is_cloned(topic: str, requested: str) -> bool:
+    """Return whether the offsets of `topic` are copied from one group to another.
 
     Args:
-        topic: One that the first group has offsets in.
-        wanted: The one that was asked for; empty = all but what belongs to one group alone.
+        topic: A topic in which the first group has offsets.
+        requested: The requested topic; empty = all but those that belong to one group alone.
     """
-    if wanted:
-        return topic == wanted
+    if requested:
+        return topic == requested
     return not topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))

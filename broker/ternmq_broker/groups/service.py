@@ -53,7 +53,7 @@ _ONE: Final = ReadLimits(1, 1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupService:
-    """Serves Session, ListMembers, CommitOffsets and QueryOffset."""
+    """Handlers of Session, ListMembers, CommitOffsets and QueryOffset."""
 
     store: MessageStore
     reader: StoreReader
@@ -71,7 +71,7 @@ class GroupService:
     """Futures of offsets and of their versions: done when the table is on disk; None = it is."""
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of its RPCs."""
         return (
             stream(SESSION, self.session),
             unary(LIST_MEMBERS, self.list_members),
@@ -80,7 +80,7 @@ class GroupService:
         )
 
     async def session(self, stream: SessionServerStream, call: Call) -> None:
-        """Hear one client's heartbeats and tell it of changes, until it goes."""
+        """Accept one client's heartbeats and send it changes, until it goes."""
         first = await stream.read()
         if first is None:
             return
@@ -124,7 +124,7 @@ class GroupService:
     async def _hear(
         self, stream: SessionServerStream, session: ClientSession, outbox: SessionOutbox
     ) -> TernError | None:
-        """Take heartbeats until the stream ends, then end the other half too; return why."""
+        """Accept heartbeats until the stream ends, then end the other half too; return an error."""
         sessions = self.sessions
         try:
             while (request := await stream.read()) is not None:
@@ -149,7 +149,7 @@ class GroupService:
         return None
 
     def _memberships(self, told: Iterable[groups.ConsumerGroup]) -> dict[str, GroupMembership]:
-        """Return what a client says of its consumer groups; they come into being here.
+        """Return a client's memberships of consumer groups, which are created here.
 
         Raises:
             TernError: A name is illegal or a subscription cannot be read; nothing changes.
@@ -175,7 +175,7 @@ class GroupService:
         return memberships
 
     def _prepare(self, membership: GroupMembership) -> None:
-        """Let a group come into being, with the topic that its members read beside their own."""
+        """Create a group, with its retry topic, which its members read beside their own."""
         now_ms = self.clock.wall_ms()
         settings = self.group_table.use(membership.group, now_ms=now_ms)
         is_retrying = not membership.is_broadcasting and settings.retry_queues > 0
@@ -187,14 +187,14 @@ class GroupService:
     async def list_members(
         self, request: groups.ListMembersRequest, call: Call
     ) -> groups.ListMembersReply:
-        """Tell a group's live members."""
+        """Return a group's live members."""
         members = self.sessions.table.members(check_stored_group(request.group))
         return groups.ListMembersReply(client_ids=[each.client_id for each in members])
 
     async def commit_offsets(
         self, request: groups.CommitOffsetsRequest, call: Call
     ) -> groups.CommitOffsetsReply:
-        """Keep how far a group is, where it is further than what is kept.
+        """Store offsets of a group that are further than the stored ones.
 
         A seek is answered when it is on disk with its new versions: a crash must not let a commit
         of before the seek count again. So is every commit in a queue until the file holds one:
@@ -263,7 +263,7 @@ class GroupService:
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
     ) -> groups.QueryOffsetReply:
-        """Tell how far a group is, and whether it will still be there after a crash."""
+        """Return the offset of a group in a queue, and whether a crash leaves it."""
         group, topic = check_stored_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
         is_unsaved = partial(self.offsets.has_unsaved_begin, group, topic, request.queue_id)
@@ -281,7 +281,7 @@ class GroupService:
         return groups.QueryOffsetReply(offset=offset, version=version, is_kept=is_kept)
 
     async def _first_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Return where a new group begins: 0 while the queue's first message is in memory.
+        """Return the first offset of a new group: 0 while the queue's first message is in memory.
 
         A queue that has no message yet counts as such: its first one is not to be missed. A group
         may also be set to begin with the first message that is kept.

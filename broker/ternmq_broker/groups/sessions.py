@@ -1,4 +1,4 @@
-"""Sessions: the shell around `ClientTable` that hears clients and tells them of changes."""
+"""Sessions: the heartbeats of clients, and the changes that are sent to them."""
 
 import asyncio
 import logging
@@ -34,26 +34,26 @@ class SessionOutbox:
         self.is_over = False
         self._groups: dict[str, None] = {}
         self._differences: dict[str, Sequence[str]] = {}
-        """By group: what the client knows its members to differ in."""
+        """Differences between the members of a group as the client knows them, by group."""
         self._differing: set[str] = set()
         """Groups of which that is to be told."""
         self._commands: deque[groups.SessionReply] = deque()
         self._changed = asyncio.Event()
 
     def tell(self, group: str) -> None:
-        """Let the client know that the members of `group` changed. Telling twice counts once."""
+        """Queue the news that the members of `group` changed; twice counts once."""
         self._groups[group] = None
         self._changed.set()
 
     def differ(self, group: str, differences: Sequence[str]) -> None:
-        """Let the client know in what the members of `group` differ, unless it does; () = alike."""
+        """Queue the differences between members of `group`, if they are news; () = alike."""
         if differences != self._differences.get(group, ()):
             self._differences[group] = differences
             self._differing.add(group)
             self._changed.set()
 
     def command(self, reply: groups.SessionReply) -> bool:
-        """Let the client be told something else. Tell False when too much waits already."""
+        """Queue a command; return False when too many wait already."""
         if self.is_over or len(self._commands) >= COMMANDS_MAX:
             return False
         self._commands.append(reply)
@@ -61,12 +61,12 @@ class SessionOutbox:
         return True
 
     def end(self) -> None:
-        """Let the stream end."""
+        """End the stream."""
         self.is_over = True
         self._changed.set()
 
     async def next(self) -> list[groups.SessionReply]:
-        """Return what to tell, at least one thing; nothing when the session is over.
+        """Wait for news and return them, at least one; none when the session is over.
 
         Commands come in their order, after the changes of members and their differences.
 
@@ -93,15 +93,15 @@ class SessionOutbox:
 
 
 class SessionManager:
-    """All sessions of the broker. The one owner of the `ClientTable`.
+    """Sessions of the broker. The only writer of the `ClientTable`.
 
     Args:
         clock: For heartbeats and their absence.
-        table: Who is there.
-        on_left: Told the client id and the group when a member leaves, before others are.
-        is_told: Says whether a group's members want to know when others come and go.
-        on_group: Told a group when members came, went, or told their subscriptions again.
-        must_agree: Says whether a member that subscribes otherwise than others is refused.
+        table: Connected clients.
+        on_left: Called with client id and group when a member leaves, before others know it.
+        is_told: Returns whether a group's members are notified when others come and go.
+        on_group: Called with a group when its members or their subscriptions changed.
+        must_agree: Returns whether a member that subscribes otherwise than others is refused.
     """
 
     def __init__(
@@ -123,10 +123,9 @@ class SessionManager:
         self._outboxes: dict[ClientSession, SessionOutbox] = {}
         self._consistency = SubscriptionConsistency()
         self._differences: dict[str, Sequence[str]] = {}
-        """By group: in what its members differ, as they were last told. None is empty."""
+        """Differences between the members of a group as last sent, by group. None is empty."""
         self._compared_at_ms: dict[str, int] = {}
-        """By group that differs: when its members were compared last, if it was a short while ago;
-        monotonic."""
+        """Time of the last comparison of members, by group, if it was recent. Monotonic."""
         self._changed: set[str] = set()
         """Groups whose members changed since their last comparison."""
 
@@ -140,7 +139,7 @@ class SessionManager:
         return self._consistency.differences(group)
 
     def open(self, session: ClientSession) -> SessionOutbox | ClientSession:
-        """Begin a session; return what its stream tells, or the live session that forbids it.
+        """Open a session; return its outbox, or the live session that forbids it.
 
         A broken session of the client's id that another incarnation left behind is over at once,
         and its groups are told: their new member begins with nothing in hand.
@@ -167,7 +166,7 @@ class SessionManager:
         producer_groups: Iterable[str],
         memberships: Mapping[str, GroupMembership],
     ) -> None:
-        """Take a heartbeat of a session; one that was replaced or expired is not heard.
+        """Process a heartbeat of a session, unless it was replaced or expired.
 
         Raises:
             BrokerBusy: See `ClientTable.heard`.
@@ -199,7 +198,7 @@ class SessionManager:
                     outbox.differ(group, self._differences.get(group, ()))
 
     def command(self, session: ClientSession, reply: groups.SessionReply) -> bool:
-        """Tell a client something, in the order of the calls.
+        """Send a command to a client, in the order of the calls.
 
         Returns:
             Whether it will be written to the client's stream, should that last. It will not when
@@ -209,26 +208,26 @@ class SessionManager:
         return outbox is not None and outbox.command(reply)
 
     def registered(self, identity: Identity) -> None:
-        """Tell every client that has a stream in which place this member is registered now."""
+        """Send every client with a stream the place in which this member is registered."""
         told = groups.PlaceRegistered(broker_id=identity.broker_id, epoch=identity.epoch)
         for outbox in self._outboxes.values():
             outbox.command(groups.SessionReply(place_registered=told))
 
     def goodbye(self, session: ClientSession) -> None:
-        """Forget a client at once, and tell its groups."""
+        """Remove a client at once, and notify its groups."""
         if self._table.is_current(session):
             logger.info("session ended client=%s reason=goodbye", session.client_id)
         self._end_stream(session)
         self._remove(session)
 
     def broke(self, session: ClientSession) -> None:
-        """Note that a session's stream is over; one that said goodbye is forgotten already."""
+        """Record the end of a session's stream; after a goodbye the session is removed already."""
         self._outboxes.pop(session, None)
         if self._table.is_current(session):
             self._table.broke(session, now_ms=self._clock.monotonic_ms())
 
     async def expire(self) -> bool:
-        """Forget clients whose time is over: one step of the `sessions` job.
+        """Remove clients whose time is over: one step of the `sessions` job.
 
         Members of groups that changed a short while ago are told how they differ now.
         """
@@ -263,7 +262,7 @@ class SessionManager:
     def _check_agrees(
         self, session: ClientSession, memberships: Mapping[str, GroupMembership]
     ) -> None:
-        """Let a session say what it said before, and what other members say.
+        """Refuse new subscriptions that differ from those of other members.
 
         A member whose stream broke counts until its time is over: it may return.
 
@@ -281,7 +280,7 @@ class SessionManager:
                 raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def _compare(self, changed: Iterable[str], *, now_ms: int) -> None:
-        """Tell the members of groups that changed in what they differ now, if that is news.
+        """Send the members of changed groups their differences, if those are news.
 
         At once; but while they differ not twice in `DIFFERENCES_PAUSE_MS`, since it costs time and
         a reply to each: `expire` sees to the second time.

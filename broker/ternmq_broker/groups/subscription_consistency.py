@@ -58,12 +58,12 @@ class SubscriptionConsistency:
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[SubscriptionSet, _AlikeMembers]] = {}
-        """By group."""
+        """Members with equal subscriptions, by group and subscriptions."""
         self._kind_of: dict[tuple[str, str], _AlikeMembers] = {}
-        """By group and client id."""
+        """Members with the subscriptions of a client, by group and client id."""
 
     def put(self, client_id: str, membership: GroupMembership) -> None:
-        """Note the present subscriptions of a member."""
+        """Record the present subscriptions of a member."""
         group, subscriptions = membership.group, subscription_set_of(membership)
         self.remove(client_id, group)
         kind = self._kinds.setdefault(group, {}).setdefault(
@@ -73,7 +73,7 @@ class SubscriptionConsistency:
         self._kind_of[group, client_id] = kind
 
     def remove(self, client_id: str, group: str) -> None:
-        """Forget a member. Safe to repeat."""
+        """Remove a member. Safe to repeat."""
         kind = self._kind_of.pop((group, client_id), None)
         if kind is None:
             return
@@ -84,11 +84,11 @@ class SubscriptionConsistency:
             del self._kinds[group]
 
     def differences(self, group: str) -> Sequence[str]:
-        """Return in what the members of a group differ; see `differences`."""
+        """Return the differences between the members of a group; see `differences`."""
         return differences({each.subscriptions: each.names for each in self._kinds_of(group)})
 
     def differences_with(self, client_id: str, membership: GroupMembership) -> Sequence[str]:
-        """Return in what they would differ if a member said this."""
+        """Return the differences that there would be with this membership."""
         subscriptions, alone = subscription_set_of(membership), {client_id}
         kinds = self._kinds_of(membership.group)
         if all(each.subscriptions == subscriptions or each.names == alone for each in kinds):
@@ -102,7 +102,7 @@ class SubscriptionConsistency:
 
 
 def differences(kinds: Mapping[SubscriptionSet, Collection[str]]) -> Sequence[str]:
-    """Return in what the members of a group differ, a line each; empty = they are alike.
+    """Return the differences between the members of a group, a line each; empty = none.
 
     The same of the same members, in whatever order they came.
 
@@ -138,7 +138,7 @@ def _cut(text: str) -> str:
 
 
 def _text(subscription: Subscription) -> str:
-    """Return what is wanted of a topic; the same text where the same is wanted."""
+    """Return a text of a subscription, equal for equal subscriptions."""
     if subscription.condition is not None:
         return f"{subscription.expression_type} {subscription.expression!r}"
     return repr(" || ".join(sorted(subscription.tags)) or "*")

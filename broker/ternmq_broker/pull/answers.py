@@ -22,12 +22,12 @@ class PullAnswers:
 
     Args:
         store: What was read.
-        groups: Tell who serves a group that is slow.
-        offsets: Tell how far groups are.
-        events: Told when an offset is corrected.
+        groups: Settings of groups, with the members that serve them.
+        offsets: Committed offsets.
+        events: Publisher of corrected offsets.
         replica_view: Id, epochs and slaves of this broker.
-        slave_read_enabled: Tells whether readers may be sent to slaves.
-        slave_offset_check_enabled: Tells whether a slave corrects offsets like a master.
+        slave_read_enabled: Returns whether readers may be sent to slaves.
+        slave_offset_check_enabled: Returns whether a slave corrects offsets like a master.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PullAnswers:
     def goes_on_at(
         self, group: str, topic: str, queue_id: int, offset: QueueOffset, epoch: int
     ) -> QueueOffset | None:
-        """Return where a reader goes on that learnt its offset in an epoch which is over.
+        """Return the next offset of a reader that learnt its offset in an epoch which is over.
 
         The log may have lost messages since, and others may have their offsets by now.
 
@@ -81,7 +81,7 @@ class PullAnswers:
     def outcome(
         self, request: ReadRequest, result: ReadResult, *, is_chosen: bool = False
     ) -> PullOutcome:
-        """Return what a read came to; a correction of the group's offset is kept as an event.
+        """Return the outcome of a read; a correction of the group's offset becomes an event.
 
         Args:
             request: What was read.
@@ -115,7 +115,7 @@ class PullAnswers:
             self._events.add(OffsetMovedEvent(group, topic, queue_id, offset, moved_to))
 
     def is_masters(self, request: ReadRequest, outcome: PullOutcome) -> bool:
-        """Tell whether only the master can answer: this is a slave, and the offset is none here."""
+        """Return whether only the master can answer: a slave does not have the offset."""
         is_stuck = outcome.next_offset == request.offset
         is_refused = outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
         return self._replica_view.is_slave and is_stuck and is_refused
@@ -131,16 +131,16 @@ class PullAnswers:
             return MASTER_ID
         settings = self._groups.get(group)
         if is_far_behind:
-            wanted = 1 if settings is None else settings.broker_id_when_slow
+            broker_id = 1 if settings is None else settings.broker_id_when_slow
             if self._replica_view.is_slave:
                 return self._replica_view.broker_id
         else:
-            wanted = MASTER_ID if settings is None else settings.broker_id
-        return wanted if self._replica_view.is_slave else self._there(wanted)
+            broker_id = MASTER_ID if settings is None else settings.broker_id
+        return broker_id if self._replica_view.is_slave else self._there(broker_id)
 
-    def _there(self, wanted: int) -> int:
-        """Return the member that is wanted, else any slave; the master where none follows it."""
+    def _there(self, broker_id: int) -> int:
+        """Return the member, if it is there; else any slave, and the master without slaves."""
         slaves = self._replica_view.slaves()
-        if wanted == MASTER_ID or wanted in slaves:
-            return wanted
+        if broker_id == MASTER_ID or broker_id in slaves:
+            return broker_id
         return min(slaves, default=MASTER_ID)

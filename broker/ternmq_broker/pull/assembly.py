@@ -22,13 +22,13 @@ _SECOND_MS: Final = 1000
 
 
 class PullAssembly:
-    """Pulls that are served and pulls that wait. Owned by `BrokerAssembly`.
+    """Pull service and held pulls. Owned by `BrokerAssembly`.
 
     Args:
         config: The broker's settings.
         env: Clock, blocking calls.
         store: What is read.
-        is_closing: Tells whether nobody new is served any more.
+        is_closing: Returns whether no new reader is served any more.
 
     Attributes:
         holds: Pulls that wait for a message.
@@ -71,10 +71,10 @@ class PullAssembly:
         Args:
             live: Settings that may change.
             tables: Loaded.
-            offset_moved: Told of offsets that are corrected.
+            offset_moved: Publisher of corrected offsets.
             replica_view: Id, epochs and slaves of the broker.
-            rules: Say what readers may read.
-            offset_rules: Say which offsets they may commit.
+            rules: Rules of pulls.
+            offset_rules: Rules of committed offsets.
         """
         env, store = self._env, self._store
         return PullService(
@@ -95,6 +95,6 @@ class PullAssembly:
         )
 
     def drain(self) -> None:
-        """Let waiting pulls go: their readers ask again, elsewhere or later."""
+        """Answer held pulls: their readers ask again, elsewhere or later."""
         for pull in self.holds.take_all():
             pull.wake()

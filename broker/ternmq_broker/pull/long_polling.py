@@ -16,7 +16,7 @@ from ternmq_store.dispatch.log_dispatcher import Arrival
 
 PULL_HOLD_JOB: Final = "pull-hold"
 
-_LOOK_PAUSE_S: Final = 5.0
+_SWEEP_PAUSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,13 +26,13 @@ class HeldPull:
     topic: str
     queue_id: int
     next_offset: QueueOffset
-    """It waits for a message at this offset or a later one."""
+    """Offset of the message for which the pull waits; a later one counts, too."""
 
     wake: Callable[[], None]
-    """Called by the table's owner when it wakes: the reader looks again."""
+    """Called by the table's owner when the pull wakes: the reader reads again."""
 
     tag_codes: Collection[int] | None = None
-    """It waits for a message whose tag has one of these codes; None = for any."""
+    """Codes of the tags for which the pull waits; None = any message."""
 
 
 class PullHoldTable:
@@ -45,11 +45,11 @@ class PullHoldTable:
         return sum(map(len, self._held.values()))
 
     def hold(self, pull: HeldPull) -> None:
-        """Keep `pull` until it wakes or is released."""
+        """Hold `pull` until it wakes or is released."""
         self._held.setdefault((pull.topic, pull.queue_id), {})[pull] = None
 
     def release(self, pull: HeldPull) -> None:
-        """Forget `pull`: its time is over, or its caller went away. Safe to repeat."""
+        """Remove `pull`: its time is over, or its caller went away. Safe to repeat."""
         key = (pull.topic, pull.queue_id)
         held = self._held.get(key)
         if held is not None:
@@ -89,11 +89,11 @@ class PullHoldTable:
             self.release(pull)
         return woken
 
-    def on_look(self, end_of: Callable[[str, int], int]) -> list[HeldPull]:
+    def on_sweep(self, end_of: Callable[[str, int], int]) -> list[HeldPull]:
         """Remove and return every pull whose queue has moved, whatever it waits for.
 
         Args:
-            end_of: Tells the end of a queue.
+            end_of: Returns the end of a queue.
 
         Source: RocketMQ `PullRequestHoldService.checkHoldRequest`.
         """
@@ -118,13 +118,13 @@ class PullHoldTable:
 
 
 class PullHoldService:
-    """Wakes held pulls: at once when a message for them becomes readable, and every few seconds.
+    """Wake-up of held pulls: at once when a message for them is readable, and every few seconds.
 
-    It is the same on a slave, whose messages come from its master. Owned by the broker's loop.
+    A slave has it, too: its messages come from its master. Owned by the broker's loop.
 
     Args:
         holds: The held pulls.
-        end_of: Tells the end of a queue.
+        end_of: Returns the end of a queue.
         short_polling_s: With short polling, how often pulls are woken.
         is_long_polling: Arrivals wake pulls at once, and a sweep every 5 s catches the rest.
 
@@ -147,8 +147,8 @@ class PullHoldService:
         self.is_long_polling = is_long_polling
 
     def job(self) -> Job:
-        """Return what runs beside the arrivals."""
-        pause_s = min(self._short_polling_s, _LOOK_PAUSE_S)
+        """Return the job of the sweeps."""
+        pause_s = min(self._short_polling_s, _SWEEP_PAUSE_S)
         return Job(name=PULL_HOLD_JOB, interval_s=pause_s, step=self.step)
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
@@ -158,19 +158,19 @@ class PullHoldService:
                 _wake(self._holds.on_arrival(*arrival))
 
     async def step(self) -> bool:
-        """Look when it is time to: one step of a job."""
-        pause_s = _LOOK_PAUSE_S if self.is_long_polling else self._short_polling_s
-        if self._steps % max(1, round(pause_s / min(self._short_polling_s, _LOOK_PAUSE_S))) == 0:
-            self.look()
+        """Sweep when it is time to: one step of a job."""
+        pause_s = _SWEEP_PAUSE_S if self.is_long_polling else self._short_polling_s
+        if self._steps % max(1, round(pause_s / min(self._short_polling_s, _SWEEP_PAUSE_S))) == 0:
+            self.sweep()
         self._steps += 1
         return False
 
-    def look(self) -> None:
+    def sweep(self) -> None:
         """Wake all pulls whose queue has moved.
 
         Lets a filtering consumer learn, and commit, its position in a queue without matches.
         """
-        _wake(self._holds.on_look(self._end_of))
+        _wake(self._holds.on_sweep(self._end_of))
 
 
 def _wake(pulls: Sequence[HeldPull]) -> None:

@@ -61,11 +61,11 @@ class OffsetMovedPublisher:
     stored are dropped, and counted in the log.
 
     Args:
-        writer: Stores them.
-        topics: Gets their topic with the first one.
-        clock: For their births, and for what was told lately.
-        broker_name: Whose queues.
-        store_host: Returns where they are born.
+        writer: Stores the events.
+        topics: Topics of the broker; the first event creates its own.
+        clock: The broker's.
+        broker_name: Broker of the queues.
+        store_host: Returns BORNHOST of the events.
         on_created: Called when the topic is new.
     """
 
@@ -85,34 +85,34 @@ class OffsetMovedPublisher:
         self._broker_name = broker_name
         self._store_host = store_host
         self._on_created = on_created
-        self._told_at_ms: OrderedDict[OffsetMovedEvent, int] = OrderedDict()
+        self._queued_at_ms: OrderedDict[OffsetMovedEvent, int] = OrderedDict()
         self._waiting: deque[OffsetMovedEvent] = deque()
         self._dropped = 0
 
     def add(self, event: OffsetMovedEvent) -> None:
-        """Keep an event, unless the same one was kept during the last minute."""
+        """Queue an event, unless the same one was queued during the last minute."""
         now_ms = self._clock.monotonic_ms()
-        told_at_ms = self._told_at_ms.get(event)
-        if told_at_ms is not None and now_ms - told_at_ms < REPEAT_MS:
+        queued_at_ms = self._queued_at_ms.get(event)
+        if queued_at_ms is not None and now_ms - queued_at_ms < REPEAT_MS:
             return
         if len(self._waiting) >= _WAITING_MAX:
             self._dropped += 1
             return
-        self._told_at_ms[event] = now_ms
-        self._told_at_ms.move_to_end(event)
-        if len(self._told_at_ms) > _KNOWN_MAX:
-            self._told_at_ms.popitem(last=False)
+        self._queued_at_ms[event] = now_ms
+        self._queued_at_ms.move_to_end(event)
+        if len(self._queued_at_ms) > _KNOWN_MAX:
+            self._queued_at_ms.popitem(last=False)
         self._waiting.append(event)
         logger.warning(
             "offset corrected group=%s topic=%s queue=%s requested=%s corrected=%s", *event
         )
 
     def job(self) -> Job:
-        """Return what stores them."""
+        """Return the job that stores the events."""
         return Job(name="offset-moved-events", interval_s=_PAUSE_S, step=self.step)
 
     async def step(self) -> bool:
-        """Store some of them; tell whether there are more."""
+        """Store some events; return whether there are more: one step of a job."""
         if self._dropped:
             logger.warning("events of corrected offsets dropped count=%s", self._dropped)
             self._dropped = 0

@@ -34,7 +34,8 @@ _CODES: Final = {
     ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-"""Two of the others say that the queue is empty, one that it ends far before the offset."""
+"""Response codes by status; `outcome_of` decides the others: empty queues, and offsets far beyond
+the end."""
 
 
 def outcome_of(
@@ -49,7 +50,7 @@ def outcome_of(
     is_chosen: bool = False,
     is_slave: bool = False,
 ) -> PullOutcome:
-    """Return what to answer to a read at `offset`.
+    """Return the answer to a read at `offset`.
 
     Args:
         status: The store's answer, with its own idea of the offset to go on from.
@@ -90,7 +91,7 @@ class PullRules:
     """The checks every pull passes, in RocketMQ's order. Reads the tables.
 
     Attributes:
-        filters: How subscriptions are read and tested.
+        filters: Rules of filters.
     """
 
     def __init__(
@@ -111,9 +112,9 @@ class PullRules:
         return self._seen
 
     def check_group(self, group: str, *, now_ms: int) -> None:
-        """Let a group read; its settings come into being on first use.
+        """Refuse a group that may not consume; the first use of a group creates its settings.
 
-        No group may read too: who carries a subscription and commits nothing needs none.
+        A reader with a subscription of its own that commits nothing needs no group.
 
         Raises:
             IllegalName: The name is illegal.
@@ -123,17 +124,17 @@ class PullRules:
             raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not consume")
 
     def check_reader(self, group: str) -> None:
-        """Let a group read on.
+        """Refuse a group that may not consume any more.
 
         Raises:
-            RefusedError: Meanwhile it may not consume any more.
+            RefusedError: The group may not consume.
         """
         known = self._groups.get(group)
         if known is not None and not known.consume_enabled:
             raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not consume")
 
     def check_created(self, topic: str, log_offset: int) -> None:
-        """Let a topic be read that was created at `log_offset` as its reader knows it.
+        """Refuse a topic that was created later than its reader knows, at `log_offset`.
 
         Raises:
             RefusedError: It was deleted and created again since.
@@ -142,7 +143,7 @@ class PullRules:
             raise created_again(topic)
 
     def check_queue(self, topic: str, queue_id: int) -> None:
-        """Let a queue be read.
+        """Refuse a queue that may not be read.
 
         Raises:
             IllegalName: The topic's name is illegal.
@@ -165,7 +166,7 @@ class PullRules:
     def subscription(
         self, group: str, topic: str, given: messages.Subscription | None, *, version_ms: int = 0
     ) -> Subscription:
-        """Return what to filter by: what the request carries, else what the group's members told.
+        """Return the subscription of the request, else that of the group's members.
 
         Args:
             group: Who reads.
@@ -200,5 +201,5 @@ class PullRules:
 
 
 def no_topic(topic: str) -> RefusedError:
-    """Return what a reader of a topic that does not exist is told, or one whose topic went away."""
+    """Return the refusal for a topic that does not exist or was deleted."""
     return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")

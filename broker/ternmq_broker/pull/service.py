@@ -39,7 +39,7 @@ _REPORT_PAUSE_MS: Final = 5_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PullService:
-    """Serves Pull, PullStream and ViewMessage."""
+    """Handlers of Pull, PullStream and ViewMessage."""
 
     store: MessageStore
     reader: StoreReader
@@ -53,7 +53,7 @@ class PullService:
     is_closing: Callable[[], bool]
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of its RPCs."""
         return (
             unary(PULL, self.pull),
             stream(PULL_STREAM, self.pull_stream),
@@ -172,7 +172,7 @@ class PullService:
 
 @dataclass(frozen=True, slots=True)
 class _UnaryPull:
-    """One unary pull."""
+    """State of a unary pull."""
 
     service: PullService
     wanted: ReadRequest
@@ -199,14 +199,14 @@ class _UnaryPull:
                     result, outcome = await self._read(outcome.next_offset)
         except TimeoutError:
             if self._has_moved(outcome.next_offset):
-                # Nothing was for this caller, or it would have been woken: tell how far it is.
+                # No message matched, or the caller would have been woken: answer the next offset.
                 result, outcome = await self._read(outcome.next_offset)
         if outcome.code is ResponseCode.PULL_NOT_FOUND and outcome.next_offset > offset:
             outcome = outcome._replace(code=ResponseCode.PULL_RETRY_IMMEDIATELY)
         return result, outcome
 
     def _is_waiting(self, result: ReadResult, outcome: PullOutcome, begun_at_ms: int) -> bool:
-        """Tell whether the caller is to wait: nothing is there.
+        """Return whether the caller is to wait: there is no message yet.
 
         A pull that was woken and still has nothing is answered, as by RocketMQ: all that came was
         filtered out, and the caller is told how far it is. One that filters by properties is woken
@@ -236,12 +236,12 @@ class _UnaryPull:
             self.service.holds.release(held)
 
     def _has_moved(self, next_offset: QueueOffset) -> bool:
-        """Tell whether the queue has a message at `next_offset`."""
+        """Return whether the queue has a message at `next_offset`."""
         end = self.service.store.queue_range(self.wanted.topic, self.wanted.queue_id)[1]
         return end > next_offset
 
     async def _read(self, offset: QueueOffset) -> tuple[ReadResult, PullOutcome]:
-        """Read once; who filters by properties looks at as many messages, in several goes."""
+        """Read once; a filter by properties is asked about as many messages, in several reads."""
         end = offset + FILTER_UNITS_MAX
         while True:
             most = min(self.wanted.record_filter_max, end - offset)

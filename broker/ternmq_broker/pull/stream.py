@@ -34,8 +34,8 @@ REPLY_BYTES_MAX: Final = 256 << 10
 the copies on the way are mostly made in memory that the kernel must first hand out: 1.3 page faults
 and about 2 µs of the broker for a message of 1 KiB, with this size none and about 1 µs."""
 
-_ROOM_BYTES_LEAST: Final = 64 << 10
-"""A reply with less room left is full."""
+_FREE_BYTES_MIN: Final = 64 << 10
+"""Free bytes of a reply below which it is full."""
 
 _TURN_MESSAGES_MAX: Final = 8192
 _COLD: Final = ReadLimits(256, REPLY_BYTES_MAX)
@@ -48,11 +48,11 @@ _NEVER: Final = object()
 _HANDLES_MAX: Final = 65_536
 _CREDIT_MAX: Final = 1 << 40
 _SCANS_PER_REPORT: Final = 64
-"""Reads that only filter before the reader hears how far they are."""
+"""Number of reads without a match after which the reader gets the next offset."""
 
 
 class _QueueHandle:
-    """One subscription of one queue. Owned by its stream."""
+    """Subscription of one queue. Owned by its stream."""
 
     __slots__ = (
         "bytes_left",
@@ -68,9 +68,9 @@ class _QueueHandle:
         "next_offset",
         "number",
         "queue_id",
+        "reported_offset",
         "scans",
         "subscription",
-        "told_offset",
         "topic",
     )
 
@@ -79,7 +79,7 @@ class _QueueHandle:
         self.topic = request.topic
         self.queue_id = request.queue_id
         self.next_offset = QueueOffset(request.offset)
-        self.told_offset = self.next_offset
+        self.reported_offset = self.next_offset
         self.subscription = subscription
         self.follows_group = not request.HasField("subscription")
         self.bytes_left = request.credit_bytes
@@ -98,7 +98,7 @@ class _QueueHandle:
 
 
 class PullingStream:
-    """One consumer's stream: one task reads what the consumer wants, the other serves it."""
+    """Stream of one consumer: one task reads the requests, the other serves them."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class PullingStream:
         self._stream = stream
         self._handles: dict[int, _QueueHandle] = {}
         self._row: deque[_QueueHandle] = deque()
-        self._first_told: list[messages.PulledRecords] = []
+        self._announced: list[messages.PulledRecords] = []
         """Batches with which the next reply begins."""
         self._changed = asyncio.Event()
         self._has_asked = False
@@ -143,12 +143,12 @@ class PullingStream:
     def _end_topic(self, topic: str) -> None:
         """End the handles of a topic that is deleted, whether they have credit or not."""
         for handle in [each for each in self._handles.values() if each.topic == topic]:
-            self._first_told.append(_end(handle.number, no_topic(topic)))
+            self._announced.append(_end(handle.number, no_topic(topic)))
             self._drop(handle)
             self._changed.set()
 
     def _take(self, request: messages.PullStreamRequest) -> None:
-        """Do what the consumer asks."""
+        """Execute one request of the consumer."""
         match request.WhichOneof("request"):
             case "subscribe":
                 self._subscribe(request.subscribe)
@@ -183,7 +183,7 @@ class PullingStream:
                 version_ms=request.subscription_version_ms,
             )
         except TernError as error:
-            self._first_told.append(_end(request.handle, error))
+            self._announced.append(_end(request.handle, error))
             self._changed.set()
             return
         handle = self._handles[request.handle] = _QueueHandle(request, subscription)
@@ -196,10 +196,10 @@ class PullingStream:
         goes_on_at = self._answers.goes_on_at(self._group, topic, queue_id, offset, epoch)
         if goes_on_at is None:
             return
-        handle.next_offset = handle.told_offset = goes_on_at
+        handle.next_offset = handle.reported_offset = goes_on_at
         first, end = self._store.queue_range(topic, queue_id)
         remark = f"offset {offset} of epoch {epoch} moved to {goes_on_at}"
-        self._first_told.append(
+        self._announced.append(
             messages.PulledRecords(
                 handle=handle.number,
                 next_offset=goes_on_at,
@@ -235,7 +235,7 @@ class PullingStream:
             handle.held = None
 
     def _hold(self, handle: _QueueHandle) -> None:
-        """Let the next arrival in its queue bring the handle back."""
+        """Hold the handle until the next arrival in its queue."""
 
         def wake() -> None:
             handle.held = None
@@ -251,8 +251,8 @@ class PullingStream:
         try:
             while True:
                 reply = messages.PullStreamReply()
-                reply.pulled.extend(self._first_told)
-                self._first_told.clear()
+                reply.pulled.extend(self._announced)
+                self._announced.clear()
                 has_scanned, cold = self._fill(reply)
                 if cold is not None:
                     await self._read_cold(*cold, reply)
@@ -270,7 +270,7 @@ class PullingStream:
     def _fill(
         self, reply: messages.PullStreamReply
     ) -> tuple[bool, tuple[_QueueHandle, ColdRead] | None]:
-        """Give handles their turns until the reply is full.
+        """Read for handles in turn until the reply is full.
 
         A turn that only filtered ends the reply, so that the loop has a chance after 800 units; so
         does every one that filters by properties, which takes longest, and one that needs the disk:
@@ -280,10 +280,10 @@ class PullingStream:
             Whether any read was made; and, with a reply that is empty, the read from the disk that
             is to make it.
         """
-        room = REPLY_BYTES_MAX
+        free_bytes = REPLY_BYTES_MAX
         has_read = self._has_asked = False
         for _ in range(_TURNS_MAX):
-            if not self._row or room < _ROOM_BYTES_LEAST:
+            if not self._row or free_bytes < _FREE_BYTES_MIN:
                 break
             handle = self._row.popleft()
             handle.in_row = False
@@ -293,7 +293,7 @@ class PullingStream:
                 continue
             if handle.follows_group and not self._follow_group(handle, reply):
                 continue
-            request = self._request(handle, room)
+            request = self._request(handle, free_bytes)
             result = self._store.reads.plan_read(request)
             if isinstance(result, ColdRead):
                 self._has_asked = request.record_filter is not None
@@ -303,12 +303,12 @@ class PullingStream:
                 self._first_next(handle)
                 break
             taken = result.record_bytes
-            if taken > room < REPLY_BYTES_MAX:
+            if taken > free_bytes < REPLY_BYTES_MAX:
                 # One record longer than what is left of this reply: it begins the next one.
                 self._first_next(handle)
                 break
             has_read, self._has_asked = True, request.record_filter is not None
-            room -= taken
+            free_bytes -= taken
             code = self._apply(handle, request, result, reply)
             if code is ResponseCode.PULL_RETRY_IMMEDIATELY or request.record_filter:
                 break
@@ -358,7 +358,7 @@ class PullingStream:
         result: ReadResult,
         reply: messages.PullStreamReply,
     ) -> ResponseCode:
-        """Move a handle on by what was read, and tell the reader what there is to tell."""
+        """Advance a handle by a read, and add the outcome to the reply."""
         offset, is_chosen = handle.next_offset, handle.is_chosen
         code, next_offset = outcome = self._answers.outcome(request, result, is_chosen=is_chosen)
         if self._answers.is_masters(request, outcome):
@@ -377,13 +377,13 @@ class PullingStream:
             self._enter_row(handle)
         handle.scans += not count
         handle.damaged += result.skipped
-        is_news = next_offset != handle.told_offset and (
+        is_news = next_offset != handle.reported_offset and (
             handle.held is not None or handle.scans >= _SCANS_PER_REPORT
         )
         # Who chose an offset hears that it is taken, also where nothing is to be read: from then on
         # it counts as reached by reading, and no message is skipped should the queue lose its end.
         if count or is_news or is_chosen or code is ResponseCode.PULL_OFFSET_MOVED:
-            handle.told_offset, handle.scans = next_offset, 0
+            handle.reported_offset, handle.scans = next_offset, 0
             pulled = reply.pulled.add(
                 handle=handle.number,
                 next_offset=next_offset,
@@ -404,7 +404,7 @@ class PullingStream:
         return code
 
     def _check(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:
-        """Look again whether a queue may be read, after a change; end the handle if not."""
+        """Check after a change that a queue may be read; end the handle if not."""
         try:
             self._rules.check_reader(self._group)
             self._rules.check_queue(handle.topic, handle.queue_id)
@@ -416,7 +416,7 @@ class PullingStream:
         return True
 
     def _follow_group(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:
-        """Filter by what the group's members say now; end the handle if they say nothing."""
+        """Set the present subscription of the group; end the handle if there is none."""
         try:
             handle.subscription = self._rules.subscription(self._group, handle.topic, None)
         except TernError as error:

@@ -11,7 +11,7 @@ from ternmq_broker.config import BrokerConfig
 
 
 class Admission:
-    """Counts the received and unanswered bytes of all streams, and other calls that store.
+    """Count of received and unanswered bytes of all streams, and of other calls that store.
 
     Owned by the broker's loop.
     """
@@ -25,12 +25,12 @@ class Admission:
 
     @property
     def bytes(self) -> int:
-        """Received and unanswered, of all streams."""
+        """Number of received and unanswered bytes of all streams."""
         return self._bytes
 
     @property
     def is_idle(self) -> bool:
-        """Nothing that came in is unanswered."""
+        """Every received request is answered."""
         return not (self._bytes or self._calls)
 
     @contextmanager
@@ -44,21 +44,21 @@ class Admission:
             self.answered(0)
 
     def limit(self, *, bytes_max: int, bytes_per_stream_max: int) -> None:
-        """Take other limits from now on, and let waiting streams look again."""
+        """Set other limits, and wake waiting streams."""
         self._bytes_max = bytes_max
         self._bytes_per_stream_max = bytes_per_stream_max
         self.answered(0)
 
     def has_capacity(self, stream_bytes: int) -> bool:
-        """Tell whether a stream with so many unanswered bytes may be read."""
+        """Return whether a stream with `stream_bytes` unanswered bytes may be read."""
         return self._bytes < self._bytes_max and stream_bytes < self._bytes_per_stream_max
 
     def took(self, count: int) -> None:
-        """Count bytes that came in."""
+        """Count received bytes."""
         self._bytes += count
 
     def answered(self, count: int) -> None:
-        """Count bytes that were answered, and let waiting streams look again."""
+        """Count answered bytes, and wake waiting streams."""
         self._bytes -= count
         if self._listeners:
             for notify in list(self._listeners.values()):
@@ -69,11 +69,11 @@ class Admission:
         self._listeners[key] = notify
 
     def unwatch(self, key: object) -> None:
-        """Undo `watch`."""
+        """End the calls that `watch` began."""
         self._listeners.pop(key, None)
 
     async def emptied(self, timeout_s: float) -> bool:
-        """Wait until all that came in is answered; return whether it is. Cancelling is safe."""
+        """Wait until every request is answered; return whether that is so. Cancelling is safe."""
         look = asyncio.Event()
         self.watch(look, look.set)
         try:

@@ -14,10 +14,10 @@ from ternmq_model.response_code import ResponseCode
 
 
 class RefusedRecord(NamedTuple):
-    """One record that was not stored."""
+    """A record that was not stored."""
 
     row: int
-    """Its position in the request."""
+    """Position of the record in its request."""
 
     code: int
     remark: str

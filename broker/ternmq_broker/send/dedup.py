@@ -23,7 +23,7 @@ _COMMIT_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DuplicateSearch:
-    """Finds records of retried batches in the store. Owns nothing.
+    """Search for records of retried batches in the store. Owns nothing.
 
     Nobody else may store the same records meanwhile: a producer's old stream is over before its
     next one opens, and a stream's batches are taken one after the other.
@@ -34,7 +34,7 @@ class DuplicateSearch:
     confirmations: Confirmations
 
     async def find(self, records: bytes, sizes: NDArray[np.int32]) -> dict[int, DuplicateRecord]:
-        """Return where records of a retried batch lie already, by row.
+        """Return the stored records of a retried batch, by row.
 
         Everything appended counts: indexed or not, confirmed or not. Cancelling is safe.
 

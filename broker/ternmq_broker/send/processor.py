@@ -38,32 +38,32 @@ class SendProcessor:
     random: Random
     writer: MessageWriter
     ack_policy: AckPolicy
-    """Tells when what was appended may be acknowledged."""
+    """Decides when an append may be acknowledged."""
 
     admission: Admission
     properties_suffix: Callable[[], bytes]
     """Returns properties that the broker adds to a message that is built now."""
 
     store_host: Callable[[], bytes]
-    """Known when the broker listens."""
+    """Returns STOREHOST; refuses until the broker listens."""
 
     space_made: Callable[[], Awaitable[bool]]
-    """Waits for what an append that was refused as busy lacked, such as the log's next file; tells
-    whether to try again."""
+    """Waits for the space that an append refused as busy lacked, such as the log's next file;
+    returns whether to try again."""
 
     is_closing: Callable[[], bool]
 
     duplicates: DuplicateSearch | None = None
-    """Finds what a producer sends again; None when there is no index to look in."""
+    """Search for the records of a retried batch; None when there is no index."""
 
     replies: ReplyForwarder | None = None
-    """Passes replies on to who waits for them."""
+    """Forwarder of replies to their requesters; None = replies are stored like other messages."""
 
     def check_takes(self) -> None:
-        """Refuse what a producer sends while this broker is about to leave.
+        """Refuse messages of producers while this broker drains or closes.
 
         Raises:
-            BrokerDraining: It is draining or closing. Nothing was stored; another one takes it.
+            BrokerDraining: It is draining or closing. Nothing was stored; another broker takes it.
         """
         if self.is_closing():
             raise refusal(ResponseCode.GO_AWAY, "the broker is closing")
@@ -98,7 +98,7 @@ class SendProcessor:
         return await append_with_space(append, self.space_made)
 
     async def until_safe(self, pending: PendingAck | None) -> common.Status | None:
-        """Wait until what was appended is safe; return what to say when it does not become so.
+        """Wait until an append is safe; return the status of its answer when it does not become so.
 
         It lies in the log, so a plain refusal would be untrue, whatever happens. The answer that
         follows must be given at once: the store may fail at any time.
@@ -118,10 +118,10 @@ class SendProcessor:
     async def store_again(
         self, records: bytes, record_sizes: bytes, sender: SenderInfo, *, atomic: bool
     ) -> PutResult:
-        """Do what `store` does, but for records that are stored already: they are told, no more.
+        """Store the records of a retried batch that are not stored already, as `store` does.
 
-        When the others are refused they are so singly, unless their batch is atomic. Without an
-        index nothing can be looked up, and everything is stored.
+        The answer has the offsets of the stored ones, too. The others are refused singly, unless
+        their batch is atomic. Without an index all records are stored.
 
         Raises:
             TernError: Nothing was stored by this call, nor found.

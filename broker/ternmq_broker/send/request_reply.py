@@ -40,7 +40,7 @@ class ReplyForwarder:
         return self.cluster + REPLY_SUFFIX
 
     def is_reply(self, topic: str, properties: Mapping[str, str]) -> bool:
-        """Tell whether a message sent to `topic` is one; its topic is made if it is the first."""
+        """Return whether a message to `topic` is a reply; the first reply creates its topic."""
         if topic != self.topic or properties.get(MESSAGE_TYPE) != "reply":
             return False
         if self.topics.get(topic) is None:
@@ -51,7 +51,7 @@ class ReplyForwarder:
         return True
 
     def pass_on(self, record: bytes, properties: Mapping[str, str]) -> None:
-        """Let the requester have `record`; it may have given up by then.
+        """Send `record` to the requester, which may have given up by then.
 
         Raises:
             RefusedError: It does not say whom it is for, or that client is not connected to this

@@ -31,7 +31,7 @@ _TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_
 
 
 class RetriedRow(NamedTuple):
-    """One record of a retried batch that can be looked up."""
+    """A record of a retried batch that can be looked up."""
 
     row: int
     key: str
@@ -54,7 +54,7 @@ class DuplicateRecord(NamedTuple):
 
 
 def retried_rows(records: bytes, sizes: NDArray[np.int32]) -> list[RetriedRow]:
-    """Return the rows that have a unique key; what is not a record is for others to refuse."""
+    """Return the rows that have a unique key; bytes that are no record are passed over."""
     lengths = sizes.astype(np.int64)
     if not len(lengths) or int(lengths.min()) <= 0 or int(lengths.sum()) != len(records):
         return []
@@ -118,7 +118,7 @@ def join_results(
     rows: Ints,
     stored: PutResult | None,
 ) -> PutResult:
-    """Return what becomes of a request of which some records were found.
+    """Return the result of a request of which some records were found.
 
     Args:
         count: How many records it has.
@@ -156,7 +156,7 @@ def join_results(
 
 
 def refused_all(count: int, code: int, remark: str) -> PutResult:
-    """Return what becomes of that many records when none of them is taken."""
+    """Return the result of `count` records that are all refused."""
     nowhere = np.full(count, -1, dtype=np.int64)
     rows = [RefusedRecord(row, code, remark) for row in range(count)]
     return PutResult(nowhere, nowhere, 0, PhysicalOffset(0), rows)

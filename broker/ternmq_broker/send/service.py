@@ -34,16 +34,16 @@ BATCH_BYTES_MAX: Final = 1 << 20
 
 
 class SendService:
-    """Serves Send and SendStream."""
+    """Handlers of Send and SendStream."""
 
     def __init__(self, processor: SendProcessor) -> None:
         self._processor = processor
         self._unique_keys: UniqueKeys | None = None
         self._streams: dict[tuple[str, str], SendingStream] = {}
-        """By client and incarnation: the newest stream of each producer."""
+        """Newest stream of each producer, by client and incarnation."""
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of its RPCs."""
         return (unary(SEND, self.send), stream(SEND_STREAM, self.send_stream))
 
     async def send_stream(self, stream: SendServerStream, call: Call) -> None:
@@ -126,7 +126,7 @@ class SendService:
         return reply
 
     def _sender(self, call: Call, auto_create: messages.AutoCreate | None) -> SenderInfo:
-        """Return who calls. A caller that says nothing of new topics lets them be created."""
+        """Return the addresses and settings of a caller; without settings, topics are created."""
         return SenderInfo(
             born_host_bytes(call.peer),
             self._processor.store_host(),

@@ -39,7 +39,7 @@ class PendingReply:
 
 
 class SendingStream:
-    """One producer's stream. Reading and appending go on while earlier batches wait for the disk.
+    """Stream of one producer. Reading and appending go on while earlier batches wait for the disk.
 
     Answers leave in the order of the requests: either at once, from the loop that reads, when
     nothing waits; or from a second task, started when the first batch has to wait.
@@ -60,7 +60,7 @@ class SendingStream:
         self._taken = asyncio.Event()
 
     async def displace(self) -> None:
-        """Take no more, and wait until nothing more is stored: the producer has a new stream.
+        """Read no more, and wait until nothing more is stored: the producer has a new stream.
 
         What it sends there may be what it sent here; both must not be stored.
         """
@@ -165,7 +165,7 @@ class SendingStream:
         self._processor.admission.answered(pending.request_bytes)
 
     async def _await_capacity(self) -> None:
-        """Leave the stream unread until there is capacity, but not for too long."""
+        """Wait for capacity, at most `unread_max_ms`."""
         await self._until(
             lambda: self._processor.admission.has_capacity(self._unanswered_bytes),
             timeout_s=self._processor.live.broker.unread_max_ms / 1000,

@@ -50,7 +50,7 @@ class PutResult:
     """Result of a request: offsets of its stored records, and the refused ones."""
 
     queue_offsets: Ints
-    """One for each record of the request; -1 for a refused one."""
+    """Queue offset of each record of the request; -1 for a refused one."""
 
     physical_offsets: Ints
     stored_at_ms: int
@@ -59,11 +59,11 @@ class PutResult:
 
     refused: Sequence[RefusedRecord]
     queue_ids: Ints | None = None
-    """One for each record, when some lie in another queue than they were sent to; else None."""
+    """Queue of each record, when some lie in another queue than they were sent to; else None."""
 
 
 class MessageWriter:
-    """Checks records against the topics and appends them. Owned by the broker's loop.
+    """Checks of records against their topics, and their append. Owned by the broker's loop.
 
     Args:
         log: Takes the records.
@@ -73,9 +73,9 @@ class MessageWriter:
         on_created: Called when a send created a topic; what was sent to it may be acknowledged only
             when the table is saved.
         is_checksummed: Whether stored records are to end with a checksum.
-        rules: Tells by what records are routed elsewhere at this moment.
+        rules: Returns the present rules for routing to system topics.
         on_halves: Called when transactions began, with their half messages' places in the log and
-            in the half topic's queue, and how long each is staged, as `RoutedBatch` tells.
+            in the half topic's queue, and the staging time of each, as in `RoutedBatch`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Codec of committed messages, made of staged half messages' bytes without decoding them. Pure.
 
-What is not as plain as producers stage it goes the longer way, by `read_half` and `message_of`,
-which comes to the same.
+Half messages that are not as plain as producers stage them are decoded and encoded by `read_half`
+and `message_of`, with the same result.
 """
 
 import struct
@@ -64,11 +64,11 @@ class PlainCommit(NamedTuple):
 
 
 def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | None:
-    """Return the message that a half message becomes; None when that is for the longer way.
+    """Return the message that a half message becomes; None when it is not plain.
 
     Args:
         data: Its record.
-        identity: Names of the transaction to commit; another one is for the longer way.
+        identity: Names of the transaction to commit; the half message of another one is not plain.
     """
     if len(data) < _HEAD.size + len(_TOPIC) + 2:
         return None

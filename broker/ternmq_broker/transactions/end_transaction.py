@@ -81,7 +81,7 @@ class EndTransactionProcessor:
     end_lookup: EndLookup
     readiness: Readiness
     storing: Callable[[], AbstractContextManager[None]]
-    """Counts a call that stores: a stop waits for it."""
+    """Context of a call that stores: a stop waits for its end."""
 
     rules: Callable[[], RoutingRules]
     """Returns the present rules for delays."""

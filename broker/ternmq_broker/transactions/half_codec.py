@@ -1,4 +1,4 @@
-"""Half messages: what their records say, and the records that they become. Pure.
+"""Half messages: their content, and the records that they become. Pure.
 
 Source: RocketMQ `TransactionalMessageBridge`, `EndTransactionProcessor`.
 """
@@ -17,7 +17,7 @@ from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK, Recor
 CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 FIRST_HALF: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 BEGAN: Final = "TRAN_BEGAN_MS"
-"""In copies that this broker has put back: when the first half message was stored. Ours alone."""
+"""Store time of the first half message, in copies by TernMQ. RocketMQ has no such property."""
 
 TRANSACTION_ID: Final = "__transactionId__"
 
@@ -48,7 +48,7 @@ class HalfRecord(NamedTuple):
     """Number of questions to producers so far."""
 
     immunity_ms: int | None
-    """Its own time before the first question; None = the broker's."""
+    """Immunity time of the message, before the first question; None = the broker's."""
 
     stored_at_ms: int
     began_at_ms: int
@@ -59,7 +59,7 @@ class HalfRecord(NamedTuple):
     """Name of its batch, when it is staged: nobody is asked about it."""
 
     is_delayed: bool = False
-    """Its message waits for its time once it is committed."""
+    """The message waits for its time once it is committed."""
 
 
 def read_half(
@@ -68,7 +68,7 @@ def read_half(
     place_of: Callable[[QueueOffset], PhysicalOffset | None],
     properties: Mapping[str, str] | None = None,
 ) -> HalfRecord | None:
-    """Return what a record of the half topic says; None when it can be no half message.
+    """Return the content of a record of the half topic; None when it can be no half message.
 
     Args:
         record: Whole.
@@ -159,7 +159,7 @@ def message_of(inner: InternalRecord, half: HalfRecord, *, queue_id: int) -> Int
 
 
 def copy_of(inner: InternalRecord, half: HalfRecord, *, checks: int) -> InternalRecord:
-    """Return the half message as it is put back, with so many questions asked."""
+    """Return the copy of a half message that is put back, with the number of questions asked."""
     properties = dict(inner.properties)
     properties[FIRST_HALF] = str(half.first_queue_offset)
     properties[BEGAN] = str(half.began_at_ms)
@@ -169,5 +169,5 @@ def copy_of(inner: InternalRecord, half: HalfRecord, *, checks: int) -> Internal
 
 
 def parked_of(inner: InternalRecord, half: HalfRecord) -> InternalRecord:
-    """Return the half message as it is kept for people to look at when nobody could decide it."""
+    """Return the parked form of a half message that nobody could decide."""
     return replace(inner, topic=CHECK_MAX_TOPIC, queue_id=0, prepared_offset=half.transaction)

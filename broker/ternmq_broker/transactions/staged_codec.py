@@ -58,7 +58,7 @@ class StagedProperties(NamedTuple):
 
 
 def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf | None]:
-    """Return what records of the half topic say; None for one that `read_half` must read.
+    """Return the contents of records of the half topic; None for one that `read_half` must read.
 
     Args:
         data: The records lie in it.
@@ -102,7 +102,7 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
 
 
 def parse_staged_properties(properties: bytes) -> StagedProperties | None:
-    """Return what the properties of a plain staged half message say; None when it is not plain."""
+    """Return the shared properties of a staged half message; None when it is not plain."""
     begin = properties.rfind(_BEGIN)
     end = properties.find(_END, begin)
     if (

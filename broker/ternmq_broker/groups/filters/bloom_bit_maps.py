@@ -20,7 +20,8 @@ _STEPS_MAX: Final = 128
 
 
 class FilterBitMaps:
-    """Evaluates the conditions of all groups that read a topic now. Owned by the store's thread.
+    """Bit maps of records by the conditions of all groups that read their topic. Owned by the
+    store's thread.
 
     Args:
         table: The conditions.
@@ -52,7 +53,7 @@ class FilterBitMaps:
 def _conditions(found: Sequence[ConsumerFilter]) -> tuple[list[tuple[Condition, int]], int]:
     """Return conditions with their bits; and the bits of those that are too long to be evaluated.
 
-    Whoever has one of these is taken to want every message, and looks at it when it reads.
+    Every message counts as a match of such a condition, which is evaluated by reads alone.
     """
     conditions: list[tuple[Condition, int]] = []
     always = 0
@@ -70,10 +71,10 @@ def _mask(positions: Sequence[int]) -> int:
 
 
 def fit_bit_maps(config: BrokerConfig, store: StoreConfig) -> StoreConfig:
-    """Return the store's settings, with room for bit maps if any are to be kept.
+    """Return the store's settings, with space for bit maps if any are to be stored.
 
     Raises:
-        ConfigError: They are, and the store keeps nothing beside its units.
+        ConfigError: They are to be stored, and the store has no extension units.
     """
     if not config.filter_bit_maps_enabled:
         return store

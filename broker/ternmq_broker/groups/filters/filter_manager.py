@@ -15,14 +15,14 @@ class FilterManager:
 
     Args:
         config: The broker's settings.
-        store: Open. It keeps bit maps from now on, if the settings say so.
-        table: Loaded. Nobody is taken to use what is in it until somebody says so.
-        clients: Who is there.
-        clock: For when conditions are born.
+        store: Open. It stores bit maps from now on, if the settings say so.
+        table: Loaded. Its conditions count as unused until a member subscribes by them.
+        clients: Connected clients.
+        clock: The broker's.
 
     Attributes:
-        rules: How subscriptions are read and tested.
-        registry: Follows who uses which condition.
+        rules: Rules of filters.
+        registry: Registry of the conditions of groups.
     """
 
     def __init__(

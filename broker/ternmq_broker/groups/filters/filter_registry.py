@@ -1,4 +1,4 @@
-"""Registry of the filters of groups: kept as clients tell it, and for a day after they left.
+"""Registry of the filters of groups, with those of groups that left within the last day.
 
 Source: RocketMQ `ConsumerFilterManager`, `ConsumerManager.registerConsumer`.
 """
@@ -19,14 +19,14 @@ _CLEAN_PAUSE_S: Final = 60.0
 
 
 class FilterRegistry:
-    """Follows the groups' members. The one who changes the `FilterTable`.
+    """Conditions of the groups' members. The only writer of the `FilterTable`.
 
     Args:
-        table: What groups filter by.
-        clients: Their members.
-        clock: For when that changed.
-        log_end: Returns what lies behind every message. Times do not tell which messages are older
-            than what filters them: a clock may have been set back.
+        table: Conditions of groups.
+        clients: Connected clients.
+        clock: The broker's.
+        log_end: Returns the end of the log. Offsets show which messages are older than a
+            condition; times do not: a clock may have been set back.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class FilterRegistry:
         self._log_end = log_end
 
     def group_changed(self, group: str) -> None:
-        """Take note that members of `group` came, went, or told their subscriptions again."""
+        """Register the conditions of `group` after its members or their subscriptions changed."""
         known = self._clients.subscriptions(group).values()
         wanted = [subscription for subscription in known if subscription.condition is not None]
         now_ms = self._clock.wall_ms()
         self._table.register(group, wanted, now_ms=now_ms, log_end=self._log_end())
 
     def job(self) -> Job:
-        """Return what forgets conditions that nobody uses any more."""
+        """Return the job that removes unused conditions."""
         return Job(name="filters-clean", interval_s=_CLEAN_PAUSE_S, step=self.clean)
 
     async def clean(self) -> bool:
-        """Forget conditions that nobody has used for a day: one step of a job."""
+        """Remove conditions that were not used for a day: one step of a job."""
         for one in self._table.clean(now_ms=self._clock.wall_ms()):
             logger.info("filter forgotten group=%s topic=%s", one.group, one.topic)
         return False

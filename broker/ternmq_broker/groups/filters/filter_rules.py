@@ -43,8 +43,8 @@ class FilterRules:
     """Rules for subscriptions at this broker. Reads the tables, owns nothing.
 
     Args:
-        clients: Tell what their groups want.
-        table: What groups filter by.
+        clients: Connected clients and the subscriptions of their groups.
+        table: Conditions of groups.
         property_filter_enabled: SQL92 is served.
         retry_filter_enabled: A group's retry topic is filtered by what it wants of the topics that
             its messages come from.
@@ -73,13 +73,13 @@ class FilterRules:
         *,
         code_when_off: ResponseCode = ResponseCode.SYSTEM_ERROR,
     ) -> Subscription:
-        """Return the subscription that a client has told.
+        """Return a subscription that a client has sent.
 
         Args:
-            topic: Which it is to be about.
-            given: What was told.
-            code_when_off: By which SQL92 is refused where it is off. A reader asks again by that of
-                a pull, RocketMQ's; a Session has one that says never.
+            topic: Topic of the subscription.
+            given: The subscription as the client sent it.
+            code_when_off: Response code for SQL92 where it is off. A reader retries after that of
+                a pull, RocketMQ's; that of a Session forbids a retry.
 
         Raises:
             IllegalName: Its topic is illegal.
@@ -102,7 +102,7 @@ class FilterRules:
             raise refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
 
     def check_registered(self, group: str, known: Subscription) -> None:
-        """Let a group read by what its members told of it.
+        """Refuse a read by a condition that is not registered.
 
         Raises:
             RefusedError: It is SQL92 and not registered, or only an older version of it is.
@@ -118,7 +118,7 @@ class FilterRules:
             raise refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
 
     def pull_filter(self, group: str, subscription: Subscription) -> PullFilter:
-        """Return what a read filters by now; ask again for the next one."""
+        """Return the present filters of a read; the next read may have others."""
         condition, codes = subscription.condition, subscription.tag_codes
         if condition is None:
             if self._retry_filter_enabled and subscription.topic == RETRY_PREFIX + group:
@@ -134,10 +134,10 @@ class FilterRules:
         )
 
     def _bit_test(self, group: str, subscription: Subscription) -> BitMapFilter | None:
-        """Return what bit maps tell this reader; None while they were not made for it.
+        """Return the bit map filter of a reader; None where bit maps were not made for it.
 
-        That they were is known of a condition that its group has registered, has not given up
-        since, and reads by.
+        Bit maps exist for a condition that its group has registered, uses since without a break,
+        and reads by.
         """
         one = self._table.get(subscription.topic, group)
         if one is None or one.dead_at_ms or one.expression != subscription.expression:
@@ -148,7 +148,7 @@ class FilterRules:
 
 
 def _most(steps: int) -> int:
-    """Return how many messages one read may ask a condition about that has so many parts."""
+    """Return the limit of messages of one read, by the number of parts of its condition."""
     most = _STEPS_MAX // (steps + _STEPS_TO_READ)
     return max(min(most, FILTER_UNITS_MAX), _MESSAGES_LEAST)
 

@@ -14,9 +14,9 @@ from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 
 @dataclass(frozen=True, slots=True)
 class CopySearch:
-    """Finds copies of failed messages in the store. Owns nothing.
+    """Search for copies of failed messages in the store. Owns nothing.
 
-    A copy tells by `SOURCE` which record failed, and under which version of its group's offset: a
+    `SOURCE` in a copy names the record that failed, and the version of its group's offset: a
     message that is consumed again after a seek or a reset fails anew. Of 300,000 messages with keys
     a look-up costs 20 µs a message that has no copy, and 55 µs one that has.
     """
@@ -26,7 +26,7 @@ class CopySearch:
     async def find(
         self, records: Sequence[InternalRecord], *, start: PhysicalOffset
     ) -> Mapping[int, PhysicalOffset]:
-        """Return which copies are stored already, by row, each with the end of its record.
+        """Return the copies that are stored already: the end of each record, by row.
 
         Without an index, and of a message without a unique key, none is found.
 
@@ -44,16 +44,16 @@ class CopySearch:
         return found
 
     async def _search(
-        self, topic: str, wanted: Mapping[int, InternalRecord], start: PhysicalOffset
+        self, topic: str, records: Mapping[int, InternalRecord], start: PhysicalOffset
     ) -> Mapping[int, PhysicalOffset]:
-        """Return what is stored of copies with different keys."""
+        """Return the stored ones among copies with different keys."""
         store = self.reader.store
-        rows = {record.properties[UNIQUE_KEY]: row for row, record in wanted.items()}
-        sources = [int(each.properties[SOURCE].partition(".")[0]) for each in wanted.values()]
+        rows = {record.properties[UNIQUE_KEY]: row for row, record in records.items()}
+        sources = [int(each.properties[SOURCE].partition(".")[0]) for each in records.values()]
 
         def is_copy(properties: Mapping[str, str]) -> bool:
             row = rows.get(properties.get(UNIQUE_KEY, ""))
-            return row is not None and _failure(properties) == _failure(wanted[row].properties)
+            return row is not None and _failure(properties) == _failure(records[row].properties)
 
         search = store.searches.unique(
             topic,
@@ -73,12 +73,12 @@ class CopySearch:
 
 
 def copy_name(record: InternalRecord) -> tuple[str | None, ...]:
-    """Return what two copies of one failure have in common, and no others."""
+    """Return the name that two copies of one failure share, and no others."""
     return (record.topic, record.properties.get(UNIQUE_KEY), *_failure(record.properties))
 
 
 def _failure(properties: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return what tells copies with one key apart: what failed, and whose retry topic is next."""
+    """Return the failed record and the next retry topic, by which copies with one key differ."""
     return properties.get(SOURCE), properties.get(REAL_TOPIC)
 
 

@@ -27,14 +27,14 @@ def dead_letter_topic(group: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
-    """Makes groups' topics when they are needed. Owns nothing.
+    """Retry and dead-letter topics of groups, created when they are needed. Owns nothing.
 
     Args:
-        topics: Where they are kept.
-        clock: For when they changed.
+        topics: Topics of the broker.
+        clock: The broker's.
         on_created: Called after each new topic; messages in it may be acknowledged only when the
             table is saved.
-        is_slave: None are made here: they come from the master.
+        is_slave: No topic is created: they come from the master.
     """
 
     topics: TopicTable

@@ -60,9 +60,14 @@ _BROKERS_OWN: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, WHEEL_TOP
 class SendBackAction(enum.Enum):
     """An action on a message that is sent back."""
 
-    RETRY = enum.auto()  # it comes again, after a delay
-    DEAD = enum.auto()  # it was tried often enough, or never again is wanted
-    DROPPED = enum.auto()  # the group wants no retries at all
+    RETRY = enum.auto()
+    """Deliver it again, after a delay."""
+
+    DEAD = enum.auto()
+    """Store it as a dead letter: it was tried often enough, or its member wants no retry."""
+
+    DROPPED = enum.auto()
+    """Drop it: the group has no retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class SendBackDecision:
 
     action: SendBackAction
     record: InternalRecord
-    """For `RETRY`, as it is delivered after the delay; for `DEAD`, as it is stored now."""
+    """Record as it is delivered after the delay (`RETRY`), or as it is stored now (`DEAD`)."""
 
     delay_level: int
     """1 to 18 for `RETRY`, else 0."""
@@ -143,7 +148,7 @@ def why_not(record: Record, failure: FailedMessage) -> RefusedError | None:
 def decide_retry(
     record: Record, failure: FailedMessage, group: GroupSettings, *, queue_id: int
 ) -> SendBackDecision:
-    """Return what is to be stored for a message that `group` could not consume.
+    """Return the decision about a message that `group` could not consume.
 
     Args:
         record: The message as it was consumed.
@@ -188,7 +193,7 @@ def decide_retry(
 
 
 def dead_letter(message: InternalRecord, group: str, *, message_id: str) -> InternalRecord:
-    """Return what is stored, at once, when a message will not be tried again.
+    """Return the dead letter of a message that will not be tried again.
 
     It says where it came from and which message it was, for tools.
 

@@ -22,7 +22,7 @@ TRIES_MAX: Final = 1 << 20
 
 
 def retried(record: InternalRecord, settings: GroupSettings, *, is_orderly: bool) -> InternalRecord:
-    """Return what is to be stored for a record that a client sent to its group's retry topic.
+    """Return the record to store for one that a client sent to its group's retry topic.
 
     It says in its properties how often it was tried. Orderly consumers wait on the spot: what they
     send is to be tried no more.
@@ -60,13 +60,13 @@ def _number(record: InternalRecord, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RetryTopicRouting:
-    """Calls `retried` with settings and locks of the group. Owns nothing.
+    """Routing of records by settings and locks of their group. Owns nothing.
 
     Args:
-        groups: Every group's settings.
-        locks: Tells which groups are orderly.
-        topics: Makes the topic of dead letters.
-        clock: For leases.
+        groups: Settings of groups.
+        locks: Locks of queues, which orderly groups have.
+        topics: Retry and dead-letter topics of groups.
+        clock: The broker's.
     """
 
     groups: GroupTable
@@ -75,7 +75,7 @@ class RetryTopicRouting:
     clock: Clock
 
     def __call__(self, record: InternalRecord) -> InternalRecord:
-        """Return what is to be stored of a record sent to a retry topic, whose target exists then.
+        """Return the record to store for one sent to a retry topic; its topic exists then.
 
         Raises:
             RefusedError: A number of tries is none, or there can be no topic for dead letters.

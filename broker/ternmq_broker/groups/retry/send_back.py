@@ -60,14 +60,14 @@ class _SendBackBatch:
     messages: list[tuple[int, SendBackDecision]] = field(
         default_factory=list[tuple[int, SendBackDecision]]
     )
-    """One for each record: the message's place in the request, and the decision about it."""
+    """Position in the request of each record's message, and the decision about it."""
 
     body_bytes: int = 0
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class SendBackService:
-    """Serves SendBack."""
+    """Handler of SendBack."""
 
     reader: StoreReader
     writer: InternalWriter
@@ -83,14 +83,14 @@ class SendBackService:
     clock: Clock
     is_closing: Callable[[], bool]
     storing: Callable[[], AbstractContextManager[None]]
-    """Counts a call that stores: a stop waits for it."""
+    """Context of a call that stores: a stop waits for its end."""
     _under_way: dict[tuple[str | None, ...], asyncio.Event] = field(
         default_factory=dict[tuple[str | None, ...], asyncio.Event], init=False
     )
     """Copies that are searched for, or being stored; set once that is over."""
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of its RPCs."""
         return (unary(SEND_BACK, self.send_back),)
 
     async def send_back(self, request: groups.SendBackRequest, call: Call) -> groups.SendBackReply:
@@ -137,7 +137,7 @@ class SendBackService:
         return outcomes
 
     async def _decide(self, group: GroupSettings, told: groups.FailedMessage) -> SendBackDecision:
-        """Return what becomes of one message.
+        """Return the decision about one message.
 
         Raises:
             TernError: It cannot be sent back.
@@ -191,7 +191,7 @@ class SendBackService:
         raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
 
     def _stored_form(self, group: GroupSettings, decided: SendBackDecision) -> InternalRecord:
-        """Return what is stored now; its topic is there from then on.
+        """Return the record to store now; its topic exists from then on.
 
         Raises:
             RefusedError: The group's topic may not be written, or no more topics fit.
@@ -214,7 +214,7 @@ class SendBackService:
         told: Sequence[groups.FailedMessage],
         outcomes: Sequence[common.Status],
     ) -> None:
-        """Store what is not stored yet. Copies that another call is about to store are awaited."""
+        """Store missing copies, after other calls are done with copies of the same messages."""
         names = dict.fromkeys(map(copy_name, batch.records))  # in order: runs must repeat
         while (name := next((each for each in names if each in self._under_way), None)) is not None:
             await self._under_way[name].wait()
@@ -234,8 +234,10 @@ class SendBackService:
         told: Sequence[groups.FailedMessage],
         outcomes: Sequence[common.Status],
     ) -> None:
-        """Store what is not stored yet, and what the member may still act for: while records were
-        read, a lock may have fallen."""
+        """Store missing copies of queues whose locks the member still holds.
+
+        A lock may have ended while records were read.
+        """
         store, left = self.reader.store, _SendBackBatch()
         start = store.deletions.get(retry_topic(group), PhysicalOffset(0))
         try:

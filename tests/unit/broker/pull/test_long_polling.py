@@ -72,5 +72,5 @@ def test_sweep_wakes_every_pull_whose_queue_moved() -> None:
     for pull in (one, still):
         table.hold(pull)
     ends = {("T", 0): 6, ("T", 1): 5}
-    assert table.on_look(lambda topic, queue_id: ends[topic, queue_id]) == [one]
+    assert table.on_sweep(lambda topic, queue_id: ends[topic, queue_id]) == [one]
     assert len(table) == 1

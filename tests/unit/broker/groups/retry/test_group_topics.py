@@ -27,7 +27,7 @@ def test_group_topics_are_created_once_readable_and_writable() -> None:
         topics, table, created = made()
         assert topics.retry(GROUP) == topics.retry(GROUP) == TopicConfig("%RETRY%G", 2, 2)
         assert topics.dead_letters("G") == TopicConfig("%DLQ%G", 1, 1)
-        assert created == [["%RETRY%G"], ["%RETRY%G", "%DLQ%G"]]
+        assert created == [["%RETRY%G"], ["%DLQ%G", "%RETRY%G"]]
         assert [each.permissions.text for each in table] == ["RW-", "RW-"]
 
     run_in_virtual_time(main())
