@@ -21,7 +21,7 @@ DISK_PERCENTS: Final = {
     "disk_force_percent": (70, 85),
     "disk_full_percent": (85, 90),
 }
-"""Least and most of each. Above 90 % the log gets no further file, whatever they are."""
+"""Least and most of the settings of the disk's use. Above 90 % the log gets no further file."""
 
 _BOUNDS: Final = {
     "consume_queue_ext_file_bytes": (1 << 16, _MAP_BYTES_MAX),
@@ -44,13 +44,14 @@ _BOUNDS: Final = {
 
 
 class FlushMode(enum.Enum):
-    """When a message counts as stored."""
+    """Rule when a message counts as stored."""
 
     SYNC = "sync"
-    """Once it is on disk: it survives a loss of power."""
+    """Stored once it is on the disk: a message survives a loss of power."""
 
     ASYNC = "async"
-    """Once it is in memory: it survives the end of the process, and within seconds the rest."""
+    """Stored once it is in memory: a message survives the end of the process, and after some
+    seconds a loss of power."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,26 +62,26 @@ class StoreConfig:
     """Size of one file of the commit log. A store that exists keeps the size it was made with."""
 
     consume_queue_file_units: int = 300_000
-    """Messages that one file of a consume queue tells of; 20 bytes each. As above, an existing
-    store keeps its own."""
+    """Messages in one file of a consume queue, 20 bytes each. A store that exists keeps the size
+    that it was made with."""
 
     consume_queue_ext_enabled: bool = False
-    """Keep each message's tag code, store time and, once somebody filters by properties, a bit map
-    of who may want it in files beside the consume queues."""
+    """Extension files beside the consume queues. They hold tag code and store time of each message
+    and, once a group filters by properties, a bit map of the groups that may match it."""
 
     consume_queue_ext_file_bytes: int = 48 << 20
-    """Size of one of these files. Queues that have some keep theirs."""
+    """Size of one extension file of a consume queue. Queues with such files keep their size."""
 
     consume_queue_ext_bit_map_bits: int = 64
-    """Room that is reserved for each bit map before a message is stored; a longer one is kept all
-    the same."""
+    """Bits reserved for the bit map of each message in an extension file. Longer bit maps are
+    stored, too."""
 
     record_checksum: bool = True
-    """Every record that is stored ends with a checksum of all of it, the property `__CRC32#`, which
-    RocketMQ shows as one more property. Off = as RocketMQ does by default."""
+    """Checksum of the whole record at the end of each record, as the property `__CRC32#`, which
+    RocketMQ shows as one more property. RocketMQ's default is off."""
 
     index_enabled: bool = True
-    """Messages are found by their unique key and by each of their keys. Off saves time and disk;
+    """Index of messages by their unique key and each of their keys. Off saves time and disk space;
     messages stored meanwhile are found by no key."""
 
     index_slots: int = 5_000_000
@@ -88,29 +89,30 @@ class StoreConfig:
     that exist keep their number."""
 
     index_entries: int = 20_000_000
-    """Keys in one file of the index, one more than it holds; 20 bytes each. As above."""
+    """Keys in one file of the index, one more than it holds, 20 bytes each. Files that exist keep
+    their number."""
 
     transient_pool_enabled: bool = False
-    """With asynchronous flush alone: appended records wait in memory, another thread writes them to
-    the log, and only then are they answered and read."""
+    """Transient pool, for asynchronous flush alone: appended records wait in memory until another
+    thread has written them to the log; then they are acknowledged and read."""
 
     transient_pool_bytes: int = 64 << 20
-    """Limit of what waits in the pool, bytes. Beyond it a send waits for room."""
+    """Limit of bytes in the transient pool. Beyond the limit a send waits for space."""
 
     transient_pool_fails_fast: bool = False
-    """A send beyond `transient_pool_bytes` is refused as busy instead."""
+    """Refusal, as busy, of a send beyond `transient_pool_bytes`. Off = the send waits for space."""
 
     flush_interval_ms: int = 500
-    """Asynchronous flush: how often the log is looked at."""
+    """Interval between checks whether an asynchronous flush is due, ms."""
 
     flush_least_pages: int = 4
-    """Asynchronous flush: pages of 4 KiB that must be waiting, or the look is in vain."""
+    """Least number of 4 KiB pages that one asynchronous flush writes."""
 
     flush_thorough_interval_ms: int = 10_000
-    """Asynchronous flush: after so long even less is flushed."""
+    """Time after which an asynchronous flush writes fewer pages than `flush_least_pages`, ms."""
 
     sync_flush_timeout_ms: int = 5_000
-    """Synchronous flush: how long a sender waits for the disk. Then it hears FLUSH_DISK_TIMEOUT."""
+    """Longest wait of a send for a synchronous flush, ms. The reply is then FLUSH_DISK_TIMEOUT."""
 
     checkpoint_interval_ms: int = 1_000
     """Interval between flushes of consume queues and index, which move the checkpoint, ms. After a
@@ -136,7 +138,7 @@ class StoreConfig:
     """Pause between two deletions of files, ms, so that the disk serves others too."""
 
     clean_forcibly: bool = True
-    """A disk at `disk_force_percent` costs the oldest files, expired or not."""
+    """Deletion of the oldest files, expired or not, on a disk at `disk_force_percent`."""
 
     forced_reserved_hours: int = 4
     """Age of its newest message at which a file of the log goes on a disk at `disk_force_percent`,
@@ -175,14 +177,14 @@ class StoreConfig:
     is older is read from the disk, beside the loop. 0 to 100."""
 
     read_ahead_enabled: bool = True
-    """The disk is told what a reader far behind will want next."""
+    """Hints to the disk about the bytes that a reader far behind needs next."""
 
     verify_rate_bytes: int = 4 << 20
     """Speed of the background verification, in bytes of the log a second: each record is checked,
     and compared with consume queues and index, which are mended from it. 0 = no verification."""
 
     disk_fall_recorded: bool = True
-    """Each read notes how far its group is behind; `ternmq broker status` shows it."""
+    """Record of the lag of each group at its reads, for `ternmq broker status`."""
 
     def __post_init__(self) -> None:
         size = self.commit_log_file_bytes

@@ -138,14 +138,14 @@ class MessageStore:
         *,
         serve_to: PhysicalOffset | None = None,
     ) -> "MessageStore":
-        """Hold the directory, load what is in it, and recover from whatever ended the last use.
+        """Lock a directory, load its files, and recover from the end of the last use.
 
         Args:
-            root: The directory.
-            config: The settings.
-            flush_mode: When a message counts as stored.
-            files: The disk. A `FailStopFileSystem` notices failures of its other users, too.
-            clock: For store times and for what is due.
+            root: Directory of the store.
+            config: Settings.
+            flush_mode: Rule when a message counts as stored.
+            files: File system. A `FailStopFileSystem` notices failures of its other users, too.
+            clock: Clock of store times and intervals.
             serve_to: This is a replica that goes on with `append_replicated`: the `confirm_limit`
                 begins here. None = it appends, and everything that is there is served.
 
@@ -176,7 +176,7 @@ class MessageStore:
 
     @property
     def flushed_offset(self) -> PhysicalOffset:
-        """Everything before it survives a loss of power."""
+        """Log offset below which all records survive a loss of power."""
         return self._flush.flushed
 
     @property
@@ -186,18 +186,18 @@ class MessageStore:
 
     @property
     def safe_offset(self) -> PhysicalOffset:
-        """Everything before it is as safe as the flush mode asks for, in this store."""
+        """Log offset below which all records are as safe here as the flush mode demands."""
         return self._flush.flushed if self._flush_mode is FlushMode.SYNC else self._log.committed
 
     @property
     def confirm_offset(self) -> PhysicalOffset:
-        """Everything before it counts as stored: it may be dispatched and acknowledged."""
+        """Log offset below which records count as stored and may be dispatched."""
         safe, limit = self.safe_offset, self._confirm_limit
         return safe if limit is None or safe < limit else limit
 
     @property
     def confirm_limit(self) -> PhysicalOffset | None:
-        """The confirm offset is not beyond it: replicas must have what lies before. None = none."""
+        """Upper limit of the confirm offset, up to which replicas have the log. None = no limit."""
         return self._confirm_limit
 
     @confirm_limit.setter
@@ -207,16 +207,16 @@ class MessageStore:
 
     @property
     def dispatched_offset(self) -> PhysicalOffset:
-        """Everything before it can be read."""
+        """Log offset below which records can be read."""
         return self._dispatcher.offset
 
     @property
     def dispatch_behind_ms(self) -> int:
-        """From the newest message that can be read to the newest stored."""
+        """Time between the newest message that can be read and the newest stored, ms."""
         return self.last_stored_at_ms - self._dispatcher.stored_at_ms
 
     def keep_bit_maps(self, bit_maps: BitMaps) -> None:
-        """Have `bit_maps` tell of every message from now on who may want it."""
+        """Compute bit maps of the filters of later messages by `bit_maps`."""
         self._dispatcher.bit_maps = bit_maps
 
     def append(
@@ -248,7 +248,7 @@ class MessageStore:
         begun_at = self._clock.monotonic_ms()
         self.statistics.put_begun()
         self._check_usable()
-        self.cleaner.check_room()
+        self.cleaner.check_space()
         batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
         stored_at = store_time(self._clock.wall_ms(), self.last_stored_at_ms)
         try:
@@ -291,13 +291,13 @@ class MessageStore:
     def append_replicated(
         self, data: bytes, at: PhysicalOffset, *, is_checksummed: bool, damage: str = ""
     ) -> None:
-        """Take over a piece of the master's log, byte for byte.
+        """Append a slice of the master's log, byte for byte.
 
         Args:
-            data: What a `LogSlice` of the master has.
-            at: Where it lies there: the end of the log here.
-            is_checksummed: Every record has its checksum.
-            damage: What is wrong with it, if something is.
+            data: Bytes of a `LogSlice` of the master.
+            at: Log offset of the bytes: the end of the log here.
+            is_checksummed: True if every record has its checksum.
+            damage: Description of the damage; empty = there is none.
 
         Raises:
             CorruptRecord: It does not go on here with whole records; nothing is stored.
@@ -306,7 +306,7 @@ class MessageStore:
             StoreFailed: An I/O error made the store read-only; nothing is stored.
         """
         self._check_usable()
-        self.cleaner.check_room()
+        self.cleaner.check_space()
         try:
             self._copy.take(data, at, is_checksummed=is_checksummed, damage=damage)
         except OSError as error:
@@ -371,7 +371,7 @@ class MessageStore:
         return self._flush.flush_due(now_ms, stored_at_ms=self.last_stored_at_ms)
 
     def flush_done(self, task: FlushTask, error: OSError | None = None) -> None:
-        """Take note that `task` has run: what it synced counts as on disk, unless it failed."""
+        """Record that `task` has run: its bytes count as flushed, unless it failed."""
         if error is not None:
             self._files.fail(error)
         self._flush.flush_done(task, is_good=self.failure is None)
@@ -385,7 +385,7 @@ class MessageStore:
         return self._flush.checkpoint_due(now_ms) if self.failure is None else None
 
     def checkpoint_done(self, task: CheckpointTask, error: OSError | None = None) -> None:
-        """Take note that `task` has run."""
+        """Record that `task` has run; it is due again if it failed."""
         is_late = error is not None and (is_exhausted(error) or is_full(error))
         if is_late and not self._is_checkpoint_late:
             logger.warning("checkpoint not moved root=%s error=%s", self._root, error)
@@ -399,9 +399,9 @@ class MessageStore:
         return self._ahead.due(is_copying=is_copying) if self.failure is None else None
 
     def file_ready(self, task: FileTask, error: OSError | None = None) -> None:
-        """Take over the file that `task` made.
+        """Add the file that `task` made to the store.
 
-        That there was no space is no failure: the present file is filled, then appends are
+        A full disk is no failure of the store: the present file is filled, then appends are
         refused until another attempt succeeds.
         """
         try:
@@ -410,11 +410,11 @@ class MessageStore:
             self._files.fail(failure)
 
     def clean(self, now_ms: int | None, *, hour: int) -> Generator[CleanTask]:
-        """Take one pass of retention: run each task elsewhere before asking for the next.
+        """Yield the tasks of a retention pass: each runs elsewhere before the next is asked for.
 
         Args:
-            now_ms: What ages are counted to; None = nothing goes by its age.
-            hour: 0 to 23, on the wall where the broker runs.
+            now_ms: Wall clock, for ages; None = no file goes by its age.
+            hour: Hour of the local time of the broker, 0 to 23.
         """
         self._check_open()
         if self.failure is None:

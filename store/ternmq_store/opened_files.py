@@ -21,16 +21,16 @@ class RecoveryAction(enum.Enum):
     """Outcome of a recovery finding."""
 
     CUT = "cut"
-    """The end of the log, which never counted as stored, or of a queue: it is gone."""
+    """End of the log that never counted as stored, or of a queue: removed."""
 
     QUARANTINED = "quarantined"
-    """Stored and damaged: it stays where it is, and readers pass over it."""
+    """Damaged part of the log: it stays in place, and readers pass over it."""
 
     REBUILT = "rebuilt"
     """Made anew from the log."""
 
     SET_ASIDE = "set aside"
-    """None of the log: it lies beside it now."""
+    """Foreign to the log, and moved beside it."""
 
     REMOVED = "removed"
     """A file that held nothing of use."""
@@ -39,7 +39,7 @@ class RecoveryAction(enum.Enum):
     """Brought back into its form."""
 
     LOST = "lost"
-    """It was on the disk, and no file has it any more."""
+    """Once on the disk, and in no file any more."""
 
     REPORTED = "reported"
     """Left as it is."""
@@ -51,9 +51,9 @@ class RecoveryFinding(NamedTuple):
     what: RecoveryAction
     file: Path
     offset: int
-    """In the log, or in a queue's row of bytes, according to `file`."""
+    """Byte offset in the log, or in the row of a queue's files, according to `file`."""
     length: int
-    """Bytes; 0 when it has no extent."""
+    """Length in bytes; 0 = the finding has no extent."""
     reason: str
 
 
@@ -62,14 +62,14 @@ class RecoveryReport:
     """Report of a recovery."""
 
     was_clean: bool
-    """The store had been closed as it should."""
+    """True after a clean stop."""
 
     log_files: int
     scanned_from: PhysicalOffset
-    """The log was checked from here on."""
+    """Log offset from which records were checked."""
 
     end: PhysicalOffset
-    """The log ends here."""
+    """End of the log."""
 
     cut_bytes: int
     """Bytes behind the end that were not zeros and are now."""
@@ -83,7 +83,7 @@ class RecoveryReport:
     """A consume queue was missing, cut or wrong: all were compared with the whole log."""
 
     findings: Sequence[RecoveryFinding] = ()
-    """Everything out of the ordinary, in the order it was found."""
+    """Findings, in the order in which they were made."""
 
     def as_rows(self) -> Sequence[tuple[str, str, int, int, str]]:
         """Return what, file, offset, bytes and reason of every finding: for a table."""
@@ -103,7 +103,7 @@ class OpenedFiles:
     """Store time of the newest record that was read, dispatched or not."""
 
     serve_to: PhysicalOffset | None
-    """Behind it nothing is dispatched; None = everything is."""
+    """Log offset behind which no record is dispatched; None = there is no limit."""
 
     index: IndexFiles | None = None
     """Index of message keys; None when the store has none."""

@@ -27,10 +27,10 @@ PUT_TIME_BORDERS_MS: Final = (
     5_000,
     10_000,
 )
-"""Put times are counted by what lies below the first border, from it to the next, and so on."""
+"""Borders of the ranges in which put times are counted: below the first, to the next, and so on."""
 
 RATE_SPANS_S: Final = (10, 60, 600)
-"""Over which rates are told."""
+"""Spans over which rates are computed, s."""
 
 _GROUPS_MAX: Final = 100_000
 _SECOND_MS: Final = 1_000
@@ -47,13 +47,13 @@ class ReaderLag(NamedTuple):
     """Distance of a reader from the log's end at its last read."""
 
     bytes: int
-    """From the last record it got to the end of the log."""
+    """Distance from its last record to the end of the log, bytes."""
 
     messages: int
-    """Messages of the queue behind the last one it got."""
+    """Count of messages of the queue behind its last one."""
 
     read_at_ms: int
-    """On the wall clock."""
+    """Time of the last read by the wall clock, ms."""
 
 
 class StoreRate(NamedTuple):
@@ -67,17 +67,17 @@ class StoreRate(NamedTuple):
 
 
 class PutTimer(Protocol):
-    """Something that is told how long puts took."""
+    """Sum of the times that puts took."""
 
     ms: int
-    """All of them together."""
+    """Time of all puts, ms."""
 
 
 class StatisticsObserver(Protocol):
     """Observer that counts by other rules than the store's. Called on the store's thread."""
 
     def put(self, batch: RecordBatch) -> Sequence[PutTimer]:
-        """Take note that a batch is stored; return whom to tell how long that took."""
+        """Count a stored batch; return the timers to which its time is added."""
         ...
 
     def got(
@@ -89,14 +89,14 @@ class StatisticsObserver(Protocol):
         *,
         from_disk: bool,
     ) -> None:
-        """Take note of a read. Its slices of the map may be looked at, and not kept.
+        """Count a read. Its slices of the map may be inspected, and not retained.
 
         Args:
-            request: What was wanted.
-            result: What it came to.
-            took_ms: How long it took.
-            now_ms: On the wall clock.
-            from_disk: It needed the disk.
+            request: Request of the read.
+            result: Result of the read.
+            took_ms: Duration of the read.
+            now_ms: Time by the wall clock.
+            from_disk: True if the read needed the disk.
         """
         ...
 
@@ -116,24 +116,24 @@ class _PendingPut(NamedTuple):
 
 
 class StoreStatistics:
-    """The counters of one store, from its opening on.
+    """Counters of one store, from its opening on.
 
     Owned by `MessageStore`, on the store's thread.
 
     Attributes:
         puts: Batches that were stored.
-        puts_failed: Batches that were not, whatever the reason.
+        puts_failed: Batches that were not stored, whatever the reason.
         put_messages: Messages that were stored.
-        put_bytes: Their records' length.
-        put_times: How often a put took how long, by `PUT_TIME_BORDERS_MS`; until its messages
-            counted as stored, so under a synchronous flush with the flush.
-        put_longest_ms: The longest of them.
+        put_bytes: Length of the records of stored messages.
+        put_times: Counts of puts by their time, in the ranges of `PUT_TIME_BORDERS_MS`. A put
+            takes until its messages count as stored, with a synchronous flush.
+        put_longest_ms: Longest time of a put.
         gets_found: Reads that brought messages.
         gets_missed: Reads that brought none.
         got_messages: Messages that reads brought.
         gets_from_disk: Reads that needed the disk.
         get_longest_ms: The longest read.
-        observer: Who counts besides; None = nobody.
+        observer: Observer of puts and reads; None = there is none.
     """
 
     def __init__(self) -> None:
@@ -175,16 +175,16 @@ class StoreStatistics:
         return self._behind
 
     def put_begun(self) -> None:
-        """Take note that a batch is to be stored. It counts as failed unless `put` follows."""
+        """Count a batch that is to be stored. It counts as failed unless `put` follows."""
         self._begun += 1
 
     def put(self, batch: RecordBatch, *, end: int, begun_at_ms: int) -> None:
-        """Take note that a batch is stored; `confirmed` tells when it counts.
+        """Count a stored batch, whose time ends at `confirmed`.
 
         Args:
-            batch: As it was stored.
-            end: Of the log, behind it.
-            begun_at_ms: On the monotonic clock.
+            batch: Stored records.
+            end: Log offset behind the batch.
+            begun_at_ms: Begin of the put by the monotonic clock.
         """
         messages, length = len(batch), len(batch.data)
         self.puts += 1
@@ -206,11 +206,11 @@ class StoreStatistics:
         self._topics[topic] = PutCount(messages, length)
 
     def confirmed(self, offset: int, *, now_ms: int) -> None:
-        """Take note that what ends at `offset` or before counts as stored.
+        """Record that batches that end at `offset` or before count as stored.
 
         Args:
-            offset: In the log.
-            now_ms: On the monotonic clock.
+            offset: Offset in the log.
+            now_ms: Time by the monotonic clock.
         """
         waiting = self._waiting
         while waiting and waiting[0].end <= offset:
@@ -222,7 +222,7 @@ class StoreStatistics:
             self.put_longest_ms = max(self.put_longest_ms, took_ms)
 
     def got(self, messages: int, *, took_ms: int, from_disk: bool) -> None:
-        """Take note of a read that brought so many messages."""
+        """Count a read that returned so many messages."""
         if messages:
             self.gets_found += 1
             self.got_messages += messages
@@ -232,7 +232,7 @@ class StoreStatistics:
         self.get_longest_ms = max(self.get_longest_ms, took_ms)
 
     def fell_behind(self, group: str, topic: str, queue_id: int, behind: ReaderLag) -> None:
-        """Take note of how far a group is behind in one queue."""
+        """Record the lag of a group in one queue."""
         key = (group, topic, queue_id)
         if key not in self._behind and len(self._behind) >= _GROUPS_MAX:
             del self._behind[next(iter(self._behind))]
@@ -246,10 +246,10 @@ class StoreStatistics:
             del self._behind[key]
 
     def step(self, now_ms: int) -> None:
-        """Take a sample, for the rates: to be called every second.
+        """Add a sample for the rates; call it every second.
 
         Args:
-            now_ms: On the monotonic clock.
+            now_ms: Time by the monotonic clock.
         """
         self._samples.append(
             _Sample(now_ms, self.put_messages, self.gets_found, self.gets_missed, self.got_messages)

@@ -24,7 +24,7 @@ COLUMNS: Final = (
     TOPIC, BROKER_NAME, QUEUE_ID, QUEUE_OFFSET, MESSAGE_ID, KEYS, TAGS, BODY, PROPERTIES, BORN_AT,
     STORED_AT, BORN_HOST, RECONSUME_TIMES, SYS_FLAG,
 )  # fmt: skip
-"""All of them, in their order."""
+"""Names of all columns, in their order."""
 
 
 def check_columns(columns: Sequence[str]) -> Sequence[str]:

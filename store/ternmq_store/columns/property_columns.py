@@ -20,7 +20,7 @@ from ternmq_store.columns.slices import find_broken_text, gather, parts_of, with
 _NAME_END: Final = 1
 _PAIR_END: Final = 2
 _CODES_MAX: Final = 48
-"""So many bits can be summed up over all pairs that a record may have."""
+"""Most bits that can be summed up over all pairs that a record may have."""
 
 LIST_TYPE: Final = arrow.list_(arrow.field("element", arrow.string()))
 MAP_TYPE: Final = arrow.map_(arrow.string(), arrow.string())
@@ -138,7 +138,7 @@ class PropertyColumns:
 
 
 def _is_in(separators: Ints, starts: Ints, stops: Ints) -> NDArray[np.bool_]:
-    """Tell which pairs have a name and a value."""
+    """Return for each pair whether it has a name and a value."""
     return (separators > starts) & (separators + 1 < stops)
 
 

@@ -7,7 +7,7 @@ from ternmq_model.version import install_command
 
 
 def has_pyarrow() -> bool:
-    """Tell whether records can be made columns here, without importing anything."""
+    """Return whether pyarrow is installed, without importing it."""
     return find_spec("pyarrow") is not None
 
 

@@ -1,4 +1,4 @@
-"""Finding the good ones among records that lie anywhere in a buffer, and unpacking their bodies."""
+"""Validation of records anywhere in a buffer, and decompression of their bodies."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class DamagedRow(NamedTuple):
     """A record that is no row."""
 
     row: int
-    """Indices into those that were given."""
+    """Indices into the given records."""
 
     error: CorruptRecord
 
@@ -42,23 +42,22 @@ class ExpectedRecords(NamedTuple):
     """Facts that records must state of themselves, and the depth of the check."""
 
     places: Ints
-    """Their physical offsets."""
+    """Log offsets of the records."""
 
     numbers: Ints | None = None
-    """Their queue offsets. None = any, and of any queue."""
+    """Queue offsets of the records. None = any, of any queue."""
 
     queues: Sequence[tuple[bytes, int]] = ()
-    """Topics and queue ids."""
+    """Topic and id of each queue."""
 
     queue_of: Ints | None = None
     """Index of each record's queue; None = the first."""
 
     is_sealed: bool = False
-    """Each must have the right checksum of the whole record; else that of the body must be right.
-    """
+    """True = the checksum of the whole record must be right; False = that of the body alone."""
 
     def only(self, rows: Ints) -> "ExpectedRecords":
-        """Return what is expected of some of them."""
+        """Return the expectations of some of the records."""
         return self._replace(
             places=self.places[rows],
             numbers=None if self.numbers is None else self.numbers[rows],
@@ -73,17 +72,17 @@ class ValidRecords:
     view: bytes | memoryview
     layout: RecordLayout
     rows: Ints
-    """Indices into those that were given."""
+    """Indices into the given records."""
 
     def only(self, keep: NDArray[np.bool_] | Ints) -> "ValidRecords":
-        """Return some of them."""
+        """Return some of the records."""
         some = {each.name: getattr(self.layout, each.name)[keep] for each in fields(RecordLayout)}
         return ValidRecords(self.view, RecordLayout(**some), self.rows[keep])
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackedBodies:
-    """The bodies that were compressed."""
+    """Compressed bodies of records, unpacked."""
 
     unpacked: Sequence[tuple[int, bytes]]
     """Bodies by row, ascending."""
@@ -101,9 +100,9 @@ def find_records(
     """Return the good records and those that are damaged, both as they were given.
 
     Args:
-        view: Holds them.
-        starts: Where they begin in it.
-        sizes: How long they are.
+        view: Buffer with the records.
+        starts: Positions of the records in it.
+        sizes: Lengths of the records.
         expected: What they must say of themselves. None = anything.
     """
     rows = np.arange(len(starts))
@@ -141,7 +140,7 @@ def find_records(
 def _doubts(
     found: ValidRecords, expected: ExpectedRecords | None
 ) -> Iterator[tuple[NDArray[np.bool_], str]]:
-    """Give which records are not what they should be, each time with the reason."""
+    """Yield masks of damaged records, each with its reason."""
     layout = found.layout
     if expected is not None and expected.numbers is not None:
         yield ~_are_of_place(found, expected), "the record there is another message's"
@@ -155,7 +154,7 @@ def _doubts(
 
 
 def _have_lost_sectors(found: ValidRecords, places: Ints) -> NDArray[np.bool_]:
-    """Tell which properties have a sector of zeros: their checksum would tell, if they had one."""
+    """Return for each record whether its properties have a sector of zeros."""
     layout = found.layout
     lost = np.zeros(len(layout.starts), dtype=np.bool_)
     texts = gather(found.view, layout.properties, layout.ends)
@@ -168,7 +167,7 @@ def _have_lost_sectors(found: ValidRecords, places: Ints) -> NDArray[np.bool_]:
 
 
 def _are_of_place(found: ValidRecords, expected: ExpectedRecords) -> NDArray[np.bool_]:
-    """Tell which records say that they are of their queue, and have their number there."""
+    """Return for each record whether it states the expected queue and number."""
     layout, headers = found.layout, found.layout.headers
     which = expected.queue_of
     topics = [topic for topic, _ in expected.queues]
@@ -181,7 +180,7 @@ def _are_of_place(found: ValidRecords, expected: ExpectedRecords) -> NDArray[np.
 
 
 def _have_heads(view: bytes | memoryview, starts: Ints, sizes: Ints) -> NDArray[np.bool_]:
-    """Tell which records lie in the buffer, and say that they are as long as told."""
+    """Return for each record whether it lies in the buffer and states the expected length."""
     good = (starts >= 0) & (sizes >= OVERHEAD_BYTES) & (starts + sizes <= len(view))
     if good.all() and len(good):
         headers = take_headers(view, starts, _HEAD)
@@ -219,7 +218,7 @@ def _place(row: int, starts: Ints, places: Ints | None) -> PhysicalOffset:
 
 
 def _have_right_bodies(view: bytes | memoryview, layout: RecordLayout) -> NDArray[np.bool_]:
-    """Tell which bodies have the checksum that their records keep of them."""
+    """Return for each record whether its body has the checksum in its header."""
     whole, crc32 = memoryview(view), zlib.crc32
     pairs = zip(layout.bodies.tolist(), layout.body_ends.tolist(), strict=True)
     crcs = np.array([crc32(whole[begin:end]) for begin, end in pairs], dtype=np.int64)
@@ -229,11 +228,11 @@ def _have_right_bodies(view: bytes | memoryview, layout: RecordLayout) -> NDArra
 
 
 def unpack_bodies(found: ValidRecords, bytes_max: int | None) -> UnpackedBodies:
-    """Unpack the bodies that are compressed, until records and bodies are too much together.
+    """Unpack compressed bodies until records and bodies reach the limit together.
 
     Args:
         found: The records.
-        bytes_max: How much is allowed; the first one may be longer. None = anything.
+        bytes_max: Limit of their bytes; the first record may be longer. None = no limit.
 
     Raises:
         MissingPackage: A body is compressed in a way that needs the extra `compression`.

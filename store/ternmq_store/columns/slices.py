@@ -113,11 +113,11 @@ def same_texts(
     wanted: Sequence[bytes],
     which: Ints | None,
 ) -> NDArray[np.bool_]:
-    """Tell which slices are what they should be.
+    """Return for each slice whether it has the expected bytes.
 
     Args:
-        data: Holds them.
-        begins: Where they begin in it.
+        data: Bytes with the slices.
+        begins: Positions of the slices in it.
         ends: Where they end.
         wanted: What they may be.
         which: Which of these each must be; None = the first.

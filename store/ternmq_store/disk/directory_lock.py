@@ -27,7 +27,7 @@ _READ_ONLY: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 NO_SUCH_NAME: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""Nothing can be where a folder is missing, is a file, or is a link to itself."""
+"""Errors of a path that leads to no file: a folder is missing, is a file or links to itself."""
 
 Node = tuple[int, int]
 """Identity of a file: its file system and its number there."""
@@ -92,16 +92,16 @@ class RealLock:
             self._opened = opened.pop_all()
 
     def is_in_place(self) -> bool:
-        """Tell whether the name of the lock's file still leads to it."""
+        """Return whether the name of the lock's file still leads to it."""
         return node_at(self._path, follow_links=True) == self._node
 
     def release(self) -> None:
-        """Let another process have the directory."""
+        """Release the directory to other processes."""
         self._opened.close()
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether somebody holds the lock at `path`, where the system can tell."""
+    """Return whether a process holds the lock at `path`, where the system can tell."""
     return _is_file_taken(path) or _is_folder_taken(path.parent)
 
 
@@ -129,7 +129,7 @@ def _opened(stack: contextlib.ExitStack, path: Path, flags: int) -> int:
 
 
 def _take(path: Path, take: Callable[[int], None], descriptor: int) -> None:
-    """Take a lock of the directory whose lock file is `path`.
+    """Lock the directory whose lock file is `path`.
 
     Raises:
         StoreLocked: Somebody has it.
@@ -177,7 +177,7 @@ def _flock(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
 
 
 def _is_folder_taken(folder: Path) -> bool:
-    """Tell whether somebody holds a folder: to ask is to take it for a moment."""
+    """Return whether a process holds a folder, by a shared lock for a moment."""
     try:
         descriptor = os.open(folder, _FOLDER)
     except OSError:
@@ -192,7 +192,7 @@ def _is_folder_taken(folder: Path) -> bool:
 
 
 def _holder(path: Path) -> str:
-    """Return who holds the lock, as far as the file beside it tells."""
+    """Return the holder of the lock, by the process number in the file beside it."""
     with contextlib.suppress(OSError):
         text = path.with_name(_HOLDER_NAME).read_text(encoding="ascii", errors="replace")
         text = text.partition("\n")[0].strip()

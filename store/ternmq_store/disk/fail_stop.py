@@ -57,14 +57,14 @@ class FailStopFileSystem:
         return files._files if isinstance(files, cls) else files
 
     def fail(self, error: OSError) -> None:
-        """Keep `error` unless there is one before it."""
+        """Record `error` as the failure, unless there is an earlier one."""
         if self.failure is None:
             self.failure = error
             root = self._root
             logger.error("store failed, read-only from now on root=%s error=%s", root, error)
 
     def lose(self, path: Path) -> FileLost:
-        """Keep and return the error that the file at `path` was taken away by somebody else."""
+        """Record and return the error that another process took the file at `path` away."""
         error = FileLost(
             errno.ENOENT,
             "somebody removed or replaced it while it was in use: copy what is still open before"
@@ -75,7 +75,7 @@ class FailStopFileSystem:
         return error
 
     def is_lost(self, path: Path) -> bool:
-        """Tell whether a file that was opened or named here was taken away by somebody else.
+        """Return whether another process took away a file that was opened or named here.
 
         Raises:
             OSError: The system does not tell.
@@ -97,11 +97,11 @@ class FailStopFileSystem:
 
     @contextmanager
     def writing(self, path: Path, *, may_miss: bool = False) -> Generator[None]:
-        """Keep the error of a block that writes to or syncs `path`; it is raised on.
+        """Record the error of a block that writes to or syncs `path`, and raise it.
 
         Args:
-            path: What is written.
-            may_miss: That it is not there is no failure.
+            path: File or folder that is written.
+            may_miss: True = a missing file is no failure.
         """
         try:
             yield
@@ -145,7 +145,7 @@ class FailStopFileSystem:
         return path.is_relative_to(self._root)
 
     def exists(self, path: Path) -> bool:
-        """Tell whether a file or folder is there."""
+        """Return whether a file or folder is there."""
         return self._files.exists(path)
 
     def files(self, folder: Path) -> list[str]:
@@ -168,7 +168,7 @@ class FailStopFileSystem:
             self._files.make_folder(folder, is_durable=is_durable)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file another name, at once."""
+        """Rename a file, at once."""
         self._names[old], self._names[new] = None, _COMING
         with self.writing(new):
             self._files.rename(old, new)
@@ -189,7 +189,7 @@ class FailStopFileSystem:
         return self._files.lock(path)
 
     def is_locked(self, path: Path) -> bool:
-        """Tell whether somebody holds the lock at `path`."""
+        """Return whether a process holds the lock at `path`."""
         return self._files.is_locked(path)
 
     def used_share(self, folder: Path) -> float:
@@ -197,7 +197,7 @@ class FailStopFileSystem:
         return self._files.used_share(folder)
 
     def rest(self, seconds: float) -> None:
-        """Leave the disk to others for a while."""
+        """Pause, so that others have the disk."""
         self._files.rest(seconds)
 
 
@@ -259,11 +259,11 @@ class FailStopFile:
         return self._file.node
 
     def is_in_place(self) -> bool:
-        """Tell whether the file's name still leads to it."""
+        """Return whether the file's name still leads to it."""
         return self._file.is_in_place()
 
     def park(self) -> None:
-        """Give the descriptor back; a map of it stays."""
+        """Close the descriptor; a map of the file stays."""
         self._file.park()
 
     def close(self) -> None:

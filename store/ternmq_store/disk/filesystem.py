@@ -1,7 +1,7 @@
-"""The one door to the disk: what the store asks of a file system, and the real one.
+"""File system of the store: its protocols, and the one of the operating system.
 
-Nothing else in the project imports `mmap`. Tests put a file system in memory, or one that forgets
-what was not synced, behind the same protocols.
+No other module of the project imports `mmap`. Tests put a file system in memory, or one that
+forgets bytes that were not synced, behind the protocols.
 """
 
 import contextlib
@@ -38,11 +38,11 @@ class Region(Protocol):
         ...
 
     def forget(self, position: int, length: int) -> None:
-        """Give back the memory of a range; it is read again when it is touched."""
+        """Release the memory of a range; it is read again when it is touched."""
         ...
 
     def close(self) -> None:
-        """Let go of the file. No array or slice of it may be left."""
+        """Unmap the file. No array or slice of it may be left."""
         ...
 
 
@@ -63,7 +63,7 @@ class File(Protocol):
         ...
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        """Put `data` at `position`, all of it."""
+        """Write all of `data` at `position`."""
         ...
 
     def resize(self, length: int) -> None:
@@ -99,7 +99,7 @@ class File(Protocol):
         ...
 
     def will_need(self, position: int, length: int) -> None:
-        """Say that a range will be read soon; nothing waits for it, and it may do nothing."""
+        """Tell the disk that a range will be read soon, without a wait; it may have no effect."""
         ...
 
     @property
@@ -108,13 +108,13 @@ class File(Protocol):
         ...
 
     def is_in_place(self) -> bool:
-        """Tell whether the file's name still leads to it. Any thread may ask."""
+        """Return whether the file's name still leads to it. Any thread may ask."""
         ...
 
     def park(self) -> None:
-        """Give the descriptor back; a map of it stays.
+        """Close the descriptor; a map of the file stays.
 
-        Whatever is asked of the file later opens it again, for as long as that takes.
+        Each later call opens the file again for as long as it runs.
         """
         ...
 
@@ -127,11 +127,11 @@ class Lock(Protocol):
     """A held lock of a directory."""
 
     def is_in_place(self) -> bool:
-        """Tell whether the name of the lock's file still leads to it. Any thread may ask."""
+        """Return whether the name of the lock's file still leads to it. Any thread may ask."""
         ...
 
     def release(self) -> None:
-        """Let another process have the directory."""
+        """Release the directory to other processes."""
         ...
 
 
@@ -147,7 +147,7 @@ class FileSystem(Protocol):
         ...
 
     def exists(self, path: Path) -> bool:
-        """Tell whether a file or folder is there.
+        """Return whether a file or folder is there.
 
         Raises:
             OSError: The system does not tell.
@@ -178,7 +178,7 @@ class FileSystem(Protocol):
         ...
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file another name, at once."""
+        """Rename a file, at once."""
         ...
 
     def remove(self, path: Path) -> None:
@@ -198,7 +198,7 @@ class FileSystem(Protocol):
         ...
 
     def is_locked(self, path: Path) -> bool:
-        """Tell whether somebody holds the lock at `path`, without a try to take it."""
+        """Return whether a process holds the lock at `path`, without a try to take it."""
         ...
 
     def used_share(self, folder: Path) -> float:
@@ -206,7 +206,7 @@ class FileSystem(Protocol):
         ...
 
     def rest(self, seconds: float) -> None:
-        """Leave the disk to others for a while. Not for the store's own thread."""
+        """Pause, so that others have the disk. Not for the store's own thread."""
         ...
 
 
@@ -276,7 +276,7 @@ class MemoryMap:
         return self._view
 
     def forget(self, position: int, length: int) -> None:
-        """Give back the memory of a range."""
+        """Release the memory of a range."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED, position, length)
 
@@ -309,7 +309,7 @@ class RealFile:
 
     @contextlib.contextmanager
     def _open(self) -> Generator[int]:
-        """Give the descriptor, or another one for the block when the file is parked."""
+        """Yield the descriptor, or a new one for the block when the file is parked."""
         if self._descriptor is not None:
             yield self._descriptor
             return
@@ -330,7 +330,7 @@ class RealFile:
             return os.pread(descriptor, length, position)
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        """Put `data` at `position`, all of it."""
+        """Write all of `data` at `position`."""
         with self._open() as descriptor:
             done = os.pwrite(descriptor, data, position)
             while done < len(data):
@@ -379,17 +379,17 @@ class RealFile:
                 os.fsync(descriptor)
 
     def will_need(self, position: int, length: int) -> None:
-        """Say that a range will be read soon."""
+        """Tell the disk that a range will be read soon."""
         if hasattr(os, "posix_fadvise"):
             with contextlib.suppress(OSError), self._open() as descriptor:
                 os.posix_fadvise(descriptor, position, length, os.POSIX_FADV_WILLNEED)
 
     def is_in_place(self) -> bool:
-        """Tell whether the file's name still leads to it."""
+        """Return whether the file's name still leads to it."""
         return node_at(self._path) == self.node
 
     def park(self) -> None:
-        """Give the descriptor back; a map of it stays."""
+        """Close the descriptor; a map of the file stays."""
         self.close()
 
     def close(self) -> None:
@@ -419,7 +419,7 @@ class RealFileSystem:
         return RealFile(path, self._budget, create=create, read_only=read_only)
 
     def exists(self, path: Path) -> bool:
-        """Tell whether a file or folder is there."""
+        """Return whether a file or folder is there."""
         try:
             path.lstat()
         except FileNotFoundError:
@@ -457,7 +457,7 @@ class RealFileSystem:
             raise
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file another name, at once."""
+        """Rename a file, at once."""
         old.rename(new)
 
     def remove(self, path: Path) -> None:
@@ -480,7 +480,7 @@ class RealFileSystem:
         return RealLock(path, self._rest)
 
     def is_locked(self, path: Path) -> bool:
-        """Tell whether somebody holds the lock at `path`, where the system can tell."""
+        """Return whether a process holds the lock at `path`, where the system can tell."""
         return is_locked(path)
 
     def used_share(self, folder: Path) -> float:
@@ -490,5 +490,5 @@ class RealFileSystem:
         return used / max(used + stats.f_bavail, 1)
 
     def rest(self, seconds: float) -> None:
-        """Leave the disk to others for a while."""
+        """Pause, so that others have the disk."""
         self._rest(seconds)

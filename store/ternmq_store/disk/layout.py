@@ -32,7 +32,7 @@ def base_of(offset: int, file_bytes: int) -> int:
 
 
 def fits(record_bytes: int, bytes_left: int) -> bool:
-    """Tell whether a record goes into a file with `bytes_left`: a blank record must fit after it.
+    """Return whether a record goes into a file with `bytes_left`: a blank record must fit after it.
 
     Source: RocketMQ `CommitLog.DefaultAppendMessageCallback`.
     """
@@ -40,7 +40,7 @@ def fits(record_bytes: int, bytes_left: int) -> bool:
 
 
 def step_end(position: int, file_bytes: int) -> int:
-    """Return up to where space is made real so that bytes below `position` may be touched."""
+    """Return the end of the space to make real before bytes below `position` are touched."""
     return min(-(-position // STEP_BYTES) * STEP_BYTES, file_bytes)
 
 
@@ -65,12 +65,12 @@ def queue_folder(root: Path, topic: str, queue_id: int) -> Path:
 
 
 def consume_queue_ext_folder(root: Path) -> Path:
-    """Return the folder of what units have no room for, by topic like the queues."""
+    """Return the folder of the extensions of queues, with a folder for each topic."""
     return root / "consumequeue_ext"
 
 
 def queue_ext_folder(root: Path, topic: str, queue_id: int) -> Path:
-    """Return the folder of one queue's further units. The caller has checked `topic`."""
+    """Return the folder of one queue's extension. The caller has checked `topic`."""
     return consume_queue_ext_folder(root) / topic / str(queue_id)
 
 
@@ -80,7 +80,7 @@ def index_folder(root: Path) -> Path:
 
 
 def is_index_name(name: str) -> bool:
-    """Tell whether a file of that name is part of the index: 17 digits."""
+    """Return whether a file of that name is part of the index: 17 digits."""
     return len(name) == _INDEX_DIGITS and name.isascii() and name.isdigit()
 
 
@@ -108,7 +108,7 @@ def deletions_path(root: Path) -> Path:
 
 
 def notes_path(root: Path) -> Path:
-    """Return the side file of what this store notes about its log; RocketMQ does not know it."""
+    """Return the side file with notes about the log; RocketMQ does not know it."""
     return root / "ternmq.store"
 
 
@@ -118,12 +118,12 @@ def reserve_path(root: Path) -> Path:
 
 
 def cut_folder(root: Path) -> Path:
-    """Return the folder of what was cut off the log's end; RocketMQ does not know it."""
+    """Return the folder of copies of cut ends of the log; RocketMQ does not know it."""
     return root / "cut"
 
 
 def aside_folder(root: Path) -> Path:
-    """Return the folder of what lay in the log's and is none of it; RocketMQ does not know it."""
+    """Return the folder of foreign files of the log's folder; RocketMQ does not know it."""
     return root / "aside"
 
 
@@ -133,7 +133,7 @@ def cut_name(start: int, end: int) -> str:
 
 
 def cut_range(name: str) -> tuple[int, int] | None:
-    """Return of which bytes `name` is the copy; None if it is no such name."""
+    """Return the range of log bytes that a copy named `name` has; None for another name."""
     start, end = map(file_base, name.partition("-")[::2])
     return None if start is None or end is None else (start, end)
 

@@ -37,9 +37,9 @@ class MappedFile:
         self.view = self._region.view
 
     def sized_at(self, offset: int) -> memoryview | None:
-        """Return what begins at byte `offset` of the log with its own size; None if it cannot be.
+        """Return the bytes at log offset `offset`, with the length that their first field states.
 
-        Whether it is a record is not looked at. It is a slice of the map.
+        They are a slice of the map and need not be a record. None = the length is impossible.
         """
         position = offset - self.base
         size = read_size(self.view, position)
@@ -58,19 +58,19 @@ class MappedFile:
             self.real_bytes = position
 
     def hold(self) -> None:
-        """Keep the file from being deleted until `release`; the map may be closed meanwhile.
+        """Protect the file from deletion until `release`; the map may be closed meanwhile.
 
         Source: RocketMQ `ReferenceResource`.
         """
         self.holds += 1
 
     def release(self) -> None:
-        """Take a `hold` back."""
+        """End one `hold`."""
         assert self.holds > 0, "the file is not held"
         self.holds -= 1
 
     def forget(self, position: int, length: int) -> None:
-        """Give back the memory of a range that nobody reads any more; a thread may call it."""
+        """Release the memory of a range that has no reader; any thread may call it."""
         self._region.forget(position, length)
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class UnsyncedNames(NamedTuple):
 
 
 def find_files(files: FileSystem, folder: Path) -> Sequence[FoundFile]:
-    """Return the files of a log or queue, by base. What has another kind of name is left alone."""
+    """Return the files of a log or queue, by base. Other files are left alone."""
     found: list[FoundFile] = []
     for name in files.files(folder):
         base = file_base(name)
@@ -70,7 +70,7 @@ class MappedFileQueue:
         return self.files[(offset - self.files[0].base) // self.file_bytes]
 
     def has(self, offset: int) -> bool:
-        """Tell whether byte `offset` lies in a file."""
+        """Return whether byte `offset` lies in a file."""
         return bool(self.files) and self.files[0].base <= offset < self.files[-1].end
 
     def open_file(self, base: int) -> MappedFile:
@@ -104,7 +104,7 @@ class MappedFileQueue:
         return created
 
     def create_durable_file(self, base: int, *, real_bytes: int) -> MappedFile:
-        """Do what `create_file` does, durably.
+        """Make a file like `create_file`, durably.
 
         Raises:
             OSError: It cannot be made; there is no new file.
@@ -119,9 +119,9 @@ class MappedFileQueue:
         return created
 
     def create_late_file(self, base: int) -> MappedFile:
-        """Do what `create_file` does, and the folder too, without a wait for the disk.
+        """Make a file like `create_file`, and its folder, without a wait for the disk.
 
-        What is new is on the disk once what `take_new` gives is synced; after a crash before that
+        Both are on the disk once the names of `take_new` are synced; after a crash before that
         the file may be gone, or without its length. The caller parks it.
 
         Raises:
@@ -136,7 +136,7 @@ class MappedFileQueue:
         return created
 
     def take_new(self) -> UnsyncedNames:
-        """Return what `create_late_file` made since the last call; the caller syncs it."""
+        """Return the names of `create_late_file` since the last call; the caller syncs them."""
         new = UnsyncedNames(tuple(self._new_files), tuple(self._new_folders))
         self._new_files.clear()
         self._new_folders.clear()
@@ -153,7 +153,7 @@ class MappedFileQueue:
         return mapped
 
     def park_before(self, end: int) -> None:
-        """Give back the descriptors of the files that end at `end` or before.
+        """Close the descriptors of the files that end at `end` or before.
 
         No sync of them may be under way.
         """
@@ -178,10 +178,10 @@ class MappedFileQueue:
         return kept - len(self.files)
 
     def drop_before(self, offset: int) -> Sequence[MappedFile]:
-        """Let go of the files that end at `offset` or before, up to the first that somebody holds.
+        """Release the files that end at `offset` or before, up to the first that a reader holds.
 
-        Never of the newest one. They are still mapped and on the disk: the caller removes them,
-        oldest first.
+        The newest file stays. Released files are still mapped and on the disk: the caller removes
+        them, oldest first.
         """
         count = 0
         while count < len(self.files) - 1:

@@ -21,7 +21,7 @@ _SIZES: Final = (256 << 10, 128 << 10, 64 << 10)
 
 
 def give_up_reserve(files: FileSystem, root: Path) -> None:
-    """Give its space back to the disk; without one nothing happens.
+    """Remove the reserve file, if there is one, so that the disk has its space.
 
     Raises:
         OSError: The disk failed.
@@ -32,7 +32,7 @@ def give_up_reserve(files: FileSystem, root: Path) -> None:
 
 
 def keep_reserve(files: FileSystem, root: Path) -> None:
-    """Take the space again, or as much of it as there is; that there is none is no error.
+    """Make the reserve file, as long as the disk has space for; a full disk is no error.
 
     Nothing relies on it, so it is not synced.
 
@@ -57,11 +57,11 @@ def keep_reserve(files: FileSystem, root: Path) -> None:
 def replace_file_from_reserve(
     files: FileSystem, root: Path, path: Path, data: bytes, *, in_both: bool = False
 ) -> None:
-    """Do what `replace_file` does, on a full disk with the reserve, and keep what is left of it.
+    """Replace a file like `replace_file`, on a full disk with the space of the reserve.
 
     Args:
-        files: Where all of it lies.
-        root: The data directory. Nobody else gives up its reserve, or keeps it, meanwhile.
+        files: File system of all of them.
+        root: The data directory. No other user may change its reserve meanwhile.
         path: In a folder that exists.
         data: All of the file.
         in_both: Make it the generation before as well.

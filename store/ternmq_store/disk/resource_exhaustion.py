@@ -10,12 +10,12 @@ _TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 def is_exhausted(error: OSError) -> bool:
-    """Tell whether `error` says that there are too many open files or maps, or no memory."""
+    """Return whether `error` says that there are too many open files or maps, or no memory."""
     return error.errno in _TOO_MANY
 
 
 def is_full(error: OSError) -> bool:
-    """Tell whether `error` says that the disk, or the user's part of it, is full."""
+    """Return whether `error` says that the disk, or the user's part of it, is full."""
     return error.errno in _FULL
 
 

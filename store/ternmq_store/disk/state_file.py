@@ -40,7 +40,7 @@ def replace_file(
         files: Where `path` lies.
         path: In a folder that exists.
         data: All of the file.
-        keep_previous: Keep the generation before as `<name>.bak`.
+        keep_previous: True = the generation before stays as `<name>.bak`.
         in_both: Make `data` the generation before as well, so that either can be taken. Each is
             replaced in its place: what was the file never becomes the generation before.
 
@@ -101,7 +101,7 @@ def read_whole(files: FileSystem, path: Path, *, bytes_max: int = STATE_FILE_BYT
 
 
 def previous_path(path: Path) -> Path:
-    """Return where the generation before lies."""
+    """Return the path of the generation before."""
     return _beside(path, ".bak")
 
 

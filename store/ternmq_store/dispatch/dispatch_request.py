@@ -61,7 +61,7 @@ class DispatchRequest(NamedTuple):
     records: int
     units: Sequence[UnitRun]
     keys: KeyRun | None
-    """None when there is no index."""
+    """Index keys of the records; None when there is no index."""
 
 
 def dispatch_request_of(

@@ -47,7 +47,7 @@ _REQUEST_RECORDS: Final = 16
 _SCAN_RECORDS: Final = 4096
 
 Moved = dict[ConsumeQueue, list[Units]]
-"""The queues that have new units, each with them."""
+"""New units by their queue."""
 
 
 class KeyIndex(Protocol):
@@ -88,26 +88,26 @@ class UndispatchedRange(NamedTuple):
 
 
 class LogDispatcher:
-    """Feeds the consume queues and the index, in the order of the log.
+    """Dispatcher of records to the consume queues and the index, in the order of the log.
 
     Owned by `MessageStore`, on the store's thread.
 
     Attributes:
-        offset: Everything before it is dispatched.
+        offset: Log offset below which all records are dispatched.
         stored_at_ms: Store time of the newest record dispatched.
         index: The index that gets the records' keys; None = there is none.
         dropped: Of each deleted topic, the offset before which its records count no more.
-        pads: Whether a queue is filled up to a message whose predecessor is not in it; else the
+        pads: True = a queue is padded up to a message whose predecessor it lacks; False = the
             message is left out.
-        gaps: How many runs had messages that were left out for that.
+        gaps: Count of runs with messages that were left out because of a gap.
         scanned: Records that were read from the log because there was no request.
-        stopped_by: What was wrong with the bytes at `offset`, when a scan could not go on.
-        check_at: How the log is to be checked that is not known to be whole.
-        quarantine: What of the log is damaged: a scan goes on behind it.
+        stopped_by: Error of the bytes at `offset` that ended a scan; None = there was none.
+        check_at: Returns the verification for a log that is not known to be good.
+        quarantine: Damaged ranges of the log, which a scan passes over.
         bit_maps: Computes the filter bit maps of messages; None = none are kept beside the units.
-        tells: Whether a scan adds what it finds to queues and index.
-        doubts: Records that a scan finds are checked although they are said to be whole: another
-            store wrote them.
+        tells: True = a scan adds its records to queues and index.
+        doubts: True = a scan checks records that are said to be good, since another store wrote
+            them.
     """
 
     def __init__(

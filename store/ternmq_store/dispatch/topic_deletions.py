@@ -91,7 +91,7 @@ def save_deletions(files: FileSystem, path: Path, deletions: Mapping[str, Physic
 def note_deletions(
     files: FileSystem, root: Path, dispatcher: LogDispatcher, deleted: Mapping[str, PhysicalOffset]
 ) -> None:
-    """Let the records of each topic before an offset count no more, durably.
+    """Note durably for topics the offsets before which their records no longer count.
 
     Raises:
         StoreFull: There is no space; they count still.

@@ -15,14 +15,14 @@ from ternmq_store.log.commit_log import CommitLog
 
 @dataclass(frozen=True, slots=True)
 class DiskProbeTask:
-    """Try whether the disk takes writes: for a blocking thread."""
+    """Task of a write and a sync that show whether the disk works, for a blocking thread."""
 
     files: FailStopFileSystem
     path: Path
     """A small file that nobody else writes meanwhile; it keeps its content."""
 
     def run(self) -> None:
-        """Write what the file holds once more, and sync it.
+        """Write the content of the file once more, and sync it.
 
         Raises:
             OSError: The disk takes no writes, or is full, or the file is gone.
@@ -49,7 +49,7 @@ class DiskProbes:
 
     @property
     def is_due(self) -> bool:
-        """Records were appended since the last probe began."""
+        """True if records were appended since the last probe began."""
         return self._probed < self._log.end
 
     def take(self) -> DiskProbeTask | None:

@@ -21,11 +21,11 @@ class FlushManager:
     """The flushed offset and the checkpoint of one store.
 
     Owned by `MessageStore`, on the store's thread. One flush and one checkpoint may be under way,
-    each in its own thread; what they achieve counts once they are reported as done.
+    each in its own thread; their results count once they are reported as done.
 
     Attributes:
-        config: When it is time to flush.
-        flushed: Everything before it survives a loss of power.
+        config: Settings of the store.
+        flushed: Log offset below which all records survive a loss of power.
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class FlushManager:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way."""
+        """True while neither a flush nor a checkpoint is under way."""
         return self._flushing is None and self._checkpointing is None
 
     @property
     def is_checkpointing(self) -> bool:
-        """The notes may be being written."""
+        """True while a checkpoint, which may write the notes, is under way."""
         return self._checkpointing is not None
 
     @property
     def checkpointed(self) -> PhysicalOffset:
-        """Everything before it is on the disk, and so is what queues and index tell of it."""
+        """Log offset below which log, queues and index are on the disk."""
         return PhysicalOffset(self._checkpoint.dispatched_offset)
 
     def flush_due(self, now_ms: int, *, stored_at_ms: int) -> FlushTask | None:
-        """Return what to sync of the log now, if anything.
+        """Return the flush of the log that is due; None = none is.
 
         Args:
             now_ms: On the monotonic clock.
@@ -102,7 +102,7 @@ class FlushManager:
         return FlushTask(self._log.files_between(self.flushed, end), end, stored_at_ms)
 
     def flush_done(self, task: FlushTask, *, is_good: bool) -> None:
-        """Take note that `task` has run; what it synced counts if it was good."""
+        """Record that `task` has run; its bytes count as flushed if it was good."""
         self._flushing = None
         if is_good:
             self.flushed = max(self.flushed, task.end)
@@ -151,7 +151,7 @@ class FlushManager:
         return checkpoint, CheckpointTask(self._files, files, self._path, data, notes, folders)
 
     def checkpoint_done(self, task: CheckpointTask, *, is_good: bool) -> None:
-        """Take note that the checkpoint's task has run; one that was not good is due again."""
+        """Record that the checkpoint's task has run; it is due again unless it was good."""
         if is_good and self._checkpointing is not None:
             self._checkpoint = self._checkpointing
         elif not is_good:
@@ -161,7 +161,7 @@ class FlushManager:
         self._checkpointing = None
 
     def flush_now(self, *, stored_at_ms: int) -> None:
-        """Bring the whole log to the disk, here and now.
+        """Flush the log on this thread.
 
         Raises:
             OSError: It is not there.
@@ -171,7 +171,7 @@ class FlushManager:
         self.flush_done(task, is_good=True)
 
     def checkpoint_now(self) -> None:
-        """Bring queues, checkpoint and notes to the disk, here and now: the end of a clean stop.
+        """Write queues, checkpoint and notes to the disk on this thread, at a clean stop.
 
         Raises:
             OSError: They are not there.

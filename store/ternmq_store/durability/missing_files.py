@@ -39,9 +39,9 @@ class CheckedFile(NamedTuple):
 
     path: Path
     is_in_place: Callable[[], bool]
-    """Blocks."""
+    """Returns whether the file is in its folder. The call blocks."""
     is_current: Callable[[], bool]
-    """The store still has the file. Asked on its thread."""
+    """Returns whether the store still has the file. Called on the thread of the store."""
 
 
 def _always() -> bool:
@@ -54,15 +54,15 @@ class MissingFileTask:
 
     files: FileSystem
     row: MappedFileQueue
-    """The log; only its folder is asked for here."""
+    """Files of the log, of which the task uses the folder alone."""
     log: Sequence[MappedFile]
     places: Sequence[CheckedFile]
     missing: list[CheckedFile] = field(default_factory=list[CheckedFile])
     error: OSError | None = None
-    """The first one, of a place of which the system does not tell."""
+    """First error of a look at a file; None = there was none."""
 
     def run(self) -> None:
-        """Look at all of them. One list of the log's folder tells of all files in it."""
+        """Check all files. One listing of the log's folder shows all files in it."""
         try:
             nodes = self.files.nodes_in(self.row.folder)
         except OSError as error:
@@ -85,13 +85,13 @@ class MissingFileCheck:
     """Turns in which files are checked. Owned by `MessageStore`, on the store's thread.
 
     Args:
-        files: Fails when a file is gone.
-        root: The store's directory.
-        opened: Its files.
-        lock: Held there.
+        files: File system, which fails when a file is gone.
+        root: Directory of the store.
+        opened: Files of the store.
+        lock: Lock of the directory.
 
     Attributes:
-        tables: Further small files that are looked at once they were read or written.
+        tables: Further small files, checked once they were read or written.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class MissingFileCheck:
         self.tables: Sequence[Path] = ()
 
     def look(self) -> MissingFileTask:
-        """Return the next look; `done` must follow."""
+        """Return the next check; `done` must follow."""
         log = self._log.files
         small = map(self._of_small, (*self._small, *self.tables))
         count = max(_LEAST, self._count // _ROUND_LOOKS)
@@ -118,7 +118,7 @@ class MissingFileCheck:
         return MissingFileTask(self._files, log, tuple(log.files), (self._lock, *small, *turns))
 
     def done(self, task: MissingFileTask) -> None:
-        """Take note of what `task` found: a file that is gone makes the store read-only."""
+        """Record the result of `task`: a missing file makes the store read-only."""
         if task.error is not None and not self._is_error_told:
             self._is_error_told = True
             logger.warning("files of the store cannot be looked at error=%s", task.error)
@@ -131,7 +131,7 @@ class MissingFileCheck:
         return CheckedFile(path, lambda: not self._files.is_lost(path), _always)
 
     def _round(self) -> Iterator[CheckedFile]:
-        """Give every file that takes turns, once."""
+        """Yield every file that takes turns, once."""
         count = 0
         for place in self._places():
             count += 1

@@ -11,13 +11,13 @@ from ternmq_store.log.transient_pool import BusyReason, CommitTask, TransientPoo
 class PoolCommits:
     """Commits of one log's transient pool. Owned by `MessageStore`, on the store's thread.
 
-    Without a pool, everything is in the files at once, and there is nothing to do.
+    Without a pool, appended records are in the files at once, and no commit is due.
 
     Args:
         log: Recovered. It gets a pool when the settings say so.
         config: The store's settings.
-        fail: Told of the error after which nobody knows what is in the files.
-        has_failed: Tells whether the store has; nothing is written any more then.
+        fail: Gets the error after which the content of the files is unknown.
+        has_failed: Returns whether the store has failed, after which no commit is due.
 
     Source: RocketMQ `CommitRealTimeService`.
     """
@@ -39,7 +39,7 @@ class PoolCommits:
 
     @property
     def offset(self) -> PhysicalOffset:
-        """Everything before it is in the log's files."""
+        """Log offset below which all bytes are in the log's files."""
         return self._log.committed
 
     @property
@@ -48,20 +48,20 @@ class PoolCommits:
         return BusyReason.FILE if self._log.pool is None else self._log.pool.busy_reason
 
     def due(self) -> CommitTask | None:
-        """Return the task of writing what waits, if anything does; `done` must follow."""
+        """Return the task of writing the waiting batches, or None; `done` must follow a task."""
         if self._has_failed() or self._log.pool is None:
             return None
         return self._log.pool.commit_due()
 
     def done(self, task: CommitTask, error: OSError | None = None) -> None:
-        """Take note that `task` has run: what it wrote counts, unless it failed."""
+        """Record that `task` has run: its records count as written, unless it failed."""
         if error is not None:
             self._fail(error)
         elif self._log.pool is not None:
             self._log.pool.commit_done(task)
 
     def now(self) -> None:
-        """Write everything that waits, here and now. No task may be under way.
+        """Write all waiting batches on this thread. No task may be under way.
 
         Raises:
             OSError: Nobody knows any more what is in the files.

@@ -123,7 +123,7 @@ class CommitLog:
         """
         total, begin = len(batch.data), self.end
         if self.pool is not None:
-            self.pool.check_room(total)
+            self.pool.check_space(total)
         if self.files.has(begin):
             file = self.files.at(begin)
             if fits(total, file.end - begin):
@@ -288,7 +288,7 @@ class CommitLog:
             OSError: The disk failed.
         """
         if self.pool is not None:
-            self.pool.check_room(length)
+            self.pool.check_space(length)
         end = self.end + length
         if self._unfilled < end and not isinstance(self._preparing, FillTask):
             # Nobody but this copy waits for a sync of blocks that were only reserved.

@@ -114,7 +114,7 @@ class TransientPool:
         """True while no task is under way."""
         return self._committing is None
 
-    def check_room(self, length: int) -> None:
+    def check_space(self, length: int) -> None:
         """Refuse a batch of `length` bytes when the pool is full.
 
         Raises:

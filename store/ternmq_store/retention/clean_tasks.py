@@ -27,7 +27,7 @@ class CleanTask(Protocol):
     """A part of a pass."""
 
     def run(self) -> None:
-        """Do it, in a thread that may block."""
+        """Run the task, in a thread that may block."""
         ...
 
 
@@ -35,12 +35,12 @@ class PauseTask:
     """A pause of a pass, in which other tasks have their turn."""
 
     def run(self) -> None:
-        """Do nothing."""
+        """Return at once."""
 
 
 @dataclass(slots=True)
 class DiskUse:
-    """Measure the use of the disk; of several, the fullest counts."""
+    """Measurement of the use of the disks of some folders, of which the fullest counts."""
 
     files: FileSystem
     folders: Sequence[Path]
@@ -48,7 +48,7 @@ class DiskUse:
     error: OSError | None = None
 
     def run(self) -> None:
-        """Look at the disk of each folder."""
+        """Measure the disk of each folder."""
         try:
             self.used_share = max(self.files.used_share(folder) for folder in self.folders)
         except OSError as error:
@@ -93,7 +93,7 @@ class StoreTimeReading:
 
 @dataclass(eq=False, slots=True)
 class UnlinkedFile:
-    """A file that nobody finds any more. Given to the thread that removes it."""
+    """File that is out of reach of readers, for the thread that removes it."""
 
     path: Path
     mapped: MappedFile | None

@@ -1,9 +1,9 @@
-"""Lets go of what has expired or no longer fits on the disk, and refuses what has no room.
+"""Retention: removal of expired files, and refusal of appends on a full disk.
 
 `retention.py` decides. A pass is a row of tasks for another thread, one after the other; between
 two of them it works on the store's own thread, in short steps.
 
-What goes is first out of reach of readers, then off the disk, in an order that every crash may
+A file is first put out of reach of readers, then off the disk, in an order that every crash may
 interrupt: the log's files one by one from the oldest on, each durably, then the consume queues'
 files that tell of nothing else. So the log never has a gap, and a queue tells of records that are
 gone, which opening takes note of, never the other way round; and so does the index.
@@ -60,10 +60,10 @@ _ROOM_BYTES: Final = 8 << 20
 """Room for the longest record and some more: with less, the file that is written counts as full."""
 
 _ROOM_SHARE: Final = 8
-"""The same as a part of short files."""
+"""Share of a short file that stands for `_ROOM_BYTES`: one in so many."""
 
 _QUEUES_A_STEP: Final = 50
-"""Queues that are brought into agreement with the log before the loop serves others again."""
+"""Queues that one step brings into agreement with the log; then the loop serves others."""
 
 _SECOND_MS: Final = 1000
 _HOUR_MS: Final = 3_600_000
@@ -124,8 +124,8 @@ class Cleaner:
         """Return the steps of the clock that are noted."""
         return self._session.clock.moves
 
-    def check_room(self) -> None:
-        """Refuse what would be appended to a full disk.
+    def check_space(self) -> None:
+        """Refuse an append on a full disk.
 
         Raises:
             StoreFull: Until the disk is less full than `disk_full_percent`.
@@ -137,11 +137,11 @@ class Cleaner:
             )
 
     def disk_use(self) -> DiskUse:
-        """Return the task of looking how full the disk is; `note_disk_use` must follow."""
+        """Return the task that measures the use of the disk; `note_disk_use` must follow."""
         return DiskUse(self._files, self._folders)
 
     def note_disk_use(self, task: DiskUse) -> bool:
-        """Take note of what `task` found; tell whether a pass may be due at once."""
+        """Record the result of `task`; return whether a pass may be due at once."""
         if task.error is not None:
             logger.warning("use of the disk not known error=%s", task.error)
             return False
@@ -159,7 +159,7 @@ class Cleaner:
         return self.level > before
 
     def keep_topics(self, of_topics: Mapping[str, int]) -> None:
-        """Take note of the topics that have a retention of their own, in milliseconds."""
+        """Set the topics that have a retention of their own, in milliseconds."""
         self._of_topics = {topic: kept for topic, kept in of_topics.items() if kept > 0}
 
     def forget(self, topic: str) -> None:
@@ -182,13 +182,13 @@ class Cleaner:
         self._leaving = deque(stay)
 
     def request(self) -> None:
-        """Have what has expired deleted by the next passes, whatever the hour."""
+        """Request that the next passes delete expired files, whatever the hour."""
         self.is_requested = True
 
     def clean(self, now_ms: int | None, monotonic_ms: int, *, hour: int) -> Generator[CleanTask]:
-        """Take one pass: run each task in another thread before asking for the next.
+        """Yield the tasks of one pass: each runs in another thread before the next is asked for.
 
-        Whoever stops in the middle closes the generator; the next pass goes on.
+        A caller that stops early closes the generator; the next pass goes on.
 
         Args:
             now_ms: Wall clock; None = it is in doubt, so that nothing goes by its age.
@@ -257,9 +257,9 @@ class Cleaner:
         self.is_requested = False
 
     def _is_held(self, file: MappedFile) -> bool:
-        """Tell whether somebody has to deliver what lies in a file, and there is room to wait.
+        """Return whether messages in a file wait for delivery, and the log has room to wait for it.
 
-        While the present file of the log has room, what waits can be delivered, or laid there anew,
+        While the present file of the log has room, they can be delivered, or appended there again,
         although no next file could be made.
         """
         if self.level is DiskLevel.FULL or (self.is_short and not self._has_room()):
@@ -268,14 +268,14 @@ class Cleaner:
         return min(needed, default=file.end) < file.end
 
     def _has_room(self) -> bool:
-        """Tell whether the file that is written has room for some more records."""
+        """Return whether the present file of the log has room for some more records."""
         file = self._log.files.files[-1]
         wanted = min(_ROOM_BYTES, (file.end - file.base) // _ROOM_SHARE)
         return file.end - self._log.end >= wanted
 
     @property
     def is_short(self) -> bool:
-        """The log asks for space: it could not grow, and nothing was deleted since."""
+        """True if the log could not grow, and no file was deleted since."""
         shortage = self._log.shortage
         return shortage is not None and shortage is not self._short_seen and is_full(shortage)
 
@@ -325,7 +325,7 @@ class Cleaner:
     def _drop(
         self, oldest: MappedFile, reason: DeletionReason, now_ms: int | None, *, has_expired: bool
     ) -> None:
-        """Let the log begin behind its oldest file: from now on nobody finds what was before."""
+        """Move the log's beginning behind its oldest file, which readers no longer find."""
         newest_at_ms = self._newest_at_ms(oldest, now_ms)
         age = "unknown"
         if newest_at_ms is not None and now_ms is not None:
@@ -347,7 +347,7 @@ class Cleaner:
         self._leaving += [UnlinkedFile(folder / file_name(file.base), file) for file in mapped]
 
     def _remove(self, pause_ms: int) -> Generator[CleanTask]:
-        """Take what nobody finds any more off the disk; what fails is tried again later."""
+        """Remove files out of reach of readers from the disk; failures are tried again later."""
         if not self._leaving:
             return
         task = FileRemoval(self._files, tuple(self._leaving), pause_ms / _SECOND_MS)
@@ -367,7 +367,7 @@ class Cleaner:
             )
 
     def _follow_log(self) -> Generator[CleanTask]:
-        """Let queues and index begin with the log; remove their files that tell of nothing else."""
+        """Move the beginnings of queues and index to the log's, and remove their older files."""
         start = self._log.start
         if start == self._start_seen:
             return
@@ -385,7 +385,7 @@ class Cleaner:
         yield from self._remove(0)
 
     def end_topics(self, now_ms: int) -> Generator[CleanTask]:
-        """Let the queues of topics with a shorter retention begin at what has not expired.
+        """Move the beginnings of queues with a shorter retention to their first unexpired message.
 
         A part of a pass, and all of one before anybody reads: nothing keeps these beginnings but
         this object. All queues are searched at once, by halving: one task reads a store time for
@@ -428,7 +428,7 @@ class Cleaner:
         )
 
     def _probe(self, search: "ExpirySearch") -> RecordPosition | None:
-        """Return where the record lies that `search` asks for; None when it is not there."""
+        """Return the position of the record that `search` asks for; None when it is not there."""
         queue = search.queue
         if self._queues.find(queue.topic, queue.queue_id) is not queue:
             search.end()
@@ -440,7 +440,7 @@ class Cleaner:
 
 
 class ExpirySearch:
-    """Looks in one queue for its first message that has not expired. Owned by one pass."""
+    """Search of one queue for its first message that has not expired. Owned by one pass."""
 
     def __init__(self, queue: ConsumeQueue, expired_by_ms: int) -> None:
         self.queue = queue
@@ -453,16 +453,16 @@ class ExpirySearch:
 
     @property
     def is_open(self) -> bool:
-        """True while there is a message to look at."""
+        """True while there is a message to examine."""
         return self.low < self._high
 
     @property
     def middle(self) -> QueueOffset:
-        """The message to look at next: the first one at first, which mostly is the answer."""
+        """Message to examine next: the first one at first, which mostly is the result."""
         return self.low if self._is_first else QueueOffset((self.low + self._high) // 2)
 
     def narrow(self, stored_at_ms: int | None, *, is_gone: bool) -> None:
-        """Take note of when the message in the middle was stored.
+        """Record the store time of the message in the middle.
 
         One that cannot be read is kept: nobody knows its age, but its turn comes with its file.
         """
@@ -476,5 +476,5 @@ class ExpirySearch:
             self._is_first = False
 
     def end(self) -> None:
-        """Look no further: the queue is gone."""
+        """End the search: the queue is gone."""
         self._high = self.low

@@ -24,10 +24,10 @@ class DiskLevel(enum.IntEnum):
     """Expired files go now, whatever the hour."""
 
     FORCE = 2
-    """The oldest goes although it has not expired, unless it is too young even for that."""
+    """The oldest file goes although it has not expired, if it is old enough for that."""
 
     FULL = 3
-    """Nothing is appended, and the oldest goes, whatever its age."""
+    """Appends are refused, and the oldest file goes, whatever its age."""
 
 
 def disk_level(used_share: float, config: StoreConfig) -> DiskLevel:
@@ -56,12 +56,12 @@ class DeletionReason(enum.Enum):
 def reason_to_delete(
     *, hour: int, level: DiskLevel, is_requested: bool, config: StoreConfig
 ) -> DeletionReason | None:
-    """Return why files may be deleted now; None when it is not the time.
+    """Return the reason for which files may be deleted now; None = there is none.
 
     Args:
-        hour: 0 to 23, on the wall where the broker runs.
-        level: How full the disk is.
-        is_requested: An operator asks for it.
+        hour: Hour of the local time of the broker, 0 to 23.
+        level: Level of the disk's use.
+        is_requested: True if an operator asks for deletion.
         config: Hours, and whether a full disk may cost files that have not expired.
     """
     if config.clean_forcibly and level is DiskLevel.FULL:
@@ -76,17 +76,17 @@ def reason_to_delete(
 
 
 def retention_ms(config: StoreConfig, of_topics: Mapping[str, int]) -> int:
-    """Return for how long a file of the log is kept: as its most patient topic wants it.
+    """Return the retention of a file of the log, ms: that of the topic with the longest.
 
     Args:
-        config: What holds for a topic that says nothing.
-        of_topics: Milliseconds for each topic that does; those of one topic lie in many files.
+        config: Settings with the retention of other topics.
+        of_topics: Retention of topics with their own, ms.
     """
     return max(config.file_reserved_hours * _HOUR_MS, *of_topics.values(), 0)
 
 
 def forced_retention_ms(config: StoreConfig) -> int:
-    """Return for how long a file of the log is kept on a disk that costs unexpired files."""
+    """Return the retention of a file of the log on a disk at `disk_force_percent`, ms."""
     return config.forced_reserved_hours * _HOUR_MS
 
 
@@ -101,13 +101,13 @@ class OldFile:
     """Store time of a record that is no older than any in it; None when that is not known."""
 
     is_held: bool
-    """Somebody reads it."""
+    """True while a reader holds the file."""
 
     def has_aged(self, kept_ms: int, now_ms: int | None) -> bool:
-        """Tell whether every record is `kept_ms` old; False while its age or the time is unknown.
+        """Return whether every record is `kept_ms` old; False while its age or the time is unknown.
 
         Args:
-            kept_ms: How long after its newest record a file is kept.
+            kept_ms: Retention of a file after its newest record.
             now_ms: Wall clock; None = it is in doubt.
         """
         newest_at_ms = self.newest_at_ms
@@ -125,15 +125,15 @@ def files_to_delete(
 ) -> int:
     """Return how many files go, from the oldest on.
 
-    It ends before the first one that somebody reads, or that has to stay: the log has no gaps.
+    The first file that a reader holds, or that has to stay, ends the row: the log has no gaps.
 
     Args:
         files: Oldest first, without the newest one, which never goes.
-        reason: Why they are looked at.
+        reason: Reason of the deletion.
         now_ms: Wall clock; None = it is in doubt, so that nothing has expired.
-        kept_ms: How long after its newest record a file is kept.
-        forced_kept_ms: The same for `DISK_FORCED`.
-        files_max: How many go at most.
+        kept_ms: Retention of a file after its newest record.
+        forced_kept_ms: Retention for `DISK_FORCED`.
+        files_max: Most files that go.
     """
     count = 0
     for file in files[:files_max]:

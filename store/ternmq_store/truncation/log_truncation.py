@@ -51,23 +51,23 @@ class Truncation:
     """The part that was taken away from the end of a log."""
 
     start: PhysicalOffset
-    """It began here."""
+    """Log offset at which the part began."""
 
     end: PhysicalOffset
-    """The log ended here, as far as its records tell."""
+    """Log offset at which the log ended, by its records."""
 
     records: int
     first: PhysicalOffset | None
-    """Start of the first of them; None when there was none."""
+    """Start of the first record; None when there was none."""
 
     last: PhysicalOffset | None
-    """Start of the last one."""
+    """Start of the last record."""
 
     kept: Path | None
     """Path of a copy; None when nothing was cut, or the disk is too full for one."""
 
     log_end: PhysicalOffset
-    """The log ends here now."""
+    """Log offset at which the log ends now."""
 
     @property
     def bytes(self) -> int:
@@ -85,17 +85,17 @@ def truncate_log(
     *,
     serve_to: PhysicalOffset | None = None,
 ) -> Truncation:
-    """Let the log of a closed store end at `at`, durably, and queues and index with it.
+    """Cut the log of a closed store at `at`, durably, and queues and index with it.
 
     A kill or a loss of power in between leaves a store whose next opening completes the cut, unless
     it came before anything was changed; so does doing it again. A log that ends before `at` stays.
 
     Args:
         root: The store's directory.
-        config: As for `MessageStore.open`; so are the next three.
-        flush_mode: When a message counts as stored.
-        files: The disk.
-        clock: For the opening.
+        config: Settings of the store.
+        flush_mode: Flush mode of the store.
+        files: File system.
+        clock: Clock for the opening.
         at: Where a record begins or ends. Within a record, the log ends before that.
         serve_to: Nothing beyond it is dispatched; None = everything that is left.
 
@@ -159,16 +159,16 @@ def reset_log(
     at: PhysicalOffset,
     file_bytes: int,
 ) -> Truncation:
-    """Give a closed store an empty log that begins at `at`; it may never have had a record.
+    """Replace the log of a closed store by an empty one that begins at `at`.
 
     Interrupted, it leaves a store without a record, or as it was; doing it again completes it.
 
     Args:
         root: The store's directory.
-        config: As for `MessageStore.open`; so are the next three.
-        flush_mode: When a message counts as stored.
-        files: The disk.
-        clock: For the opening.
+        config: Settings of the store.
+        flush_mode: Flush mode of the store.
+        files: File system.
+        clock: Clock for the opening.
         at: Where the log is to begin: a multiple of `file_bytes`.
         file_bytes: Length of its files.
 
@@ -221,7 +221,7 @@ def _remove_all(files: FileSystem, root: Path) -> None:
 
 
 def _below(files: FileSystem, folder: Path) -> Generator[Path]:
-    """Give all files and folders below a folder, in the order in which they can be removed."""
+    """Yield all files and folders below a folder, in the order in which they can be removed."""
     for name in files.folders(folder):
         yield from _below(files, folder / name)
         yield folder / name

@@ -18,10 +18,10 @@ from ternmq_store.log.log_window import LogWindow
 logger = logging.getLogger(__name__)
 
 KEPT_BYTES_MAX: Final = 256 << 20
-"""So much of what one cut takes away is laid aside, from its beginning on."""
+"""Most bytes that one copy of a cut tail has, from its beginning on."""
 
 KEPT_FILES_MAX: Final = 8
-"""So many cuts are remembered; then the oldest by its place in the log goes."""
+"""Most copies that are retained; of more, the one of the lowest offset goes."""
 
 _PIECE_BYTES: Final = 1 << 20
 
@@ -30,7 +30,7 @@ class LogTail(NamedTuple):
     """The end of a log, from some place on."""
 
     end: PhysicalOffset
-    """Behind the last record."""
+    """Log offset behind the last record."""
 
     records: int = 0
     first: PhysicalOffset | None = None
@@ -47,7 +47,7 @@ def scan_tail(
     *,
     flushed: PhysicalOffset,
 ) -> LogTail:
-    """Return what a log has from `start` on. It may take seconds: all of it is read.
+    """Return the tail of a log from `start` on. All of it is read, which may take seconds.
 
     Args:
         files: The file system.
@@ -87,7 +87,7 @@ def _scan_file(window: LogWindow, tail: LogTail, flushed: PhysicalOffset) -> Log
 def copy_tail(
     files: FileSystem, root: Path, found: Sequence[FoundFile], start: int, end: int
 ) -> Path | None:
-    """Lay aside the log's bytes from `start` to `end`, durably; the first of them if it is long.
+    """Copy the log's bytes from `start` to `end`, durably; of a long tail the first bytes.
 
     Returns:
         Where they lie; None when there are none, or the disk has no room for them.
@@ -116,7 +116,7 @@ def copy_tail(
 
 
 def _make_place(files: FileSystem, folder: Path) -> None:
-    """Forget the oldest cuts, and what an interrupted one has left."""
+    """Remove the oldest copies, and the file of an interrupted one."""
     names = files.files(folder)
     kept = sorted(name for name in names if cut_range(name) is not None)
     stale = kept[: max(len(kept) - KEPT_FILES_MAX + 1, 0)]
